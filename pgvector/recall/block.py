@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 
 from ..domain.types import Hit
 from .ranking import newest_of_near_equals
@@ -167,14 +168,28 @@ def replaced_part(older: Hit, newer: Hit) -> str:
         return ""
     if max(len(older.content), len(newer.content)) > _TEXT_MAX_CHARS:
         return ""
-    words = _TOKEN.findall(older.content)
-    old, new = list(map(str.casefold, words)), _TOKEN.findall(newer.content.casefold())
+    (words, old), new = _older_words(older.content), _newer_words(newer.content)
+    if len(old) < _SUBJECT_LEAST or old[:_SUBJECT_LEAST] != new[:_SUBJECT_LEAST]:
+        return ""
     start = _shared(old, new)
     end = min(_shared(old[::-1], new[::-1]), min(len(old), len(new)) - start)
     before, gone, come = old[:start], old[start : len(old) - end], new[start : len(new) - end]
     if not (_is_value(gone) and _is_value(come) and _leads_to_a_value(before)):
         return ""
     return " ".join(words[start : len(old) - end])
+
+
+# Each text is compared with many.
+@lru_cache(maxsize=128)
+def _older_words(text: str) -> tuple[list[str], list[str]]:
+    """Return the words of a text, as they are and folded."""
+    words = _TOKEN.findall(text)
+    return words, list(map(str.casefold, words))
+
+
+@lru_cache(maxsize=128)
+def _newer_words(text: str) -> list[str]:
+    return _TOKEN.findall(text.casefold())
 
 
 def _leads_to_a_value(before: list[str]) -> bool:

@@ -62,7 +62,7 @@ class _Statement:
         self.place = place
         self.hit = hit
         self._words = frozenset(_WORD.findall(hit.content.casefold()))
-        self._numbers = frozenset(word for word in self._words if any(char.isdigit() for char in word))
+        self._numbers = frozenset(word for word in self._words if not word.isalpha() and any(map(str.isdigit, word)))
 
     def says_nearly(self, other: _Statement) -> bool:
         if self.hit.theme != other.hit.theme or self._numbers != other._numbers:

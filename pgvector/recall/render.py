@@ -99,7 +99,9 @@ def _near(hit: Hit) -> int:
 def quoted(text: str, question: str = "", *, near: int = 0, max_chars: int = LINE_MAX_CHARS) -> str:
     """Return `text`, or the part of it that answers, on one line without fences, control or bidi characters."""
     text = excerpt(text, question, max_chars * 2, near=near)
-    text = _SPACE.sub(" ", "".join(_VISIBLE.get(unicodedata.category(char), char) for char in text))
+    if not text.isprintable():
+        text = "".join(_VISIBLE.get(unicodedata.category(char), char) for char in text)
+    text = _SPACE.sub(" ", text)
     # What is left of one fence may be another, once the inner one and hidden characters are gone.
     while (rest := _SPACE.sub(" ", _FENCE.sub(" ", text))) != text:
         text = rest

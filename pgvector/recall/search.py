@@ -41,7 +41,7 @@ Legs = dict[Store, list[Candidate]]
 
 
 class _Ranked(NamedTuple):
-    """A row in the common order of both legs, before it is fetched; hundreds are made for each question."""
+    """A row in the common order of both legs, before it is fetched."""
 
     store: Store
     id: int
@@ -49,6 +49,19 @@ class _Ranked(NamedTuple):
     coverage: float
     vector_rank: int | None
     word_rank: int | None
+
+
+class _Order:
+    """Every row that the legs propose, and turns beside them, best first: hundreds, few of which are looked at."""
+
+    def __init__(self, scores: dict[Store, dict[int, float]], nearest: Legs, worded: Legs) -> None:
+        self._told = {store: _told_of(nearest.get(store, []), worded.get(store, [])) for store in scores}
+        self._places = sorted((-score, store, -row) for store, rows in scores.items() for row, score in rows.items())
+
+    def __iter__(self) -> Iterator[_Ranked]:
+        for score, store, row in self._places:
+            coverage, vector_rank, word_rank = self._told[store]
+            yield _Ranked(store, -row, -score, coverage.get(-row, 0.0), vector_rank.get(-row), word_rank.get(-row))
 
 
 class Search:
@@ -176,21 +189,19 @@ class Search:
         turns = scores.get("turns", {}) if self._may_lend else {}
         return sorted(turns, key=lambda row: (-turns[row], -row))[:LENDERS]
 
-    def _ranked(self, pipe: Pipeline, nearest: Legs, worded: Legs) -> list[_Ranked]:
-        """Return every row that the legs propose, and turns beside them, best first."""
+    def _ranked(self, pipe: Pipeline, nearest: Legs, worded: Legs) -> _Order:
         scores = self._scores(nearest, worded)
         if lenders := self._lenders(scores):
             scores["turns"] = smooth(scores["turns"], self._beside(pipe, lenders))
         for store, rows in self._ask_dated(pipe, scores).items():
             scores[store] = favour(scores[store], {row.id for row in rows})
         held = self._held(pipe, list(scores.get("turns", ())))
-        ranked = [
-            row
-            for store in self._stores
-            for row in _rows_of(store, scores[store], nearest.get(store, []), worded.get(store, []))
-            if store != "turns" or row.id not in held
-        ]
-        return sorted(ranked, key=lambda row: (-row.score, row.store, -row.id))
+        for store, scored in scores.items():
+            # A leg's score is at most 1: whoever quotes a phrase wants the rows that hold it, whatever else is close.
+            scored |= {each.id: scored[each.id] + each.quoted for each in worded.get(store, ()) if each.quoted}
+        if held:
+            scores["turns"] = {turn: score for turn, score in scores["turns"].items() if turn not in held}
+        return _Order(scores, nearest, worded)
 
     def _held(self, pipe: Pipeline, turns: Sequence[int]) -> set[int]:
         """Return those of `turns` that the question leaves out."""
@@ -222,7 +233,7 @@ class Search:
     def _fetched(
         self,
         pipe: Pipeline,
-        ranked: Sequence[_Ranked],
+        ranked: Iterable[_Ranked],
         vector: SentVector | None,
         hits: list[Hit],
     ) -> list[Hit]:
@@ -273,18 +284,12 @@ def _read(searches: dict[Store, VectorSearch]) -> Legs:
     return {store: search.candidates() for store, search in searches.items()}
 
 
-def _rows_of(
-    store: Store, scores: dict[int, float], by_vector: Sequence[Candidate], by_words: Sequence[Candidate]
-) -> list[_Ranked]:
-    """Return the scored rows with what each leg says of them."""
-    # A leg's score is at most 1: whoever quotes a phrase wants the rows that hold it, whatever else is close.
-    scores = scores | {each.id: scores[each.id] + each.quoted for each in by_words if each.quoted}
+def _told_of(
+    by_vector: Sequence[Candidate], by_words: Sequence[Candidate]
+) -> tuple[dict[int, float], dict[int, int], dict[int, int]]:
+    """Return what the legs say of their rows: the coverage, the rank by the vector, and the rank by words."""
     coverage = {candidate.id: candidate.coverage for candidate in by_words}
-    vector_rank, word_rank = _ranks(by_vector), _ranks(by_words)
-    return [
-        _Ranked(store, row, score, coverage.get(row, 0.0), vector_rank.get(row), word_rank.get(row))
-        for row, score in scores.items()
-    ]
+    return coverage, _ranks(by_vector), _ranks(by_words)
 
 
 def _ranks(leg: Sequence[Candidate]) -> dict[int, int]:

@@ -29,6 +29,7 @@ _FAILED = (ExecStatus.FATAL_ERROR, ExecStatus.PIPELINE_ABORTED)
 
 Statement = tuple[bytes, Sequence[Any]]  # with $1, $2, ... for the parameters
 _Types = tuple[int, ...]
+_Maker = Callable[[Sequence[Any]], Any]
 
 
 @dataclass(slots=True)
@@ -37,6 +38,7 @@ class _Prepared:
 
     transformer: Transformer
     names: dict[tuple[bytes, _Types], bytes] = field(default_factory=dict)
+    makers: dict[bytes, _Maker] = field(default_factory=dict)  # of the rows of a statement
     numbers: count[int] = field(default_factory=count)
 
 
@@ -80,7 +82,7 @@ def _made(conn: DeadlineConnection, statements: Sequence[Statement]) -> list[lis
     sent = [_as_sent(prepared, statement, prepares=conn.prepare_threshold is not None) for statement in statements]
     try:
         found = conn.wait(_exchange(conn.pgconn, sent))
-        return [_rows(prepared.transformer, result) for result in found]
+        return [_rows(prepared, each.text, result) for each, result in zip(sent, found, strict=True)]
     except BaseException:
         # Whether these are prepared is not known: no name is used twice.
         new = {each.name for each in sent if each.prepares}
@@ -156,15 +158,19 @@ def _error_of(result: PGresult, pgconn: PGconn) -> Exception:
     return error_from_result(result)
 
 
-def _rows(transformer: Transformer, result: PGresult) -> list[Any]:
+def _rows(prepared: _Prepared, text: bytes, result: PGresult) -> list[Any]:
+    transformer = prepared.transformer
     transformer.set_pgresult(result)
-    names = tuple((result.fname(column) or b"").decode() for column in range(result.nfields))
-    return transformer.load_rows(0, result.ntuples, _maker(names))
+    make = prepared.makers.get(text)
+    if make is None:
+        names = tuple((result.fname(column) or b"").decode() for column in range(result.nfields))
+        make = prepared.makers[text] = _maker(names)
+    return transformer.load_rows(0, result.ntuples, make)
 
 
 @lru_cache(maxsize=512)
-def _maker(names: tuple[str, ...]) -> Callable[[Sequence[Any]], Any]:
+def _maker(names: tuple[str, ...]) -> _Maker:
     """Return what makes rows whose columns are attributes."""
     row: Any = namedtuple("Row", names, rename=True)  # type: ignore[misc]
-    make: Callable[[Sequence[Any]], Any] = row._make
+    make: _Maker = row._make
     return make
