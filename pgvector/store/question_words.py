@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain, combinations
 
 HIT_BUDGET = 2000  # rows that the index may return by estimate: each is tested for every word of the question
@@ -98,6 +99,7 @@ def is_pair(term: str) -> bool:
     return _PAIR.fullmatch(term) is not None
 
 
+@lru_cache(maxsize=1024)
 def word(term: str) -> QuestionWord:
     """Return the word for a term of the text index; a single character of a script without spaces also begins pairs."""
     quoted = "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"
