@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import namedtuple
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count
 from typing import Any
 
@@ -193,5 +193,4 @@ def _rows(prepared: _Prepared, text: bytes, result: PGresult) -> list[Any]:
 def _maker(names: tuple[str, ...]) -> _Maker:
     """Return what makes rows whose columns are attributes."""
     row: Any = namedtuple("Row", names, rename=True)  # type: ignore[misc]
-    make: _Maker = row._make
-    return make
+    return partial(tuple.__new__, row)  # as `_make`, without a call of Python's for each row
