@@ -16,7 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from ..domain.errors import SpoolError, SpoolFull, SpoolGone
+from ..domain.errors import SpoolBusy, SpoolError, SpoolFull, SpoolGone
 from ..domain.fork_safety import BACKGROUND, fork_lock
 from ..domain.gil import SHORT_SLICE, in_slices, yielding_gil
 from ..domain.operations import Operation
@@ -64,6 +64,7 @@ class Spool:
         self._held = HeldOperations(_COPY_BYTES)
         self._last = 0  # the number of the last operation that was appended here
         self._given_away = False  # to `salvage`, which would not see what is appended afterwards
+        self._closed = False
         with self._back_lock, contextlib.ExitStack() as opened, as_spool_error(path):
             self._front = opened.enter_context(closing(connect(path)))  # the hooks' connection
             self._back = opened.enter_context(closing(connect(path)))
@@ -78,6 +79,8 @@ class Spool:
         row = row_of(op)
         size = _size(row[3])
         with self._lock:
+            if self._closed:
+                raise SpoolBusy(f"this process has let go of the spool {self.path}")
             if self.size_bytes + size > self._max_bytes:
                 raise SpoolFull(
                     f"the spool holds {self.depth} writes and is at its limit of {self._max_bytes // 1_000_000} MB; "
@@ -237,13 +240,6 @@ class Spool:
             rows = conn.execute(f"SELECT seq, {COLUMNS}, error FROM aside ORDER BY at, seq").fetchall()
         return [RejectedWrite(operation_of(row[:6]), row[6]) for row in rows]
 
-    def empty(self) -> bool:
-        """Return True when nothing waits, nothing is rejected, and nothing that was acknowledged is kept."""
-        self._cross_off()
-        with self.reading() as conn:
-            any_row = " OR ".join(f"EXISTS (SELECT 1 FROM {table})" for table in ("operations", "aside", "kept"))
-            return not conn.execute(f"SELECT {any_row}").fetchone()[0]
-
     def check(self) -> None:
         """Raise SpoolGone when the files are no longer those that were opened, or hold something else.
 
@@ -331,10 +327,27 @@ class Spool:
         self._last = self._front.execute(_INSERT, row).lastrowid or 0
         self._held.add(self._last, op, _size(row[3]))
 
+    def end(self) -> bool:
+        """Close the file; True when nothing waits in it, is rejected or is kept, and no hook comes in between."""
+        self._cross_off()
+        any_row = " OR ".join(f"EXISTS (SELECT 1 FROM {table})" for table in ("operations", "aside", "kept"))
+        empty = False
+        with self._back_lock, self._lock:
+            self._mend()
+            with contextlib.suppress(*FAULTS):
+                empty = not self._back.execute(f"SELECT {any_row}").fetchone()[0]
+            self._close()
+        return empty
+
     def close(self) -> None:
         """Close the file; calling twice is fine."""
-        with self._back_lock, self._lock, contextlib.suppress(sqlite3.Error):
+        with self._back_lock, self._lock:
             self._mend()
+            self._close()
+
+    def _close(self) -> None:
+        self._closed = True
+        with contextlib.suppress(sqlite3.Error):
             self._front.close()
             self._back.close()
 

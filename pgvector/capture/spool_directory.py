@@ -319,11 +319,7 @@ class SpoolDirectory:
 
     def discard(self, spool: Spool) -> None:
         """Close a spool and let it go; an empty one is deleted."""
-        empty = False
-        with contextlib.suppress(SpoolError):
-            empty = spool.empty()
-        spool.close()
-        if empty:
+        if spool.end():
             self.delete(spool)
         self.let_go(spool)
 

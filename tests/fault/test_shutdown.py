@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import logging
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from hermes_memory_pgvector.capture.queues import OwnQueues
+from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory
+from hermes_memory_pgvector.domain.operations import Message, StoreTurn
 from tests.conftest import DIMS, MakeProvider
 from tests.support.agent_process import AgentProcess
 from tests.support.limits import LATE_S
@@ -130,3 +135,38 @@ def test_need_11_a_process_ends_in_time_with_a_dead_server_and_the_next_one_writ
     until(lambda: len(user_turns(database)) >= 5, 30, "the writes of the process before")
     landed(provider)
     assert user_turns(database) == [turn(number) for number in range(5)]
+
+
+def test_need_03_a_write_in_the_moment_of_the_end_is_kept(home: Path) -> None:
+    """The host may still be in a hook when the process ends, and the empty file of the spool goes."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        kept = [_kept_at_the_end(home / str(number), number) for number in range(150)]
+    finally:
+        sys.setswitchinterval(before)
+    assert kept == [1] * 150
+
+
+def _kept_at_the_end(folder: Path, number: int) -> int:
+    """Have a hook write while its spool goes; returns how many writes whoever comes next finds."""
+    directory = SpoolDirectory(folder, max_bytes=1_000_000)
+    own = OwnQueues(directory, 1_000_000)
+    said = StoreTurn(theme="marketing", at=0.0, session_id="s", messages=(Message("user", turn(number)),))
+    begun = threading.Event()
+    hook = threading.Thread(target=lambda: (begun.wait(), own.append(said)))
+    hook.start()
+    begun.set()
+    for _ in range(number % 40):  # for some chance of every moment
+        pass
+    for spool in own.spools():
+        directory.discard(spool)
+    hook.join()
+    for spool in own.spools():
+        spool.close()
+    directory.forget_after_fork()  # as the end of the process lets go of its locks
+    found = 0
+    for spool in SpoolDirectory(folder, max_bytes=1_000_000).adopt():
+        found += len(spool.take(10))
+        spool.close()
+    return found
