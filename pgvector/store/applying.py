@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
+from uuid import UUID
 
 from pgvector import Vector
 from psycopg.types.json import Jsonb
@@ -42,8 +43,20 @@ def claim(conn: DeadlineConnection, ops: Sequence[Operation]) -> list[Operation]
     """Note the ids of operations; return those that were never applied before, each once."""
     ids = {"themes": [op.theme for op in ops], "op_ids": [op.op_id for op in ops]}
     fresh = {row.op_id for row in conn.execute(query("claim_operations"), ids)}
-    fresh -= stored_turns(conn, [op for op in ops if op.op_id in fresh])
+    fresh -= stored_turns(conn, [op for op in ops if op.op_id in fresh]) | _undone_before(ops)
     return list({op.op_id: op for op in ops if op.op_id in fresh}.values())
+
+
+def _undone_before(ops: Sequence[Operation]) -> set[UUID]:
+    """Return the ids of those that come after what undoes them, as turns do that an operator has tried again."""
+    undone: set[UUID] = set()
+    found: set[UUID] = set()
+    for op in ops:
+        if isinstance(op, UndoTurns):
+            undone.update(op.op_ids)
+        elif op.op_id in undone:
+            found.add(op.op_id)
+    return found
 
 
 def cut_at_long_files(ops: Sequence[Operation]) -> Iterator[list[Operation]]:

@@ -129,6 +129,28 @@ def test_need_38_a_turn_that_was_set_aside_stays_away(
     assert stored(dsn) == []
 
 
+def test_need_38_a_turn_that_was_set_aside_stays_away_where_both_wait(
+    make_provider: MakeProvider, dsn: str, direct_dsn: str, admin_dsn: str
+) -> None:
+    with TcpProxy.before(direct_dsn) as proxy, psycopg.connect(admin_dsn, autocommit=True) as connection:
+        connection.execute(
+            "ALTER TABLE conversations ADD CONSTRAINT refuse CHECK (content NOT LIKE '%number0001%') NOT VALID"
+        )
+        provider = make_provider({"dsn": proxy.conninfo(direct_dsn)}, session_id=SESSION)
+        provider.sync_turn(turn(1), ANSWER)
+        writer = runtime_of(provider).writer
+        until(lambda: len(writer.rejected()) == 1, what="the refusal")
+        proxy.stop()
+        connection.execute("ALTER TABLE conversations DROP CONSTRAINT refuse")
+        undo(provider)
+        (spool,) = writer._own.spools()
+        retry(spool, [item.operation for item in writer.rejected()])
+        assert [op.kind for op in spool.take(10)] == ["undo", "turn"]
+        proxy.start()
+        until(lambda: not spool.take(10), what="both to be written")
+    assert stored(dsn) == []
+
+
 @pytest.mark.parametrize("turns", [1, 2])
 def test_need_38_the_hosts_database_says_how_far_it_goes(
     turns: int, host: Host, make_provider: MakeProvider, dsn: str
