@@ -120,7 +120,7 @@ def command_groups() -> dict[str, tuple[Verb, ...]]:
             Verb("prove", "write a memory and a turn, recall both in a new process", "doctor.prove"),
             Verb(
                 "spool",
-                "look at writes that Postgres rejected for what they hold, try them again, or drop them",
+                "look at writes that Postgres rejected for their content, try them again, or drop them",
                 "status.command",
             ),
             Verb(
