@@ -280,29 +280,42 @@ _SECRET_KEY = r"(?<![a-z])(?:pg|ssl)?(?:password|passwd|pwd)|oauth_client_secret
 # Greedy up to the last "@" of the word: people paste passwords with "@", "/" or ":" unescaped.
 _URI = re.compile(r"(://[^\s:/@]*:)(\S*)@")
 # libpq takes spaces in a URI's password as they are.
-_URI_SPACED = re.compile(r"(postgres(?:ql)?://[^\s:/@]*:)([^@/\n]*)@", re.IGNORECASE)
+_URI_SPACED = re.compile(r"(postgres(?:ql)?(?:\+\w+)?:/{1,2}[^\s:/@]*:)([^@/\n]*)@", re.IGNORECASE)
+# Without the scheme, as some paste it.
+_LOGIN = re.compile(r"((?<![^\s'\"({=/])[\w.+-]{1,64}:)(?![/:])(\S{1,256})@(?=[\w\[])")
+# Without a host, and with what is no port where one would be.
+_CUT_URI = re.compile(
+    r"(postgres(?:ql)?://[^\s:/@\[]*:)(?!\d{1,5}(?:[,/?\s'\"\\)\]}]|$))([^@\n]+)$", re.IGNORECASE | re.MULTILINE
+)
 _QUERY = re.compile(rf"([?&](?:{_SECRET_KEY})=)([^&\s]*)", re.IGNORECASE)
 # An unquoted value runs to the next blank and may hold escaped blanks. Each repr around it escapes quotes once more:
 # the quote that ends a value has as many backslashes before it as the one that began it, and more mean another quote.
 _PAIR = re.compile(
-    rf"(?<![?&])((?:{_SECRET_KEY})\s*=\s*|['\"](?:{_SECRET_KEY})\\*['\"]\s*:\s*)"
+    rf"(?<![?&])((?:{_SECRET_KEY})\s*[=:]\s*|['\"](?:{_SECRET_KEY})\\*['\"]\s*:\s*)"
     r"((?P<quote>\\*['\"])(?:.*?(?<!\\)(?P=quote)|.*)|(?:[^\s\\]|\\+.)+)",
     re.IGNORECASE | re.DOTALL,
 )
+# Of what libpq quotes of a string that it cannot read.
+_FRAGMENT = re.compile(r'(?P<told>"="|(?:option |invalid URI query parameter: )"\w+"$)|".*"', re.DOTALL)
 
 
 def mask_dsn(text: str, dsn: str = "") -> str:
     """Replace the passwords of libpq URIs and key=value strings in `text` by ***.
 
-    With `dsn`, every piece of that connection string's password is replaced as well, wherever it stands: libpq
-    quotes fragments of a malformed string in its errors, without the key they came from. Masks too much rather
-    than too little.
+    With `dsn`, every piece of that connection string's password is replaced as well, wherever it stands, and all that
+    is quoted but a sign or the name of an option: libpq quotes fragments of a malformed string in its errors, without
+    the key they came from. Masks too much rather than too little.
     """
+    if dsn:
+        text = _FRAGMENT.sub(lambda found: found["told"] or f'"{_MASK}"', text)
     for piece in _secret_pieces(dsn) if dsn else ():
         text = text.replace(f'"{piece}"', f'"{_MASK}"') if len(piece) < 3 else text.replace(piece, _MASK)
     lowered = text.lower()
-    if "://" in text and "@" in text:
-        text = _URI_SPACED.sub(rf"\1{_MASK}@", _URI.sub(rf"\1{_MASK}@", text))
+    if ":" in text and "@" in text:
+        for pattern in (_URI, _URI_SPACED, _LOGIN):
+            text = pattern.sub(rf"\1{_MASK}@", text)
+    if "postgres" in lowered:
+        text = _CUT_URI.sub(rf"\1{_MASK}", text)
     if any(word in lowered for word in ("pass", "pwd", "secret", "scram")):
         text = _PAIR.sub(rf"\1{_MASK}", _QUERY.sub(rf"\1{_MASK}", text))
     return text
@@ -310,9 +323,10 @@ def mask_dsn(text: str, dsn: str = "") -> str:
 
 def _secret_pieces(dsn: str) -> list[str]:
     """Return the password in `dsn`, whole, decoded and in the fragments a parser may stumble over; longest first."""
-    found = [match.group(2) for pattern in (_URI, _URI_SPACED, _QUERY, _PAIR) for match in pattern.finditer(dsn)]
+    patterns = (_URI, _URI_SPACED, _LOGIN, _CUT_URI, _QUERY, _PAIR)
+    found = [match.group(2) for pattern in patterns for match in pattern.finditer(dsn)]
     # An unquoted password with a blank in it: all words up to the next key are part of it.
-    found += re.findall(r"(?i)password\s*=\s*(.*?)(?=\s+\w+\s*=|$)", dsn, re.DOTALL)
+    found += re.findall(rf"(?i)(?:{_SECRET_KEY})\s*[=:]\s*(.*?)(?=\s+\w+\s*=|$)", dsn, re.DOTALL)
     pieces: set[str] = set()
     for secret in found:
         bare = re.sub(r"\\(.)", r"\1", secret.strip("'\""))

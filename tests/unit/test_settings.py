@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.config.loading import load
 from hermes_memory_pgvector.config.settings import FIELDS, KNOWN_ENV, Settings
+from hermes_memory_pgvector.domain.errors import StoreMisconfigured
 from hermes_memory_pgvector.domain.redaction import mask_dsn
+from hermes_memory_pgvector.store.connection import check_conninfo
 
 PASSWORD = "s3cr3t-Pässwört"
 DSN = f"postgresql://hermes:{PASSWORD}@db.example/memory"
@@ -323,6 +325,41 @@ def test_mask_dsn_hides_any_password(password: str, before: str, after: str) -> 
             shown = mask_dsn(text)
             assert "QZ" not in shown and "ZQ" not in shown
             assert "h" in shown
+
+
+# As they are pasted in a hurry: libpq reads none of them, and quotes what it stumbles over.
+UNREADABLE = (
+    "u:{}@h/d", "//u:{}@h/d", "postgresql:/u:{}@h/d", "postgresql+psycopg://u:{}@h/d", "jdbc:postgresql://u:{}@h/d",
+    "password:{} host=h", "password: {}", "postgresql://u:{}", "postgresql://u:{}/d", "host=h;password={}",
+    "host=h sslpassword:{} dbname=d", "host=h passwd={} dbname=d",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("form", UNREADABLE)
+@pytest.mark.parametrize("sign", ["", "%", "?", "=", "'", '"', ":", "/", "&", "#"])
+def test_a_string_that_cannot_be_read_shows_its_password_nowhere(form: str, sign: str) -> None:
+    dsn = form.format(f"QZsecret{sign}secretZQ")
+    assert "QZsecret" not in mask_dsn(dsn) and "secretZQ" not in mask_dsn(dsn)
+    try:
+        check_conninfo(dsn)
+    except StoreMisconfigured as refused:
+        assert "QZsecret" not in str(refused) and "secretZQ" not in str(refused)
+
+
+@pytest.mark.parametrize("option", ["pasword", "hots"])
+def test_a_misspelt_option_is_named(option: str) -> None:
+    with pytest.raises(StoreMisconfigured, match=f'"{option}"'):
+        check_conninfo(f"dbname=d password=QZsecret {option}=x")
+    with pytest.raises(StoreMisconfigured, match=f'"{option}"'):
+        check_conninfo(f"postgresql://u:QZsecret@h/d?{option}=x")
+
+
+@pytest.mark.parametrize(
+    "plain", ["postgresql://h:5432/d", "postgresql://h:5432", "postgresql://a:1,b:2/d", "postgresql://[::1]:5432/d"]
+)
+def test_where_there_is_no_password_nothing_is_hidden(plain: str) -> None:
+    assert mask_dsn(plain) == plain
+    assert mask_dsn(f"cannot reach {plain}, it says") == f"cannot reach {plain}, it says"
 
 
 def test_mask_dsn_hides_fragments_that_libpq_quotes() -> None:
