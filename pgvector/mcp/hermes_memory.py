@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 from ..domain.errors import InvalidArgument
 from ..domain.facts import parse_notation
 from ..domain.fork_safety import fork_lock
+from ..domain.lru import LruDict
 from ..domain.text import clean
 from ..store.fact_list import FactFilter, facts
 from .client_memory import ClientMemory
@@ -29,6 +30,7 @@ _SILENT_TURNS: Final = 6  # after which a scope is closed
 _LOOKED_AT: Final = 50  # results of a search, of which those of a scope are taken
 _READ_MOST: Final = 10_000  # facts
 _FORGOTTEN_AT_ONCE: Final = 100
+_SESSIONS_MOST: Final = 1000  # of a client that gives them ever new names
 _FILES: Final = {"memory": 2200, "user": 1375}  # characters that the host keeps
 _CLOSING = re.compile(
     r"(?<!not )(?<!never )(?<!n't )\b(?:merged|deployed|shipped|released|finished|completed|closed|fixed|resolved|"
@@ -65,12 +67,16 @@ class _Sessions:
 
     def __init__(self) -> None:
         self._lock = fork_lock()
-        self._known: WeakKeyDictionary[ClientMemory, defaultdict[str, _Session]] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[ClientMemory, LruDict[str, _Session]] = WeakKeyDictionary()
 
     def of(self, memory: ClientMemory, args: Mapping[str, Any]) -> _Session:
         """Return the session that a call is about."""
+        name = memory.stored_session(clean(args.get("session_id") or ""))
         with self._lock:
-            return self._known.setdefault(memory, defaultdict(_Session))[clean(args.get("session_id") or "")]
+            known = self._known.setdefault(memory, LruDict(_SESSIONS_MOST))
+            if (session := known.use(name)) is None:
+                session = known[name] = _Session()
+            return session
 
 
 _sessions = _Sessions()
@@ -89,9 +95,9 @@ def _write(memory: ClientMemory, args: Mapping[str, Any]) -> str:
     if cut:
         said = f"{head}{colon} {content.strip()[: FACT_MOST_CHARS - 1]}…"
     session = _sessions.of(memory, args)
-    session.scope = _label(args) or session.scope
-    arguments = {"content": said, "sync": True} | ({"scope": session.scope} if session.scope else {})
-    answer = memory.keep("remember", arguments)
+    scope = _label(args) or session.scope
+    answer = memory.keep("remember", {"content": said, "sync": True} | ({"scope": scope} if scope else {}))
+    session.scope = scope  # only now: one that is refused must not be that of what comes next
     if session.scope:
         session.written[session.scope] = session.turn
         if said[0] in "✓✔":
@@ -136,7 +142,7 @@ def _purge(memory: ClientMemory, args: Mapping[str, Any]) -> str:
 def _optimize(memory: ClientMemory, args: Mapping[str, Any]) -> str:
     try:
         threshold = float(args.get("threshold_pct") or 55)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidArgument("`threshold_pct` must be a number") from None
     held: dict[str, int] = dict.fromkeys(_FILES, 0)
     for target, text in memory.opened()[0].mirror.entries():
@@ -236,7 +242,10 @@ def _notation(fact: Mapping[str, Any]) -> str:
 
 
 def _label(args: Mapping[str, Any]) -> str | None:
-    return " ".join(clean(args.get("scope") or "").split()) or None
+    label = " ".join(clean(args.get("scope") or "").split())
+    if "[" in label or "]" in label:  # it could not be closed, which is a line of notation
+        raise InvalidArgument("`scope` is a name without [ and ]")
+    return label or None
 
 
 # -- what a client is told

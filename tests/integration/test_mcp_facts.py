@@ -92,3 +92,17 @@ def test_those_who_come_from_hermes_memory_find_its_tools(agent_home: HermesHome
             assert "C[db.id]: UUID mndtry" in await recalled(other, "which id for the db: UUID?", of="memories")
 
     run(talk)
+
+
+@pytest.mark.parametrize("scope", ["s" * 201, "auth [v2]", "]"])
+def test_a_scope_that_is_refused_is_not_that_of_what_comes_next(agent_home: HermesHome, scope: str) -> None:
+    async def talk() -> None:
+        async with connected(agent_home, "--compat", "hermes-memory") as client:
+            await said(client, "memory_write", content="D[auth]: JWT 7j", scope="heron")
+            assert "`scope`" in await refused(client, "memory_write", content="D[db]: UUID", scope=scope)
+            assert "stored" in await said(client, "memory_write", content="D[db]: ULID")
+            assert "active scopes: heron" in await said(client, "memory_status")
+            assert "cooled: heron" in await said(client, "memory_tick", turn=20)
+            assert "`threshold_pct`" in await refused(client, "memory_optimize", threshold_pct=10**400)
+
+    run(talk)
