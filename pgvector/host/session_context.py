@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -19,7 +20,8 @@ from ..domain.redaction import identity_digest, mask_identifiers
 from ..domain.text import clean
 from ..domain.theme import CONTEXT_PLATFORMS, SessionThemes, Surface, Theme, ThemeRules, ThemeSet, session_themes
 from ..domain.theme_access import Reach, SharedChats
-from ..server.layout import default_root, root_of
+from ..server.home_record import has_data, path_in, record, recorded
+from ..server.layout import default_root, root_of, whole_home
 
 _WORD_MAX_CHARS = 64
 
@@ -196,15 +198,42 @@ def load_settings(config: Mapping[str, Any] | None, home: Path) -> Loaded:
     if isinstance(section, Mapping) and section.get("dsn") not in (None, "") and not loaded.settings.dsn:
         why = "; ".join(loaded.warnings) or "plugins.pgvector.dsn holds nothing but blanks"
         raise ConfigurationError(f"{why}; memory stays off rather than use another database")
-    return loaded._replace(settings=_with_directory(loaded.settings, home))
+    return _with_directory(loaded, home)
 
 
-def _with_directory(settings: Settings, home: Path) -> Settings:
-    """Return the settings with the directory of the home's embedded Postgres, where that is not the user's."""
+def _with_directory(loaded: Loaded, home: Path) -> Loaded:
+    """Return the settings with the directory of the home's embedded Postgres, where that is not the user's.
+
+    Raises ConfigurationError where the home was moved, and its memory is in the server that it had before.
+    """
+    settings = loaded.settings
     if settings.embedded_dir:
-        return settings
+        return loaded
     try:
-        root = root_of(home)
-        return settings if root == default_root() else replace(settings, embedded_dir=str(root))
+        root, usual = root_of(home), default_root()
     except RuntimeError:  # a user without a home directory; whoever starts the server will say so
-        return settings
+        return loaded
+    if not settings.dsn and (lost := _compare_with_record(whole_home(home), root)):
+        loaded = loaded._replace(warnings=(*loaded.warnings, lost))
+    return loaded if root == usual else loaded._replace(settings=replace(settings, embedded_dir=str(root)))
+
+
+def _compare_with_record(home: Path, root: Path) -> str:
+    """Return a warning where the server of this home is not there any more, "" where nothing is wrong."""
+    if has_data(root):
+        record(home, root)
+        return ""
+    before = recorded(home)
+    if before is not None and not has_data(before.server):
+        return (
+            f"the embedded Postgres of this home was in {before.server} and is not there: memory begins anew in "
+            f"{root}; bring it along from where it is: hermes-pgvector export there, then import here"
+        )
+    # Where the former home is still there this one is a copy, and has a memory of its own.
+    if before is not None and has_data(before.server) and not before.home.exists():
+        raise ConfigurationError(
+            f"this home was moved here from {before.home}, and its memory is in the embedded Postgres of there; to go "
+            f"on with that: hermes config set plugins.pgvector.embedded_dir {shlex.quote(str(before.server))} ; to "
+            f"begin without it: rm {shlex.quote(str(path_in(home)))}"
+        )
+    return ""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..domain.errors import EmbeddedServerError
+from .home_record import has_data, recorded
 
 if sys.platform != "win32":
     import pwd
@@ -86,12 +87,23 @@ def root_of(hermes_home: Path) -> Path:
     """Return the directory of the server for a hermes home and its profiles.
 
     That of ~/.hermes is the user's. Any other home has one of its own, lest the themes of two homes mix, unless it has
-    used the user's before this was so: what it wrote is there. Nothing is created.
+    used the user's before this was so: what it wrote is there. While there is none yet, the one that the home has
+    recorded counts, if it did so at this path. Nothing is created.
     """
-    shared = default_root()
+    where = whole_home(hermes_home)
+    usual = _usual_root(where)
+    known = None if has_data(usual) else recorded(where)
+    return known.server if known is not None and known.home == where and has_data(known.server) else usual
+
+
+def whole_home(hermes_home: Path) -> Path:
+    """Return the home that shares a server with all its profiles, for one of them or itself."""
     where = Path(os.path.realpath(hermes_home.expanduser()))
-    if where.parent.name == "profiles":
-        where = where.parent.parent
+    return where.parent.parent if where.parent.name == "profiles" else where
+
+
+def _usual_root(where: Path) -> Path:
+    shared = default_root()
     if where == Path(os.path.realpath(Path.home() / ".hermes")):
         return shared
     digest = hashlib.sha256(os.fsencode(Path.home()) + b"\0" + os.fsencode(where)).hexdigest()[:12]

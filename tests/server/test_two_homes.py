@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from hermes_memory_pgvector.admin.common.embedded_server import embedded_server
+from hermes_memory_pgvector.host import guard
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.host.session_context import load_settings
 from hermes_memory_pgvector.runtime.process import close_all
@@ -104,3 +106,59 @@ def test_need_04_which_server_a_home_has_never_changes_while_it_starts(user: Pat
         assert load_settings(None, home).settings.embedded_dir == first.embedded_dir
     assert load_settings({"embedded_dir": "/elsewhere"}, user / "one").settings.embedded_dir == "/elsewhere"
     assert load_settings(None, user / ".hermes").settings.embedded_dir == ""
+
+
+def of_atlas(home: Path) -> list[str]:
+    """What a new session of the home recalls, once its server is up."""
+    provider = agent(home)
+    provider.on_memory_write("add", "memory", "The Bolt is red")
+    landed(provider)
+    return recalled(provider, "atlas")
+
+
+def test_need_34_a_home_that_was_moved_does_not_begin_anew_without_a_word(
+    user: Path, run: Run, records: Callable[[int], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its server is known by the home's path: memory stays off until somebody has said which it is to be."""
+    first = agent(user / "one")
+    first.on_memory_write("add", "memory", "The Atlas budget is secret")
+    landed(first)
+    server = root_of(user / "one")
+    agent(user / "one")  # by now there is something to record
+    close_all()
+    shutil.copytree(user / "one", user / "two")
+    assert load_settings(None, user / "two").settings.embedded_dir not in ("", str(server)), "a copy has its own"
+    shutil.rmtree(user / "two")
+
+    monkeypatch.setenv("HOME", str(user / "as a service has it"))
+    assert of_atlas(user / "one") == ["The Atlas budget is secret"]
+    close_all()
+    monkeypatch.setenv("HOME", str(user))
+
+    (user / "one").rename(user / "two")
+    guard.forget_warnings()
+    moved = agent(user / "two")
+    assert moved.runtime is None
+    (said,) = [line for line in records(logging.WARNING) if "was moved here" in line]
+    assert f"embedded_dir {server}" in said
+    (user / "two" / "config.yaml").write_text(f"plugins: {{pgvector: {{embedded_dir: '{server}'}}}}\n")
+    assert of_atlas(user / "two") == ["The Atlas budget is secret"]
+    (user / "two" / "config.yaml").write_text("plugins: {}\n")
+    (user / "two" / "pgvector" / "embedded.json").unlink()
+    assert load_settings(None, user / "two").settings.embedded_dir == str(root_of(user / "two")) != str(server)
+
+
+def test_need_34_a_home_that_came_without_its_server_says_so_once(
+    user: Path, records: Callable[[int], list[str]]
+) -> None:
+    folder = user / "one" / "pgvector"
+    folder.mkdir(parents=True)
+    (folder / "embedded.json").write_text('{"home": "/there/one", "server": "/there/pg"}')
+    for _ in range(2):
+        provider = agent(user / "one")
+        provider.on_memory_write("add", "memory", "Atlas is blue")
+        landed(provider)
+        close_all()
+        guard.forget_warnings()
+    (said,) = [line for line in records(logging.WARNING) if "/there/pg" in line]
+    assert "hermes-pgvector export" in said

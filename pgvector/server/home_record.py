@@ -1,0 +1,53 @@
+"""What a hermes home says of its embedded Postgres: where that was, and where the home itself was then.
+
+The directory of the server follows from the paths of the home and of the user's data, and those change: a home is
+moved, or a variable is set in one shell only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+
+class HomeRecord(NamedTuple):
+    """A home by its own path, and the directory of its server."""
+
+    home: Path
+    server: Path
+
+
+def path_in(home: Path) -> Path:
+    """Return the file of the record."""
+    return home / "pgvector" / "embedded.json"
+
+
+def recorded(home: Path) -> HomeRecord | None:
+    """Return what the home says; None where it says nothing that can be read."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        found = json.loads(path_in(home).read_bytes())
+        record = HomeRecord(Path(found["home"]), Path(found["server"]))
+        return record if record.server.is_absolute() else None
+    return None
+
+
+def record(home: Path, server: Path) -> None:
+    """Note both, where that changes anything; a home that cannot be written goes without."""
+    now = HomeRecord(home, server)
+    if recorded(home) == now:
+        return
+    path = path_in(home)
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    with suppress(OSError):
+        # Nothing is followed that somebody else may have put there.
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(json.dumps({"home": str(home), "server": str(server)}) + "\n")
+        os.replace(fresh, path)
+
+
+def has_data(server: Path) -> bool:
+    """Return whether a server was made in this directory."""
+    return os.path.exists(server / "data")
