@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 import threading
@@ -166,6 +167,8 @@ def _check_files(folder: Path) -> None:
     """Raise EmbedderError unless every file is the one that is meant."""
     for name, expected in SHA256.items():
         try:
+            if not (folder / name).is_file():  # a pipe would keep us waiting
+                raise FileNotFoundError(errno.ENOENT, "there is no such file")
             with (folder / name).open("rb") as file:
                 found = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as exc:

@@ -107,7 +107,8 @@ def _onnx_file(path: Path) -> Path:
     for name in _ONNX_FILES:
         if (path / name).is_file():
             return path / name
-    others = sorted([*path.glob("*.onnx"), *path.glob("onnx/*.onnx")])
+    # A pipe would keep whoever loads the model waiting.
+    others = sorted(filter(Path.is_file, (*path.glob("*.onnx"), *path.glob("onnx/*.onnx"))))
     if len(others) == 1:
         return others[0]
     said = "several .onnx files and none is called model.onnx" if others else "no .onnx file"

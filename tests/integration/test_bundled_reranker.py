@@ -162,14 +162,19 @@ def test_another_language_and_a_quoted_phrase_are_left_alone(
     assert runtime_of(provider).stats()["reranker"] == "closed"
 
 
+@pytest.mark.parametrize("is_pipe", [False, True], ids=["damaged", "a pipe"])
 def test_a_damaged_file_is_refused_and_a_whole_one_is_taken_without_a_restart(
-    home: Path, make_provider: MakeProvider, records: Callable[[int], list[str]]
+    home: Path, make_provider: MakeProvider, records: Callable[[int], list[str]], is_pipe: bool
 ) -> None:
     folder = link_reranker(home)
     whole = (folder / "model.onnx").readlink()
     (folder / "model.onnx").unlink()
     body = whole.read_bytes()
-    (folder / "model.onnx").write_bytes(body[:-1] + bytes([body[-1] ^ 1]))
+    if is_pipe:
+        os.mkfifo(folder / "model.onnx")
+    else:
+        (folder / "model.onnx").write_bytes(body[:-1] + bytes([body[-1] ^ 1]))
+    problem = "there is no such file" if is_pipe else "model.onnx is damaged"
     provider = remembering(make_provider(PATIENT))
     plain = contents(asked(provider))
 
@@ -177,9 +182,9 @@ def test_a_damaged_file_is_refused_and_a_whole_one_is_taken_without_a_restart(
 
     assert contents(asked(provider)) == plain
     (said,) = [line for line in records(logging.WARNING) if "not reranked" in line]
-    assert "model.onnx is damaged" in said and f"model install {RERANKER_NAME}" in said
+    assert problem in said and f"model install {RERANKER_NAME}" in said
     (check,) = list(check_endpoints(DoctorContext(Settings(), home, None)))[1:]
-    assert (check.name, check.state) == ("reranking", "fail") and "damaged" in check.said
+    assert (check.name, check.state) == ("reranking", "fail") and problem in check.said
     os.unlink(folder / "model.onnx")
     (folder / "model.onnx").symlink_to(whole)
     asked(provider, "Is the dinner mended?")

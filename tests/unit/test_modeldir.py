@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,14 @@ def test_where_the_model_lies(tmp_path: Path, file: str) -> None:
 def test_several_models_and_no_main_one_are_refused(tmp_path: Path) -> None:
     with pytest.raises(EmbedderError, match="several"):
         read_model_folder(folder_of(tmp_path, "m", {"model.onnx": None, "a.onnx": "", "b.onnx": ""}))
+
+
+def test_a_pipe_or_folder_in_the_place_of_a_model_is_none(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, "m", {"model.onnx": None})
+    os.mkfifo(folder / "model.onnx")
+    (folder / "other.onnx").mkdir()
+    with pytest.raises(EmbedderError, match=r"no \.onnx file"):
+        read_model_folder(folder)
 
 
 def test_its_prompts(tmp_path: Path) -> None:
