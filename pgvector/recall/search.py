@@ -13,6 +13,7 @@ from ..embed.embedder import Vector
 from ..store.lexical import EXACT_ROWS, LexicalSearch, QuestionReader, ask_size, search_words, size_of
 from ..store.pipeline import Pipeline, Rows
 from ..store.vector_search import (
+    LARGE_THEME,
     Beside,
     Lookup,
     SentVector,
@@ -103,7 +104,9 @@ class Search:
         """Run the leg that needs no vector; to be called next."""
         self._sizes = {store: size_of(rows) for store, rows in self._counted.items()}
         # Travels with the words of a theme so large that it may have one.
-        large = [store for store, size in self._sizes.items() if size > EXACT_ROWS and self.asked.scope.kind == "theme"]
+        large = [
+            store for store, size in self._sizes.items() if size.rows > EXACT_ROWS and self.asked.scope.kind == "theme"
+        ]
         graphs = {store: ask_own_graph(pipe, store, self.asked.scope.theme) for store in large}
         if self._asked_procedures is not None:
             self.procedures = procedures_in(self._asked_procedures, set(self._question.words.terms.values()))
@@ -160,7 +163,7 @@ class Search:
     def _search_words(self, pipe: Pipeline, depth: int) -> Legs:
         scope, filters = self.asked.scope, self.asked.filters
         searches = [
-            LexicalSearch(pipe, store, scope, filters, self._question, self._sizes[store], limit=depth)
+            LexicalSearch(pipe, store, scope, filters, self._question, self._sizes[store].rows, limit=depth)
             for store in self._stores
         ]
         return dict(zip(self._stores, search_words(searches), strict=True))
@@ -171,7 +174,16 @@ class Search:
         scope, filters = self.asked.scope, self.asked.filters
         return {
             store: VectorSearch(
-                pipe, store, scope, filters, vector, limit=depth, lookup=lookup, own_graph=store in self._own_graphs
+                pipe,
+                store,
+                scope,
+                filters,
+                vector,
+                limit=depth,
+                lookup=lookup,
+                own_graph=store in self._own_graphs,
+                small=self._sizes[store].rows <= LARGE_THEME,
+                parts=self._sizes[store].parts,
             )
             for store in self._stores
         }

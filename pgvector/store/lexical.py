@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..domain.types import Candidate, Filters, Scope, Store
 from .connection import DeadlineConnection
@@ -80,7 +80,7 @@ def lexical_candidates(
     pipe = Pipeline(conn)
     size = ask_size(pipe, store, scope)
     question = QuestionReader(pipe, text, languages)
-    (found,) = search_words([LexicalSearch(pipe, store, scope, filters, question, size_of(size), limit=limit)])
+    (found,) = search_words([LexicalSearch(pipe, store, scope, filters, question, size_of(size).rows, limit=limit)])
     return found
 
 
@@ -89,9 +89,17 @@ def ask_size(pipe: Pipeline, store: Store, scope: Scope) -> Rows:
     return pipe.ask(f"count_some_{store}{'_all' if scope.kind == 'all' else ''}", {"theme": scope.theme})
 
 
-def size_of(counted: Rows) -> int:
-    """Return how many rows were counted: never more than one above EXACT_ROWS."""
-    return sum(int(row.rows) for row in counted)
+class Size(NamedTuple):
+    """How many rows there are, never more than one above EXACT_ROWS; whether any is so long that it has parts."""
+
+    rows: int
+    parts: bool
+
+
+def size_of(counted: Rows) -> Size:
+    """Return what was counted."""
+    row = counted.one()
+    return Size(int(row.rows), row.parts)
 
 
 def search_words(searches: Sequence[LexicalSearch]) -> list[list[Candidate]]:

@@ -95,6 +95,7 @@ class VectorSearch:
     their vector are in no graph of vectors: they are read besides. Long texts count by a part.
 
     With `own_graph`, which `has_own_graph` tells, an unfiltered question of a theme walks the graph of that theme.
+    `small`: no more than LARGE_THEME rows are looked at. Without `parts` no text is so long that it has any.
 
     For the scope `all` `pipe` must have begun: the way depends on how many rows there are. `beside` holds the turns
     that stand beside those of `lookup`, once the candidates were read; not where the graph of all themes was walked.
@@ -112,6 +113,8 @@ class VectorSearch:
         graph_rows: int = GRAPH_ROWS,
         lookup: Lookup | None = None,
         own_graph: bool = False,
+        small: bool = False,
+        parts: bool = True,
     ) -> None:
         self.beside: dict[int, Beside] = {}
         self._pipe = pipe
@@ -128,8 +131,9 @@ class VectorSearch:
         graph = self._graph_worth_walking(graph_rows)
         self._walked = self._walk(graph) if graph else []
         self._own_graph = own_graph
+        self._small = small
         self._rows = self._ask_rows(narrowed=narrowed) if len(self._walked) < limit else None
-        self._parts = self._ask_parts(narrowed=narrowed)
+        self._parts = self._ask_parts(narrowed=narrowed) if parts else None
 
     def candidates(self) -> list[Candidate]:
         """Return the nearest rows by cosine similarity, nearest first."""
@@ -138,8 +142,8 @@ class VectorSearch:
             rows = self._rows.all()
             if self._is_thin(rows):
                 rows = self._ask_rows(narrowed=True).all()
-        parts = self._parts.all()
-        if self._is_thin(parts):
+        parts = [] if self._parts is None else self._parts.all()
+        if self._parts is not None and self._is_thin(parts):
             parts = self._ask_parts(narrowed=True).all()
         if self._store == "turns":
             self.beside = _beside(parts) if self._rows is None else _beside([*rows, *parts])
@@ -163,6 +167,7 @@ class VectorSearch:
             self._pipe.ask("walk_vectors", {"breadth": OWN_BREADTH, "most": MAX_WALK})
             self._pipe.ask("plan_for_values")
         deep = {"depth": max(depth, self._limit), "deep": max(DEEP_RERANK, self._limit), "large": LARGE_THEME}
+        deep |= {"small": self._small}
         rows = self._pipe.ask(f"vector_search_{self._store}{suffix}", self._row | deep)
         if by_graph:
             self._pipe.ask("plan_as_before")

@@ -22,13 +22,14 @@ _TYPES = {
     "any_theme": "boolean", "since": "text", "until": "text", "reach": "bigint",
     "pivot": "float8", "large": "bigint", "deep": "bigint", "signed": "bigint", "walked": "bigint",
     "themes": "text[]", "digests": "bytea[]", "own": "text", "shared": "text[]", "words": "text[]", "kinds": "text[]",
-    "lookup": "bigint", "lookups": "bigint[]",
+    "lookup": "bigint", "lookups": "bigint[]", "small": "boolean",
 }  # fmt: skip
 _USUAL: Mapping[str, Any] = {
     "depth": 400,
     "deep": 400,
     "signed": 400,
     "large": 3000,
+    "small": False,
     "limit": 40,
     "lookup": 0,
     "lookups": [],

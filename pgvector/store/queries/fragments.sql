@@ -272,8 +272,9 @@ set_config('statement_timeout', %(statement_ms)s, true) AS statement,
                        ('enable_hashagg', 'on'), ('enable_material', 'on')) AS given(name, value)
 
 -- fragment: depth_in(table)
--- How many candidates are compared by their vectors: more in a large theme.
-CASE WHEN EXISTS (SELECT FROM {table}
+-- How many candidates are compared by their vectors: more in a large theme. Rows are not counted where it is known as `small`.
+CASE WHEN %(small)s::boolean THEN %(depth)s
+     WHEN EXISTS (SELECT FROM {table}
                    WHERE agent_identity = %(theme)s AND code IS NOT NULL OFFSET %(large)s)
      THEN %(deep)s ELSE %(depth)s END
 

@@ -233,21 +233,22 @@ SELECT number, tsvector_to_array(hermes_lexemes(body, language)) AS terms,
  CROSS JOIN unnest(%(languages)s::text[]) AS language;
 
 -- name: count_some_memories
--- How many rows a theme has, up to 5,001: of more it only matters that they are more.
-SELECT count(*) AS rows FROM (
+-- How many rows a theme has, up to 5,001: of more it only matters that they are more. And whether any is long, so that parts
+-- of it have to be searched.
+SELECT count(*) AS rows, EXISTS (SELECT FROM memory_chunks WHERE agent_identity = %(theme)s) AS parts FROM (
     SELECT 1 FROM memory_entries WHERE agent_identity = %(theme)s ORDER BY created_at DESC LIMIT 5001) AS counted;
 
 -- name: count_some_memories_all
 -- exempt: the explicit scope 'all'.
-SELECT count(*) AS rows FROM (SELECT 1 FROM memory_entries LIMIT 5001) AS counted;
+SELECT count(*) AS rows, EXISTS (SELECT FROM memory_chunks) AS parts FROM (SELECT 1 FROM memory_entries LIMIT 5001) AS counted;
 
 -- name: count_some_turns
-SELECT count(*) AS rows FROM (
+SELECT count(*) AS rows, EXISTS (SELECT FROM conversation_chunks WHERE agent_identity = %(theme)s) AS parts FROM (
     SELECT 1 FROM conversations WHERE agent_identity = %(theme)s ORDER BY ts DESC LIMIT 5001) AS counted;
 
 -- name: count_some_turns_all
 -- exempt: the explicit scope 'all'.
-SELECT count(*) AS rows FROM (SELECT 1 FROM conversations LIMIT 5001) AS counted;
+SELECT count(*) AS rows, EXISTS (SELECT FROM conversation_chunks) AS parts FROM (SELECT 1 FROM conversations LIMIT 5001) AS counted;
 
 -- name: query_terms_memories
 -- In how many rows of a sample each word of a question stands; up to 5,000 rows are searched exactly and need no sample.
