@@ -311,11 +311,14 @@ CASE WHEN NOT %(any_theme)s::boolean THEN %(theme)s END
 
 -- fragment: by_coverage()
 -- The rows `hits` by the weight of the words they hold, long ones behind short ones. In millionths and whole, so that rows
--- with the same words have the same sum whatever the order of adding.
+-- with the same words have the same sum whatever the order of adding. In a tiny theme all rows come here, and most hold none:
+-- to ask for all words at once sorts those out.
 found AS MATERIALIZED (
     SELECT id, brevity(tsv) AS brevity, held
       FROM hits CROSS JOIN LATERAL (SELECT array_agg(word) AS held FROM words WHERE hits.tsv @@ words.query OFFSET 0) AS of_them
-     WHERE held IS NOT NULL),
+     WHERE held IS NOT NULL
+       AND CASE WHEN %(rows)s::float8 > 150 THEN true
+                ELSE hits.tsv @@ (SELECT array_to_string(%(matchers)s::text[], ' | ')::tsquery) END),
 counted AS (
     SELECT word, count(*) AS n FROM found CROSS JOIN unnest(held) AS word GROUP BY word),
 weights AS MATERIALIZED (
