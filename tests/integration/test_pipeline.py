@@ -11,6 +11,7 @@ from hermes_memory_pgvector.domain.errors import OperationRejected, SchemaNotApp
 from hermes_memory_pgvector.store.connection import DeadlineConnection, translated
 from hermes_memory_pgvector.store.pipeline import Pipeline
 from hermes_memory_pgvector.store.pool import Pool, connect
+from hermes_memory_pgvector.store.round_trip import make_round_trip
 
 
 @pytest.fixture
@@ -107,3 +108,15 @@ def test_a_server_that_has_forgotten_what_was_prepared_is_told_again(dsn: str) -
                 assert len(pipe.ask("read_space").all()) == 1
     finally:
         pool.close()
+
+
+@pytest.mark.parametrize("prepares", [True, False])
+def test_lists_arrive_as_they_were_given(dsn: str, prepares: bool) -> None:
+    texts = ["", "NULL", "null", " a ", 'he said "no"', "C:\\quay\\", "{1,2}", "a,b", "\t\n", "日本 🏗", "it's", None]
+    numbers = [0.1, -1e300, 5e-324, float("inf"), None]
+    ids = [1, 40_000, 2**62, -5]
+    text = b"SELECT $1::text[] AS texts, $2::float8[] AS numbers, $3::bigint[] AS ids, 7 = ANY($4::bigint[]) AS found"
+    with connect(dsn, prepares=prepares) as conn:
+        for given in (ids, [], [3]):
+            ((row,),) = make_round_trip(conn, [(text, [texts, numbers, given, []])])
+            assert (row.texts, row.numbers, row.ids, row.found) == (texts, numbers, given, False)
