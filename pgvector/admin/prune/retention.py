@@ -10,7 +10,7 @@ import logging
 import sys
 import uuid
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 
@@ -96,15 +96,20 @@ class Retention:
             if aged is None:
                 return pacing.look_s / 12
             old = self._exceeding(aged)
-            new = {each.theme: period for each, period in old if each.policy != str(period)}
-            # The server may have stood still, or its clock is wrong for the moment, and deletes what is young: wait.
-            odd = {each.theme: period for each, period in old if not each.is_steady(_steady_s(period))}
-            if waiting := new | odd:
-                store.announce(conn, {theme: str(period) for theme, period in waiting.items()})
-        self._tell(new)
-        self._tell_odd([theme for theme in odd if theme not in new])
+            waiting = self._announce(conn, old)
         self._due.extend(_Due(each.theme, period) for each, period in old if each.theme not in waiting and each.due)
         return pacing.pause_s if self._due else pacing.look_s
+
+    def _announce(self, conn: DeadlineConnection, old: Sequence[tuple[store.Aged, RetentionPeriod]]) -> set[str]:
+        """Note which policies begin to wait, new ones and those after which the clock was set; return their themes."""
+        new = {each.theme: period for each, period in old if each.policy != str(period)}
+        # The server may have stood still, or its clock is wrong for the moment, and deletes what is young.
+        odd = {each.theme: period for each, period in old if not each.is_steady(_steady_s(period))}
+        if new or odd:
+            store.announce(conn, {theme: str(period) for theme, period in (new | odd).items()})
+        self._tell(new)
+        self._tell_odd(odd.keys() - new.keys())
+        return new.keys() | odd.keys()
 
     def _aged(self, conn: DeadlineConnection) -> list[store.Aged] | None:
         """Return how old the turns of each theme are; None while another process is at it."""
@@ -172,7 +177,7 @@ class Retention:
             new[theme].days,
         )
 
-    def _tell_odd(self, themes: list[str]) -> None:
+    def _tell_odd(self, themes: Collection[str]) -> None:
         if themes:
             logger.info(
                 "hermes-pgvector: old turns of %d themes are kept for %d hours more: nothing of them was deleted for "
