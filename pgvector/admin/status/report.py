@@ -220,7 +220,8 @@ def _database_lines(database: Mapping[str, Any]) -> list[str]:
     ]
     if held := database["removals_held"]:
         lines.append(
-            f"removals   {held:,} wait for a decision, as a memory file was lost; see: hermes-pgvector removals list"
+            f"removals   {held:,} wait{'s' if held == 1 else ''} for a decision, as a memory file was lost; "
+            "see: hermes-pgvector removals list"
         )
     return lines
 
