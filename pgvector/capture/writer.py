@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import random
@@ -91,14 +92,16 @@ class Writer:
         self._failures = FailedAttempts()
         self._batch_size = BatchSize()
         backend.on_down = self._wake.set
-        self._thread = self._new_thread()
-
-    def _new_thread(self) -> threading.Thread:
-        return threading.Thread(target=self._run, name="hermes-pgvector-writer", daemon=True)
+        self._starting = threading.Lock()
+        self._thread = threading.Thread()  # not started
 
     def start(self) -> None:
-        """Start the drain thread."""
-        self._thread.start()
+        """Start the drain thread, or one in the place of one that ended on an error; one, however many see that."""
+        with self._starting:
+            if not self._thread.is_alive() and not self._stopping.is_set():
+                self._thread = threading.Thread(target=self._run, name="hermes-pgvector-writer", daemon=True)
+                with contextlib.suppress(RuntimeError):  # there can be no more threads now: the next write tries again
+                    self._thread.start()
 
     def submit(self, op: Operation) -> None:
         """Accept `op`: when this returns it is on disk, or in memory while the disk takes nothing. Raises SpoolFull."""
@@ -106,9 +109,8 @@ class Writer:
         self._own.append(op)
         if not self._wake.is_set():  # else the drain has yet to look, and will see this as well
             self._wake.set()
-        if not self._thread.is_alive() and not self._stopping.is_set():
-            self._thread = self._new_thread()
-            self._thread.start()
+        if not self._thread.is_alive():
+            self.start()
 
     def deliver(self, op: Operation, timeout_s: float) -> Delivery:
         """Do as `submit`, and wait until Postgres has `op`, has refused it, is known to be away, or time runs out."""
