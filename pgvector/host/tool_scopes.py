@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from heapq import nlargest
 from typing import TYPE_CHECKING, Any, Final
 
 from ..domain.errors import HermesPgvectorError, InvalidArgument
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 SCOPES = "current (this theme, the default), session (this conversation), all (every theme), or the name of a theme"
 _SUGGESTED_MOST = 3  # names of themes
 _ALIKE = 0.6
+_NAME_MOST_CHARS = 10_000  # of a scope; a theme has 256, but may be named by a longer key
 # What of them a session may use, by Reach.offer.
 SCOPES_OFFERED: Final[dict[Offer, str]] = {
     "all": SCOPES,
@@ -82,21 +84,39 @@ class ToolScope:
         if scope.kind != "theme" or scope.own:
             return ""
         with at_import:
-            import difflib
-
             from ..store.vector_search import theme_holds, theme_names
         try:
-            with self.runtime.backend.connection(max(0.05, self.ends - time.monotonic())) as conn:
+            with self.runtime.backend.connection(self._left_s) as conn:
                 if theme_holds(conn, scope):
                     return ""
-                near = difflib.get_close_matches(
-                    scope.theme, self._readable(theme_names(conn)), n=2 * _SUGGESTED_MOST, cutoff=_ALIKE
-                )
+                names = self._readable(theme_names(conn))
+            near = self._alike(scope.theme, names)  # without a connection: of thousands that takes seconds
+            with self.runtime.backend.connection(self._left_s) as conn:
                 known = [name for name in near if theme_holds(conn, replace(scope, theme=name))][:_SUGGESTED_MOST]
         except HermesPgvectorError:
             return ""
         meant = f"; did you mean {' or '.join(map(repr, known))}?" if known else ""
         return f"no theme of the name {scope.theme!r} holds anything that can be read here{meant}"
+
+    @property
+    def _left_s(self) -> float:
+        return max(0.05, self.ends - time.monotonic())
+
+    def _alike(self, theme: str, names: Iterable[str]) -> list[str]:
+        """Return the names that are most like `theme`, of as many as half of the time left allows to compare."""
+        with at_import:
+            from difflib import SequenceMatcher
+        ends = time.monotonic() + self._left_s / 2
+        matcher = SequenceMatcher()
+        matcher.set_seq2(theme)
+        found: list[tuple[float, str]] = []
+        for name in names:
+            if time.monotonic() > ends:
+                break
+            matcher.set_seq1(name)
+            if matcher.real_quick_ratio() >= _ALIKE and matcher.quick_ratio() >= _ALIKE:
+                found.append((matcher.ratio(), name))
+        return [name for ratio, name in nlargest(2 * _SUGGESTED_MOST, found) if ratio >= _ALIKE]
 
     def _readable(self, names: Iterable[str]) -> list[str]:
         return [name for name in names if not name.startswith("@") and self._may_read(name)]
@@ -124,6 +144,8 @@ def _text(name: str, given: object, meaning: str) -> str:
         raise InvalidArgument(f"`{name}` must be text: {meaning}")
     if given and not given.strip():
         raise InvalidArgument(f"`{name}` is empty; it may be {meaning}")
+    if len(given) > _NAME_MOST_CHARS:
+        raise InvalidArgument(f"`{name}` is longer than {_NAME_MOST_CHARS:,} characters; it may be {meaning}")
     return given.strip()
 
 

@@ -69,6 +69,13 @@ def test_trap_12_a_scope_that_means_nothing_is_refused_in_words(provider: Pgvect
     assert called(provider, "recall_memory", {"query": "Atlas", "scope": "\0\ud800"})["count"] == 0
 
 
+def test_trap_12_a_scope_without_end_is_refused_in_words(provider: PgvectorMemoryProvider) -> None:
+    for tool, name in itertools.product(TOOLS, ("scope", "theme")):
+        error = called(provider, tool, {"query": "Atlas", name: "Atlas " * 200_000})["error"]
+        assert f"`{name}` is longer than 10,000 characters; it may be" in error
+        assert called(provider, tool, {"query": "Atlas", name: "x" * 10_000})["count"] == 0
+
+
 def test_trap_12_a_target_that_means_nothing_is_refused_in_words(provider: PgvectorMemoryProvider) -> None:
     targets: list[Any] = ["users", 7, ["memory"], {"a": 1}, True]
     for target in targets:

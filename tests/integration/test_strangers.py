@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from hermes_memory_pgvector.admin.doctor.check import Check
@@ -14,6 +16,7 @@ from hermes_memory_pgvector.admin.doctor.checklist import examine
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.config.settings import Settings
 from tests.conftest import DIMS, MakeProvider
+from tests.support.limits import LATE_S
 from tests.support.memory import called, landed, write_entries
 from tests.support.stored import Database
 
@@ -80,6 +83,25 @@ def test_need_04_a_misspelt_theme_is_told_with_what_was_meant(
     assert "'marketing'" in called(listed, tool, asked | {how: "marketting"})["note"]
     only = make_provider({"cross_theme": ["saales"]}, gateway_session_key="ops")
     assert "did you mean" not in called(only, tool, asked | {how: "saales"})["note"], "what it may not read"
+
+
+def test_need_01_among_tens_of_thousands_of_themes_a_misspelt_one_is_told_in_time(
+    make_provider: MakeProvider, admin_dsn: str
+) -> None:
+    asker = make_provider({"recall_deadline_s": 1.5}, gateway_session_key="ops")
+    landed(asker)
+    long = "tenant-" + "abcdefgh" * 25
+    with psycopg.connect(admin_dsn) as admin:
+        admin.execute(
+            "INSERT INTO memory_entries (agent_identity, target, content) "
+            "SELECT %s || number, 'memory', 'Atlas' FROM generate_series(1, 30000) AS number",
+            [long],
+        )
+    for _ in range(3):
+        began = time.monotonic()
+        answer = called(asker, "recall_memory", {"query": "Atlas", "scope": long + "x"})
+        assert time.monotonic() - began < 1.5 + LATE_S
+        assert answer["count"] == 0
 
 
 def test_need_35_a_profile_that_holds_private_memories_only_is_not_suggested(make_provider: MakeProvider) -> None:
