@@ -67,7 +67,8 @@ class Exchange:
             async with asyncio.timeout(_ROOTS_S):
                 roots = (await self.ask_roots()).roots
             address = urlsplit(str(roots[0].uri)) if roots else urlsplit("")
-            return unquote(address.path) if address.scheme == "file" else ""
+            # Folders that differ in a byte that is no UTF-8 are two projects.
+            return unquote(address.path, errors="surrogateescape") if address.scheme == "file" else ""
         return ""
 
 

@@ -64,6 +64,12 @@ def test_a_project_has_a_theme_of_its_own(agent_home: HermesHome) -> None:
         async with connected(agent_home, folder=str(agent_home.root)) as at_home:
             assert (await called(at_home, "profile"))["theme"] == "default"
 
+        themes = set()
+        for folder in ("/srv/her%FFon", "/srv/her%FEon", "/srv/her%EF%BF%BDon"):
+            async with connected(agent_home, folder=folder) as odd:
+                themes.add((await called(odd, "remember", content="Herons wade.", sync=True))["theme"])
+        assert len(themes) == 3, "of no UTF-8 all the same"
+
     run(talk)
     assert theme.startswith("project-heron-")
 
