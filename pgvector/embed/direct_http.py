@@ -50,6 +50,8 @@ class DirectHttp:
     """The transport to one server; connects at the first request, with TLS where `context` is given."""
 
     def __init__(self, context: ssl.SSLContext | None) -> None:
+        if context is not None:
+            context.set_alpn_protocols(["http/1.1"])
         self._context = context
         self._lock = threading.Lock()
         self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
