@@ -280,9 +280,9 @@ class Spool:
     def salvage(self) -> tuple[list[tuple[Operation, str]], int]:
         """Return what can still be had of a file that is gone, and how many operations cannot be had any more.
 
-        In order, each with the error for which it was rejected, if it was.
+        In order, each with the error for which it was rejected, if it was. Raises SpoolBusy.
         """
-        with self._back_lock, self._lock:
+        with as_spool_error(self.path), self._back_lock, self._lock:
             self._mend()
             self._given_away = True
             waiting = {op.seq: op for op in self._held.waiting() if op.seq not in self._done}

@@ -171,7 +171,7 @@ def as_spool_error(path: Path) -> Iterator[None]:
         raise cannot_use(path, exc) from exc
 
 
-_HELD = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_HELD = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}  # the last for readers, after 10 s
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 

@@ -10,6 +10,7 @@ import os
 import shutil
 import sqlite3
 import statistics
+import subprocess
 import sys
 import threading
 import time
@@ -20,7 +21,10 @@ from pathlib import Path
 
 import pytest
 
+from hermes_memory_pgvector.capture.queues import OwnQueues, found_gone
+from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory, spool_folder
 from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.domain.operations import Message, StoreTurn
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import DIMS, MakeProvider
 from tests.support.limits import MOSTLY_NOT_WAITED_S, NOT_WAITED_S
@@ -243,6 +247,33 @@ def test_need_03_a_large_spool_that_is_taken_away_holds_no_hook_up(
     until(lambda: len(user_turns(database)) >= 9_000, 200, "the turns")
     assert user_turns(database) == [turn(number) for number in range(9_000)]
     assert runtime_of(provider).stats()["lost"] == 0
+
+
+@contextmanager
+def unreadable(path: Path) -> Iterator[None]:
+    """Another program has all locks of the log that readers need."""
+    lock = "import fcntl, os, sys; fcntl.lockf(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_EX, 8, 120)"
+    command = [sys.executable, "-c", f"{lock}; print(flush=True); sys.stdin.read()", f"{path}-shm"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdout.readline()
+        yield
+
+
+def test_need_03_what_a_lost_file_held_is_not_given_up_while_others_lock_it(home: Path) -> None:
+    own = OwnQueues(SpoolDirectory(spool_folder(home), max_bytes=100_000_000), 1_000_000)
+    (spool,) = own.spools()
+    texts = [f"{turn(number)} " + "x" * 500_000 for number in range(50)]  # more than memory keeps of a file
+    for text in texts:
+        own.append(StoreTurn(theme="marketing", at=0.0, session_id="s", messages=(Message("user", text),)))
+    with unreadable(spool.path):
+        delete_folder(home)
+        gone = found_gone(spool)
+        assert gone is not None and own.rescue(spool, gone)
+        own.finish_moves()
+        assert own.depth() == 50
+    own.finish_moves()
+    assert [text for spool in own.spools() for op in spool.take(100) for text in op.texts()] == texts
+    assert own.lost == 0
 
 
 def test_need_03_what_cannot_be_had_any_more_is_counted_and_told(
