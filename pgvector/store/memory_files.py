@@ -140,10 +140,10 @@ def _why_held(op: ReconcileFile, gone: Sequence[Any], staying: int, new: Sequenc
         return "damaged"
     known = [each.content for each in gone if each.content is not None]
     many = max(_MANY, math.ceil((len(known) + staying) / 2))
-    return "shorter" if _lack(known, [each.content for each in new], many) else ""
+    return "shorter" if _lost_many(known, [each.content for each in new], many) else ""
 
 
-def _lack(gone: Sequence[str], new: Sequence[str], many: int) -> bool:
+def _lost_many(gone: Sequence[str], new: Sequence[str], many: int) -> bool:
     """Return whether of at least `many` of the texts that are gone no new one is an edited form."""
     if len(gone) < many:
         return False
