@@ -412,3 +412,19 @@ def test_need_03_a_session_that_is_written_to_meanwhile_stays(compact: Compact, 
         done = compact("--summary-url", model.base_url, "--summary-model", "any", "--yes", code=1)
     assert done["replaced"]["sessions"] == 0 and "meanwhile" in done["failed"]["old-1"]
     assert len(texts(dsn)) == 9
+
+
+def test_need_16_a_session_that_is_taken_up_again_before_its_turn_comes_stays(compact: Compact, dsn: str) -> None:
+    conversation(dsn, "old-1", 300)
+    conversation(dsn, "old-2", 250)
+
+    def script(request: ChatRequest) -> Reply:
+        if "old-1" in request.user_message:  # the other one's turn is yet to come
+            say(dsn, (0, "user", "Today I take it up again."), session="old-2")
+        return Reply("They agreed on blue.")
+
+    with ModelServer(script) as model:
+        done = compact("--summary-url", model.base_url, "--summary-model", "any", "--yes", code=1)
+    assert done["replaced"]["sessions"] == 1 and "meanwhile" in done["failed"]["old-2"]
+    assert "Today I take it up again." in texts(dsn) and len(texts(dsn)) == 1 + 9
+    assert len(model.requests) == 1, "what stays is not read to the model"
