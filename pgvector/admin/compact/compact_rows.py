@@ -178,6 +178,7 @@ def nearest_when_cold(
         "offset": scale.offset,
         "before": before,
         "large": LARGE_THEME,
+        "small": False,
         "deep": max(DEEP_RERANK, limit),
         "depth": max(RERANK_DEPTH, limit),
         "signed": max(SIGNED_DEPTH, limit),
