@@ -470,6 +470,30 @@ def test_need_16_one_by_one_on_a_terminal(home: Path, facts: Facts, dsn: str) ->
     assert [row["content"] for row in facts("review")] == ["The wall is grey."]
 
 
+def test_need_04_what_is_gone_when_it_is_accepted_at_last_becomes_no_memory(home: Path, facts: Facts, dsn: str) -> None:
+    said = ("The crane is blue.", "The gate is red.", "The wall is grey.", "The roof is flat.")
+    first, *_ = say(dsn, *said)
+    with ModelServer(echo) as model:
+        extract(facts, model)
+    crane, gate, wall, _ = (row["ref"] for row in facts("review"))
+    command = [sys.executable, "-m", "hermes_memory_pgvector.cli", "facts", "review", "--ask"]
+    with Terminal(command, command_environment(home), str(home)) as terminal:
+        terminal.answer(r"1 of 4(?s:.*)\[a/e/r/s/q\]")
+        with psycopg.connect(dsn) as conn:
+            conn.execute("DELETE FROM conversations WHERE id = %s", (first,))
+        facts("review", gate, "--reject")
+        facts("review", wall, "--edit", "The wall is green.")
+        terminal.answer("", "a")
+        for number in (2, 3, 4):
+            terminal.answer(rf"{number} of 4(?s:.*)\[a/e/r/s/q\]", "a")
+        assert terminal.exit_code() == 0
+    assert "1 proposal accepted" in terminal.screen
+    assert all(f"{ref} is gone" in terminal.screen for ref in (crane, gate, wall))
+    assert Database(dsn).column("SELECT content FROM memory_entries") == ["The roof is flat."]
+    assert [row["content"] for row in facts("review")] == ["The wall is green."]
+    assert facts("review", gate, "--accept")["counts"] == {"accepted": 1}, "what was rejected can be accepted still"
+
+
 def test_need_16_a_long_session_is_read_in_pieces(facts: Facts, dsn: str) -> None:
     say(dsn, *(f"Number {number}: " + "word " * 60 for number in range(20)))
     with ModelServer(echo) as model:

@@ -64,6 +64,8 @@ def edit_in(
     memory says already, or where the memory does not say what was `expected`.
     """
     old = memory(conn, ref)
+    if really:
+        old = _locked(conn, ref, old)
     if expected not in (None, old.content):
         raise _changed_meanwhile(old)
     content, notes = _new_text(context, old, text)
@@ -82,6 +84,15 @@ def edit_in(
             _restructure(conn, old, content, now, changed)
         record_change(conn, verb, [old.theme], {"rows": [str(ref)]}, {"memories": 1})
     return Outcome("edit", really, {"memories": 1}, [row], notes=notes)
+
+
+def _locked(conn: DeadlineConnection, ref: Ref, old: Any) -> Any:
+    """Return a memory as it stands once whoever writes in its theme has ended; nobody changes it from here on."""
+    lock_theme(conn, old.theme)
+    now = memory(conn, ref)
+    if (now.theme, now.content) != (old.theme, old.content):
+        raise _changed_meanwhile(old)
+    return now
 
 
 def embed_edited(context: CommandContext, done: Outcome) -> None:
@@ -129,7 +140,6 @@ def _restructure(
     conn: DeadlineConnection, old: Any, content: str, now: Mapping[str, Any], changed: Mapping[str, Any]
 ) -> None:
     """Write what a memory says of itself besides its text. What becomes current of a subject counts as said now."""
-    lock_theme(conn, old.theme)
     said = {name: value for name, value in now.items() if name in _KEPT}
     if "expires_at" in said:
         said["expires_at"] = said["expires_at"].timestamp()
@@ -160,11 +170,8 @@ def _replace(
 ) -> bool:
     """Give a memory another text, under its number and as old as it was; False where it is not `old` any more.
 
-    What it said is not read in again from a file that still says it. Raises InvalidArgument where another memory of
-    the theme and target says the new text already.
+    What it said is not read in again from a file that still says it.
     """
-    lock_theme(conn, theme)
-    _check_unsaid(conn, theme, old, content)
     now = datetime.now(UTC)
     told = {
         "theme": theme, "target": old.target, "id": old.id, "at": now, "noted_at": now, "origin": origin,

@@ -60,6 +60,14 @@ SELECT p.id, p.agent_identity AS theme, p.target, p.content, p.kind, p.subject, 
    AND (%(ids)s::bigint[] IS NOT NULL OR (p.rejected_at IS NOT NULL) = %(rejected)s) AND p.confidence >= %(least)s::real
  ORDER BY p.agent_identity, p.id;
 
+-- name: hold_proposal
+-- One that stands as it was shown. It is not waited for: who deletes a theme holds its proposals, and waits for the theme.
+SELECT id FROM hermes_proposals
+ WHERE agent_identity = %(theme)s AND id = %(id)s AND (rejected_at IS NOT NULL) = %(rejected)s
+   AND (content, kind, subject, scope)
+       IS NOT DISTINCT FROM (%(content)s::text, %(kind)s::text, %(subject)s::text, %(scope)s::text)
+   FOR UPDATE SKIP LOCKED;
+
 -- name: edit_proposal
 UPDATE hermes_proposals SET content = %(content)s, kind = %(kind)s, subject = %(subject)s, scope = %(scope)s
  WHERE agent_identity = %(theme)s AND id = %(id)s;

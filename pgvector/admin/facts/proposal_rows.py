@@ -14,6 +14,7 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from ...store.connection import DeadlineConnection
+from ...store.memories import lock_theme
 from ...store.sql import query
 from ..common.fetching import one
 from .model_answers import Proposal
@@ -114,8 +115,18 @@ def proposals(
     return [StoredProposal(**row._asdict()) for row in conn.execute(_query("proposals"), asked)]
 
 
+def hold(conn: DeadlineConnection, proposal: StoredProposal) -> bool:
+    """Have nobody else decide on a proposal until the transaction ends; False where it is not as it was shown."""
+    lock_theme(conn, proposal.theme)
+    row = {name: getattr(proposal, name) for name in ("theme", "id", "content", "kind", "subject", "scope")}
+    row["rejected"] = proposal.rejected_at is not None
+    return conn.execute(_query("hold_proposal"), row).fetchone() is not None
+
+
 def edit(conn: DeadlineConnection, proposal: StoredProposal, changed: Mapping[str, str | None]) -> bool:
-    """Change a proposal's content, kind, subject or scope; False where it is gone."""
+    """Change a proposal's content, kind, subject or scope; False where it is not as it was shown."""
+    if not hold(conn, proposal):
+        return False
     row = {name: getattr(proposal, name) for name in ("theme", "id", "content", "kind", "subject", "scope")}
     return bool(conn.execute(_query("edit_proposal"), {**row, **changed}).rowcount)
 

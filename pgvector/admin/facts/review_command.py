@@ -13,8 +13,8 @@ from ...domain.errors import WrongUsage
 from ...domain.facts import KINDS
 from ...domain.format import plural
 from ..common.command_context import CommandContext, context_for
-from ..common.commands import EXIT_OK, Command, argument, printed
-from ..common.console import Column, say, show_table
+from ..common.commands import EXIT_FAILED, EXIT_OK, Command, argument, printed
+from ..common.console import Column, say, show_table, warn
 from ..common.outcome import Outcome, print_outcome
 from ..common.row_options import PATIENCE_S, add_theme, minute, one_line
 from ..common.theme_names import theme_to_read
@@ -121,7 +121,8 @@ def _instead(row: dict[str, Any]) -> str:
 
 
 def _print(args: argparse.Namespace, done: Outcome) -> int:
-    return print_outcome(done, as_json=args.json, before=lambda: _show_accepted(done), summary=_summary(done.counts))
+    print_outcome(done, as_json=args.json, before=lambda: _show_accepted(done), summary=_summary(done.counts))
+    return EXIT_FAILED if "gone" in done.facts else EXIT_OK
 
 
 def _show_accepted(done: Outcome) -> None:
@@ -156,7 +157,7 @@ def _ask_about(context: CommandContext, proposal: StoredProposal) -> dict[str, i
         _show_one(context, proposal)
         match _line(_ANSWERS):
             case "a" | "accept":
-                return reviewing.accept(context, [proposal]).counts
+                return _accept_one(context, proposal)
             case "r" | "reject":
                 return reviewing.reject(context, [proposal]).counts
             case "s" | "skip":
@@ -166,6 +167,13 @@ def _ask_about(context: CommandContext, proposal: StoredProposal) -> dict[str, i
             case "e" | "edit":
                 if text := _line("new text: "):
                     proposal = reviewing.edit(context, proposal, text)
+
+
+def _accept_one(context: CommandContext, proposal: StoredProposal) -> dict[str, int]:
+    done = reviewing.accept(context, [proposal])
+    for note in done.notes:
+        warn(note)
+    return done.counts
 
 
 def _show_one(context: CommandContext, proposal: StoredProposal) -> None:

@@ -9,7 +9,7 @@ from ...domain.errors import InvalidArgument, WrongUsage
 from ...domain.facts import Structure, structure_of
 from ...store.backend import WRITE_TIMEOUT_S
 from ..common import stored_rows
-from ..common.adding import NewMemory, add, masked
+from ..common.adding import NewMemory, add_in, embed_added, masked, memory_to_add
 from ..common.command_context import CommandContext
 from ..common.operators import record_where_allowed
 from ..common.outcome import Outcome, fit_for_json
@@ -60,22 +60,49 @@ def said(context: CommandContext, proposal: StoredProposal) -> Iterator[tuple[st
 def accept(context: CommandContext, proposals: Sequence[StoredProposal]) -> Outcome:
     """Make memories of proposals, each as if its operator had added it when it was said.
 
-    The metadata says where: that decides who may read it.
+    The metadata says where: that decides who may read it. What is gone, or was decided on or edited since it was shown,
+    is not stored, and named in `facts`.
     """
     done = Outcome(_REVIEW, True, {"accepted": 0})
+    gone: list[str] = []
     for each in proposals:
-        memory = NewMemory(
-            each.theme, each.target, each.content, _structure(each), each.metadata, "facts accept", each.said_at
-        )
-        added = add(context, memory)
-        # Killed before this it is proposed still, and accepted again confirms the memory.
-        with context.backend.connection(WRITE_TIMEOUT_S) as conn:
-            store.remove(conn, each)
+        added = _accepted(context, each)
+        if added is None:
+            gone.append(each.ref)
+            done.notes.append(f"{_gone(each)}; nothing was stored of it")
+            continue
         done.rows.append(as_row(each) | {"memory": added.rows[0]["ref"], "state": added.rows[0]["state"]})
         done.notes += [f"{each.ref}: {note}" for note in added.notes]
         done.counts["accepted"] += 1
+    done.facts |= {"gone": gone} if gone else {}
     _record(context, done)
     return done
+
+
+def _accepted(context: CommandContext, proposal: StoredProposal) -> Outcome | None:
+    """Store a proposal as a memory, in whose place it is removed; None where it is not as it was shown."""
+    given = NewMemory(
+        proposal.theme,
+        proposal.target,
+        proposal.content,
+        _structure(proposal),
+        proposal.metadata,
+        "facts accept",
+        proposal.said_at,
+    )
+    op, notes = memory_to_add(context.keep, given)
+    with context.backend.connection(WRITE_TIMEOUT_S) as conn:
+        if not store.hold(conn, proposal):
+            return None
+        added = add_in(conn, context, op)
+        store.remove(conn, proposal)
+    added.notes[:0] = notes
+    embed_added(context, added)
+    return added
+
+
+def _gone(proposal: StoredProposal) -> str:
+    return f"{proposal.ref} is gone: its turns were deleted, or somebody has decided on it or edited it"
 
 
 def _structure(proposal: StoredProposal) -> Structure:
@@ -114,7 +141,7 @@ def edit(
     with context.backend.connection(WRITE_TIMEOUT_S) as conn:
         done = store.edit(conn, proposal, changed)
     if not done:
-        raise InvalidArgument(f"{proposal.ref} is gone: its turns were deleted, or somebody has decided on it")
+        raise InvalidArgument(_gone(proposal))
     return waiting(context, theme=proposal.theme, ids=[proposal.id])[0]
 
 
