@@ -17,7 +17,7 @@ from ...domain.format import plural
 from ...domain.types import Store
 from ...store import memories, sessions
 from ...store.connection import DeadlineConnection
-from ...store.memories import Entry
+from ...store.memories import Entry, lock_theme
 from ...store.sql import query
 from ..common import stored_rows
 from ..common.command_context import CommandContext
@@ -31,6 +31,7 @@ from .removals import RemovedMemory, removed
 
 _query = partial(query, package=__package__)
 _SESSION_SHOWN = 100  # turns of one that goes
+_CHANGED = "a row was changed by somebody else just now; nothing was removed: look again"
 _WHOLE = 2**31 - 1  # characters
 
 
@@ -127,16 +128,28 @@ def _notes(conn: DeadlineConnection, meant: _Meant, in_files: set[tuple[str, str
 
 
 def _delete(conn: DeadlineConnection, meant: _Meant, in_files: set[tuple[str, str]], origin: str, verb: str) -> None:
+    for theme in sorted({each.theme for each in (*meant.memories, *meant.gone)}):
+        lock_theme(conn, theme)
+    if not _are_gone(conn, meant.gone):
+        raise InvalidArgument(_CHANGED)
     for theme, entries in meant.entries().items():
         if not memories.forget(conn, theme, entries, in_files, origin, operator(verb)):
-            raise InvalidArgument("a memory was changed by somebody else just now; nothing was removed: look again")
+            raise InvalidArgument(_CHANGED)
     turns: defaultdict[str, list[int]] = defaultdict(list)
     for row in meant.turns:
         turns[row.theme].append(row.id)
     for theme in sorted(turns):
-        conn.execute(query("delete_turns"), {"theme": theme, "ids": turns[theme]})
+        # Fewer where somebody has deleted one of them, or moves the theme.
+        if conn.execute(query("delete_turns"), {"theme": theme, "ids": turns[theme]}).rowcount < len(turns[theme]):
+            raise InvalidArgument(_CHANGED)
     for each in meant.gone:
         conn.execute(_query("forget_removed"), {"theme": each.theme, "ids": [each.id]})
+
+
+def _are_gone(conn: DeadlineConnection, gone: Sequence[RemovedMemory]) -> bool:
+    """Return whether what was removed can still be restored: it was neither brought back nor forgotten meanwhile."""
+    still = removed(conn, ids=[each.id for each in gone], chars=1) if gone else []
+    return {(each.removal, each.theme) for each in gone} <= {(each.removal, each.theme) for each in still}
 
 
 def drop_spooled(context: CommandContext, done: Outcome, *, really: bool = True) -> list[str]:
@@ -157,7 +170,13 @@ def drop_spooled(context: CommandContext, done: Outcome, *, really: bool = True)
 def forget_versions(conn: DeadlineConnection, refs: Sequence[Ref], *, really: bool) -> Outcome:
     """Drop what memories said before they were replaced; what they say now stays. Raises InvalidArgument."""
     rows = []
-    for ref, row in [(ref, memory(conn, ref)) for ref in refs]:
+    found = {ref: memory(conn, ref) for ref in refs}
+    if really:
+        for theme in sorted({row.theme for row in found.values()}):
+            lock_theme(conn, theme)
+        if any(memory(conn, ref).theme != row.theme for ref, row in found.items()):
+            raise InvalidArgument(_CHANGED)
+    for ref, row in found.items():
         kept = _old_texts(conn, row.theme, [row.id])
         rows.append(
             {

@@ -69,6 +69,8 @@ def decide(
     verb = f"removals {decision}"
     with conn.transaction():
         chosen = _chosen(conn, refs)
+        if really:
+            chosen = _still_held(conn, chosen, refs)
         counts = {"memories": len({each.id for each in chosen})}
         if really:
             if decision == "confirm":
@@ -98,13 +100,28 @@ def _chosen(conn: DeadlineConnection, refs: Sequence[Ref] | None) -> list[Any]:
     return [each for each in waiting if Ref("memories", each.id) in refs]
 
 
+def _still_held(conn: DeadlineConnection, chosen: Sequence[Any], refs: Sequence[Ref] | None) -> list[Any]:
+    """Return those that still wait once whoever writes there has ended; no file takes them back from here on.
+
+    Raises InvalidArgument where one of `refs` does not.
+    """
+    for theme in sorted({each.theme for each in chosen}):
+        lock_theme(conn, theme)
+    locked = conn.execute(_query("lock_held"), {"ids": sorted({each.id for each in chosen})})
+    there = {(row.theme, row.id, row.origin) for row in locked}
+    still = [each for each in chosen if (each.theme, each.id, each.origin) in there]
+    if refs is not None and len(still) < len(chosen):
+        raise InvalidArgument(
+            "the file holds some of it again, or somebody has decided; nothing was changed: look again"
+        )
+    return still
+
+
 def _confirm(conn: DeadlineConnection, removals: Sequence[Any], who: Mapping[str, Any]) -> None:
     """Let the files go of these entries: what nobody else owns is removed, and can be brought back."""
     origins = {each.origin for each in removals}
     origin = origins.pop() if len(origins) == 1 else ""
     note_actor(conn, who, origin=origin, keep_removed=True)
-    for theme in sorted({each.theme for each in removals}):
-        lock_theme(conn, theme)
     now = datetime.now(UTC)
     for each in removals:
         row = {"theme": each.theme, "id": each.id, "origin": each.origin, "noted_at": now}
@@ -173,12 +190,17 @@ def restore(
     """
     with conn.transaction():
         found = _restorable(conn, refs, theme, since)
+        if really:
+            themes = {each.theme for each in found}
+            for each_theme in sorted(themes):
+                lock_theme(conn, each_theme)
+            # Whoever wrote there just now may have forgotten one of them, or brought it back.
+            found = [each for each in _restorable(conn, refs, theme, since) if each.theme in themes]
         numbers: dict[int, int] = {}
         if really and found:
             note_actor(conn, operator(verb))
             numbers = _bring_back(conn, found)
-            themes = sorted({each.theme for each in found})
-            record_where_allowed(conn, verb, {"themes": themes}, {"memories": len(numbers)})
+            record_where_allowed(conn, verb, {"themes": sorted(themes)}, {"memories": len(numbers)})
     rows = [each.row(numbers.get(each.removal)) for each in found]
     return Outcome("restore", really, {"memories": len(rows)}, rows)
 
@@ -203,8 +225,6 @@ def _restorable(
 def _bring_back(conn: DeadlineConnection, found: Sequence[RemovedMemory]) -> dict[int, int]:
     """Restore memories, owned by whoever asks for it; return their numbers by that of the removal."""
     restored: dict[int, int] = {}
-    for theme in sorted({each.theme for each in found}):
-        lock_theme(conn, theme)
     for each in found:
         row = conn.execute(query("restore_memory"), {"removal": each.removal, "owners": ["restored"]}).fetchone()
         if row is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 
 from ...domain.format import format_bytes
@@ -45,11 +46,11 @@ def _prune(args: argparse.Namespace, home: Path) -> int:
     return printed(args, done.as_json(), lambda: _show_deleted(done, pruning.left))
 
 
-def _show_deleted(done: Outcome, left: int) -> None:
+def _show_deleted(done: Outcome, left: Mapping[str, int]) -> None:
     if done.facts["themes"]:
         say(f"deleted: {_deleted(done.counts)}")
     if left:
-        warn(f"{counted({'turns': left})} in use not deleted; run it again")
+        warn(f"{counted(left)} in use not deleted; run it again")
     if any(done.counts.values()):
         say(
             "new rows take the space once autovacuum has been over the tables; their files do not shrink by themselves",

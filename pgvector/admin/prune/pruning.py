@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -193,7 +194,7 @@ class Pruning:
     conn: DeadlineConnection
     plan: PrunePlan
     deleted: dict[str, int] = field(default_factory=lambda: {"turns": 0})
-    left: int = 0  # turns that somebody else was using all the time
+    left: Counter[str] = field(default_factory=Counter)  # what somebody else was using all the time
 
     def run(self) -> Outcome:
         """Delete what the plan means, and nothing that has come since."""
@@ -203,7 +204,7 @@ class Pruning:
         meant = plan.outcome().counts
         if any(meant.values()):
             self._delete_all(meant)
-        return plan.outcome(self.deleted, self.left)
+        return plan.outcome(self.deleted, self.left.total())
 
     def _delete_all(self, meant: dict[str, int]) -> None:
         with (
@@ -229,19 +230,28 @@ class Pruning:
             if not left:
                 return
             if number == _ROUNDS - 1:
-                self.left += left
+                self.left["turns"] += left
             _pause.wait(0.1 * number)
 
     def _delete_memories(self, part: ThemePart) -> Iterator[tuple[str, int]]:
+        """Delete a theme's memories, as `_delete_turns`."""
         before = self.plan.before
-        while part.memories is not None and before is not None:
-            with self.conn.transaction():
-                theme_rows.begin(self.conn)
-                note_actor(self.conn, operator("prune"))
-                count = prune_memories(self.conn, part.old.theme, before, _MEMORIES)
-            if not count:
+        if part.memories is None or before is None:
+            return
+        for number in range(_ROUNDS):
+            count = left = 1
+            while count:
+                with self.conn.transaction():
+                    theme_rows.begin(self.conn)
+                    note_actor(self.conn, operator("prune"))
+                    count = prune_memories(self.conn, part.old.theme, before, _MEMORIES)
+                    left = 0 if count else count_memories(self.conn, part.old.theme, before)[0].rows
+                yield "memories", count
+            if not left:
                 return
-            yield "memories", count
+            if number == _ROUNDS - 1:
+                self.left["memories"] += left
+            _pause.wait(0.1 * number)
 
 
 _query = partial(query, package=__package__)
