@@ -62,11 +62,11 @@ SELECT m.id, m.agent_identity AS theme, m.target, left(m.content, %(chars)s) AS 
  WHERE f.held_at IS NOT NULL ORDER BY f.held_at, m.id, f.origin;
 
 -- name: lock_held
--- exempt: as held_removals. Those of these memories that still wait, and that nobody changes before this transaction ends.
+-- Of a theme's memories the removals that still wait, and that nobody changes before this transaction ends.
 SELECT m.id, f.agent_identity AS theme, f.origin
   FROM hermes_mirror AS f
   JOIN memory_entries AS m ON m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest
- WHERE f.held_at IS NOT NULL AND m.id = ANY(%(ids)s)
+ WHERE f.agent_identity = %(theme)s AND f.held_at IS NOT NULL AND m.id = ANY(%(ids)s)
  ORDER BY m.id, f.origin FOR UPDATE OF f;
 
 -- name: keep_held

@@ -105,9 +105,11 @@ def _still_held(conn: DeadlineConnection, chosen: Sequence[Any], refs: Sequence[
 
     Raises InvalidArgument where one of `refs` does not.
     """
-    for theme in sorted({each.theme for each in chosen}):
+    themes = sorted({each.theme for each in chosen})
+    for theme in themes:
         lock_theme(conn, theme)
-    locked = conn.execute(_query("lock_held"), {"ids": sorted({each.id for each in chosen})})
+    ids = [each.id for each in chosen]
+    locked = [row for theme in themes for row in conn.execute(_query("lock_held"), {"theme": theme, "ids": ids})]
     there = {(row.theme, row.id, row.origin) for row in locked}
     still = [each for each in chosen if (each.theme, each.id, each.origin) in there]
     if refs is not None and len(still) < len(chosen):
