@@ -81,6 +81,6 @@ def addresses(host: str, port: int) -> list[str]:
     """Return the addresses of a host, in the order in which to try them. Raises TransportError."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except OSError as exc:
+    except (OSError, UnicodeError) as exc:
         raise TransportError(f"cannot resolve {host}: {exc}") from exc
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
