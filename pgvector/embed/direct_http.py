@@ -65,6 +65,26 @@ class DirectHttp:
     ) -> Iterator[OpenReply]:
         """Post `content`, or with None send a GET, and yield what comes back; see Transport."""
         parts = urlsplit(url)
+        with _translated(), self._lent(parts, deadline) as connection:
+            response = connection.ask(_request(parts, content, headers))
+            yield OpenReply(response.status, _by_name(response), _pieces(response))
+            connection.finish(response)
+
+    def close(self) -> None:
+        """Close all connections, also those in use, whose requests end at once."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            used, self._all = self._all.difference(idle), set()
+            # Whoever uses one closes it: that its number may be another connection's is not to happen under them.
+            for connection in used:
+                connection.interrupt()
+        for connection in idle:
+            connection.close()
+
+    @contextmanager
+    def _lent(self, parts: SplitResult, deadline: Deadline) -> Iterator[_Connection]:
+        """Lend a connection, one that has answered before or a new one; nobody else has it meanwhile."""
         if self._closed:
             raise TransportClosed
         left_s = deadline.left_s()
@@ -72,34 +92,14 @@ class DirectHttp:
             raise AnswerTooSlow
         if not self._free.acquire(timeout=left_s):
             raise AllBusy
-        connection: _Connection | None = None
         try:
             connection = self._connection(parts, deadline)
-            response = connection.ask(_request(parts, content, headers))
-            yield OpenReply(response.status, _by_name(response), _pieces(response))
-            connection.reusable = response.isclosed() and not response.will_close
-        except TimeoutError:
-            raise AnswerTooSlow from None
-        except RemoteDisconnected:
-            raise TransportError(_NO_ANSWER) from None
-        except IncompleteRead:
-            raise TransportError(_CUT_OFF) from None
-        except HTTPException as exc:
-            raise TransportError(f"the answer cannot be read: {type(exc).__name__}: {str(exc).strip()}") from exc
-        except OSError as exc:
-            raise TransportError(str(exc) or type(exc).__name__) from exc
-        finally:
-            if connection is not None:
+            try:
+                yield connection
+            finally:
                 self._put_back(connection)
+        finally:
             self._free.release()
-
-    def close(self) -> None:
-        """Close all connections, also those in use, whose requests end at once."""
-        with self._lock:
-            self._closed = True
-            connections, self._all, self._idle = list(self._all), set(), []
-        for connection in connections:
-            connection.close()
 
     def _connection(self, parts: SplitResult, deadline: Deadline) -> _Connection:
         while (idle := self._taken()) is not None:
@@ -141,12 +141,16 @@ class _Connection:
         self.idle_since = 0.0
         self.reusable = False
         self._sock = sock
+        self._reader = _Reader(self)
+        self._answers = _Answers(self._reader)
 
     def is_alive(self) -> bool:
         """Return whether nothing came while nobody asked, neither an end nor anything else."""
         if time.monotonic() - self.idle_since > KEEPALIVE_S:
             return False
         with suppress(OSError, ValueError):
+            if isinstance(self._sock, ssl.SSLSocket) and self._sock.pending():  # of which the system knows no more
+                return False
             poll = getattr(select, "poll", None)
             if poll is None:
                 return not select.select([self._sock], [], [], 0)[0]
@@ -156,23 +160,31 @@ class _Connection:
         return False
 
     def close(self) -> None:
+        self.interrupt()
+        self._sock.close()
+
+    def interrupt(self) -> None:
+        """Have whoever uses it meet its end at once."""
         # Closing alone leaves a thread that is blocked in recv() waiting for its timeout.
         with suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)
-        self._sock.close()
+            # TLS's own first lets go of its keys: what is written in this moment would travel in the clear.
+            socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
 
     def ask(self, request: bytes) -> HTTPResponse:
         """Send a request and read the head of its answer. Raises OSError or HTTPException."""
-        self.reusable = False
+        self.reusable = self._reader.ended = False
         for start in range(0, len(request), _WRITE_BYTES):
             self._bounded().sendall(request[start : start + _WRITE_BYTES])
-        reader = io.BufferedReader(_Reader(self))
         while True:
-            response = HTTPResponse(_Source(reader), method="POST")  # type: ignore[arg-type]
+            response = HTTPResponse(_Source(self._answers), method="POST")  # type: ignore[arg-type]
             response.begin()
             if response.status >= 200:
                 return response
-            response.fp = None  # type: ignore[assignment]  # there is more to come, and what is dropped closes it
+
+    def finish(self, response: HTTPResponse) -> None:
+        """Note whether another request may follow: the answer was read to its end, and nothing came behind it."""
+        self._reader.ended = True
+        self.reusable = response.isclosed() and not response.will_close and not self._answers.peek()
 
     def read(self, into: memoryview) -> int:
         """Read what has come, as much as there is room for; return how much that was, 0 at the end."""
@@ -187,26 +199,56 @@ class _Connection:
 
 
 class _Reader(io.RawIOBase):
-    """What comes over a connection, as a file."""
+    """What comes over a connection, as a file; once it has `ended` nothing more does."""
 
     def __init__(self, connection: _Connection) -> None:
+        self.ended = False
         self._connection = connection
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        return self._connection.read(buffer)
+        return 0 if self.ended else self._connection.read(buffer)
+
+
+class _Answers(io.BufferedReader):
+    """What comes over a connection, in pieces of any size: one answer after another."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or size < 0:
+            raise HTTPException("a chunk of negative length")
+        return super().read(size)
+
+    def close(self) -> None:
+        """Stay open: HTTPResponse closes at the end of each answer, and what comes behind it has to be seen."""
 
 
 class _Source:
     """What HTTPResponse takes for a socket."""
 
-    def __init__(self, reader: io.BufferedReader) -> None:
-        self._reader = reader
+    def __init__(self, answers: _Answers) -> None:
+        self._answers = answers
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        return self._reader
+        return self._answers
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Turn what sockets and http.client raise into TransportError."""
+    try:
+        yield
+    except TimeoutError:
+        raise AnswerTooSlow from None
+    except RemoteDisconnected:
+        raise TransportError(_NO_ANSWER) from None
+    except IncompleteRead:
+        raise TransportError(_CUT_OFF) from None
+    except HTTPException as exc:
+        raise TransportError(f"the answer cannot be read: {type(exc).__name__}: {str(exc).strip()}") from exc
+    except OSError as exc:
+        raise TransportError(str(exc) or type(exc).__name__) from exc
 
 
 def _by_name(response: HTTPResponse) -> dict[str, str]:

@@ -140,7 +140,8 @@ class _DeadlineStream(httpcore.NetworkStream):
         if isinstance(sock, socket.socket):
             # Closing alone leaves a thread that is blocked in recv() waiting for its timeout.
             with suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+                # TLS's own first lets go of its keys: what is written in this moment would travel in the clear.
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
         self._inner.close()
 
     def start_tls(
