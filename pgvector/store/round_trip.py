@@ -9,7 +9,8 @@ from collections import namedtuple
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from itertools import count
+from itertools import count, islice
+from secrets import token_hex
 from typing import Any
 
 from psycopg import OperationalError
@@ -29,6 +30,7 @@ _FAILED = (ExecStatus.FATAL_ERROR, ExecStatus.PIPELINE_ABORTED)
 
 Statement = tuple[bytes, Sequence[Any]]  # with $1, $2, ... for the parameters
 _Types = tuple[int, ...]
+_Names = dict[tuple[bytes, _Types], bytes]
 _Maker = Callable[[Sequence[Any]], Any]
 
 
@@ -37,9 +39,15 @@ class _Prepared:
     """What is prepared in the session of a connection, and what adapts values for it."""
 
     transformer: Transformer
-    names: dict[tuple[bytes, _Types], bytes] = field(default_factory=dict)
+    names: _Names = field(default_factory=dict)
     makers: dict[bytes, _Maker] = field(default_factory=dict)  # of the rows of a statement
-    numbers: count[int] = field(default_factory=count)
+    # A pooler that lends sessions by transaction, which nobody has told us of, may lend one that others prepared in.
+    _stem: str = field(default_factory=lambda: f"_hermes_{token_hex(6)}_")
+    _numbers: count[int] = field(default_factory=count)
+
+    def next_name(self) -> bytes:
+        """Return a name that was never used, in no session."""
+        return f"{self._stem}{next(self._numbers)}".encode()
 
 
 @dataclass(slots=True)
@@ -79,15 +87,17 @@ def make_round_trip(conn: DeadlineConnection, statements: Sequence[Statement]) -
 
 def _made(conn: DeadlineConnection, statements: Sequence[Statement]) -> list[list[Any]]:
     prepared = _prepared(conn)
-    sent = [_as_sent(prepared, statement, prepares=conn.prepare_threshold is not None) for statement in statements]
-    try:
-        found = conn.wait(_exchange(conn.pgconn, sent))
-        return [_rows(prepared, each.text, result) for each, result in zip(sent, found, strict=True)]
-    except BaseException:
-        # Whether these are prepared is not known: no name is used twice.
-        new = {each.name for each in sent if each.prepares}
-        prepared.names = {key: name for key, name in prepared.names.items() if name not in new}
-        raise
+    new: _Names = {}
+    sent = [_as_sent(prepared, new, statement, prepares=conn.prepare_threshold is not None) for statement in statements]
+    results = conn.wait(_exchange(conn.pgconn, sent))
+    # Also where a statement fails, or each trip that does would leave further ones in the session.
+    done = sum(result.status == ExecStatus.COMMAND_OK for result in results)
+    prepared.names.update(islice(new.items(), done))
+    failed = next((result for result in results if result.status in _FAILED), None)
+    if failed is not None:
+        raise _error_of(failed, conn.pgconn)
+    found = [result for result in results if result.status == ExecStatus.TUPLES_OK]
+    return [_rows(prepared, each.text, result) for each, result in zip(sent, found, strict=True)]
 
 
 def _prepared(conn: DeadlineConnection) -> _Prepared:
@@ -97,17 +107,18 @@ def _prepared(conn: DeadlineConnection) -> _Prepared:
     return known
 
 
-def _as_sent(prepared: _Prepared, statement: Statement, *, prepares: bool) -> _Sent:
+def _as_sent(prepared: _Prepared, new: _Names, statement: Statement, *, prepares: bool) -> _Sent:
+    """Return a statement as it is sent; `new` are the names that this round trip gives."""
     text, parameters = statement
     transformer = prepared.transformer
     values = transformer.dump_sequence(list(map(_as_sent_value, parameters)), [PyFormat.AUTO] * len(parameters))
     types, formats = transformer.types or (), transformer.formats or ()
     key = (text, types)
-    name = prepared.names.get(key, b"") if prepares else b""
-    new = prepares and not name and len(prepared.names) < _MAX_PREPARED
-    if new:
-        name = prepared.names[key] = f"_hermes_{next(prepared.numbers)}".encode()
-    return _Sent(text, name, new, values, types, formats)
+    name = (prepared.names.get(key) or new.get(key, b"")) if prepares else b""
+    is_new = prepares and not name and len(prepared.names) + len(new) < _MAX_PREPARED
+    if is_new:
+        name = new[key] = prepared.next_name()
+    return _Sent(text, name, is_new, values, types, formats)
 
 
 def _as_sent_value(value: Any) -> Any:
@@ -132,27 +143,24 @@ def _as_sent_value(value: Any) -> Any:
 
 
 def _exchange(pgconn: PGconn, sent: Sequence[_Sent]) -> PQGen[list[PGresult]]:
-    """Send all and read what comes back, as psycopg's own generators do: told what to wait for, they go on."""
+    """Send all and return what comes back, as psycopg's own generators do: told what to wait for, they go on."""
     pgconn.enter_pipeline_mode()
     for each in sent:
         each.to(pgconn)
     pgconn.pipeline_sync()
     results: list[PGresult] = []
     flushing = pgconn.flush()
-    while True:
+    ended = False
+    while not ended:
         while not (ready := (yield Wait.RW if flushing else Wait.R)):
             continue
         if ready & Ready.R:
             pgconn.consume_input()
-            if _took(pgconn, results):
-                break
-        if flushing:
+            ended = _took(pgconn, results)
+        if flushing and not ended:
             flushing = pgconn.flush()
     pgconn.exit_pipeline_mode()
-    failed = [result for result in results if result.status in _FAILED]
-    if failed:
-        raise _error_of(failed[0], pgconn)
-    return [result for result in results if result.status == ExecStatus.TUPLES_OK]
+    return results
 
 
 def _took(pgconn: PGconn, results: list[PGresult]) -> bool:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from psycopg.errors import DataError, DivisionByZero
 
 from hermes_memory_pgvector.domain.errors import OperationRejected, SchemaNotApplied
 from hermes_memory_pgvector.store.connection import DeadlineConnection, translated
@@ -108,6 +109,24 @@ def test_a_server_that_has_forgotten_what_was_prepared_is_told_again(dsn: str) -
                 assert len(pipe.ask("read_space").all()) == 1
     finally:
         pool.close()
+
+
+def test_what_always_fails_is_prepared_once(dsn: str) -> None:
+    """A question that takes too long each time must not fill the server's memory."""
+    asked = [
+        (b"SELECT $1::int AS whole", [7]),
+        (b"SELECT 1 / $1::int AS part", [0]),
+        (b"SELECT $1::int + 1 AS next", [7]),
+    ]
+    with connect(dsn, prepares=True) as conn:
+        for _ in range(5):
+            with pytest.raises(DivisionByZero):
+                make_round_trip(conn, asked)
+        with pytest.raises(DataError):
+            make_round_trip(conn, [(b"SELECT $1::text AS sent", ["\0"])])
+        assert make_round_trip(conn, [asked[2], asked[0]]) == [[(8,)], [(7,)]]
+        texts = conn.execute(b"SELECT statement FROM pg_prepared_statements ORDER BY prepare_time").fetchall()
+    assert [text for (text,) in texts] == [text.decode() for text, _ in asked]
 
 
 @pytest.mark.parametrize("prepares", [True, False])

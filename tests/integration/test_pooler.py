@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hermes_memory_pgvector.admin.common import row_security
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store.pool import connect
+from hermes_memory_pgvector.store.round_trip import make_round_trip
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import called, landed, recalled, runtime_of
 from tests.support.pooler import Pooler, pgbouncer
@@ -112,6 +114,22 @@ def test_need_30_without_the_setting_it_is_named_and_nothing_is_lost(
     landed(healed)
     stored = Database(dsn).column("SELECT content FROM conversations WHERE role = 'user' ORDER BY id")
     assert sorted(stored) == sorted(accepted), "each of them once"
+
+
+def test_need_30_without_the_setting_nobody_has_anothers_statement_answered(postgres: EmbeddedServer, dsn: str) -> None:
+    """Two clients, each of which has prepared a statement in a session of its own, change sessions."""
+    with pgbouncer(postgres.ensure().admin, sessions=2) as running, ExitStack() as stack:
+        one, other, first, second = (
+            stack.enter_context(connect(running.conninfo(dsn), prepares=number < 2)) for number in range(4)
+        )
+        for holding in (first, second):
+            holding.execute(b"BEGIN")  # each has taken one of the two sessions, and lends it by letting go of it
+        for client, said, holding in (
+            (one, "one", first), (other, "other", second), (other, "other", first), (one, "one", second),
+        ):  # fmt: skip
+            holding.execute(b"COMMIT")
+            assert make_round_trip(client, [(f"SELECT '{said}' AS said".encode(), [])]) == [[(said,)]]
+            holding.execute(b"BEGIN")
 
 
 @pytest.mark.parametrize(
