@@ -29,7 +29,7 @@ class Background:
         self._idle = _Idle()
 
     def submit(self, call: Callable[[], _T]) -> Future[_T] | None:
-        """Begin `call`, which may raise EmbedderError; None when too many are under way."""
+        """Begin `call`, which may raise EmbedderError; None when too many are under way or no thread can start."""
         if not self._slots.acquire(blocking=False):
             return None
         future: Future[_T] = Future()
@@ -54,8 +54,12 @@ class Background:
         waiting = self._idle.taken()
         if waiting is not None:
             waiting.put(run)
-        else:
+            return future
+        try:
             threading.Thread(target=_work, args=(run, self._idle), name=self._name, daemon=True).start()
+        except RuntimeError:  # the system has no more threads
+            self._slots.release()
+            return None
         return future
 
 
