@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .endpoint import Endpoint, json_in, parse_url, refusal, with_path
-from .http_client import HttpClient
-from .transport import Deadline
+from .http_client import Deadline, HttpClient
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,37 +3,58 @@
 from __future__ import annotations
 
 import json
+import socket
 import ssl
+import sys
 import threading
+import time
 import zlib
-from base64 import b64encode
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from ..domain.errors import ConfigurationError, EmbedderError, EmbedderUnavailable, InputTooLong
-from ..domain.fork_safety import at_import
-from .direct_http import DirectHttp, names_proxies
 from .endpoint import Endpoint, NoSuchEndpoint, Reply, is_azure, parse_url
-from .transport import (
-    MAX_CONNECTIONS,
-    AllBusy,
-    AnswerTooSlow,
-    ConnectTooSlow,
-    Deadline,
-    OpenReply,
-    Transport,
-    TransportClosed,
-    TransportError,
-)
+
+# The command line of httpx, if rich is installed, takes longer to load than all the rest of it: it is left out.
+sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
+import httpcore  # noqa: E402
+import httpx  # noqa: E402
 
 _T = TypeVar("_T")
 # 64 vectors of 4,096 numbers at 22 characters are 6 MB; more than ten times that is no answer to us.
 MAX_REPLY_BYTES = 64 * 1024 * 1024
+# Recall embeds one question at a time and the drain one batch: more would only queue in the endpoint.
+_MAX_CONNECTIONS = 8
+_KEEPALIVE_S = 30.0
 _ENCODINGS = ("gzip", "x-gzip", "deflate")
 _ANY_HEADER = 32 + 15  # of gzip or zlib
+# A write is cut into pieces of this size, so that a server that reads slowly meets the deadline too.
+_WRITE_BYTES = 64 * 1024
 # Shorter secrets are no secrets, and masking them would make messages unreadable.
 _MIN_SECRET_CHARS = 4
+
+_deadline_at: ContextVar[float] = ContextVar("hermes_pgvector_embed_deadline_at")
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """A moment on the monotonic clock, and how many seconds it was away when it was set."""
+
+    at: float
+    total_s: float
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        """Return the moment `seconds` from now."""
+        return cls(time.monotonic() + seconds, seconds)
+
+    def left_s(self) -> float:
+        """Return the seconds to go; 0 or less when it has passed."""
+        return self.at - time.monotonic()
 
 
 class HttpClient:
@@ -61,13 +82,12 @@ class HttpClient:
         user, password, key = unquote(parts.username or ""), unquote(parts.password or ""), _checked(api_key, purpose)
         self._secrets = [secret for secret in (key, password) if len(secret) >= _MIN_SECRET_CHARS]
         self._headers = _headers(key, azure=is_azure(parts))
-        if user and not key:
-            self._headers["Authorization"] = f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"
+        self._auth = (user, password) if user and not key else None
         self._tls = parts.scheme == "https"
         self._ca_file = ca_file
         self._use_environment = use_environment
         self._lock = threading.Lock()
-        self._transport: Transport | None = None
+        self._client: httpx.Client | None = None
         self._closed = False
 
     @property
@@ -93,24 +113,25 @@ class HttpClient:
         bounded by the system's resolver), EmbedderError when the answer cannot be read.
         """
         content = None if body is None else json.dumps(body, ensure_ascii=False).encode()
-        label = endpoint.label
+        token = _deadline_at.set(deadline.at)
         try:
-            with self._open().answer(endpoint.url, content, self._headers, deadline) as answer:
-                return Reply(answer.status, answer.headers, _body(answer))
-        except TransportError as exc:
-            raise EmbedderUnavailable(f"{label}: {_told(exc, deadline)}") from None
-        except TransportClosed:
-            raise EmbedderUnavailable(f"{label}: the embedder was closed") from None
-        except _Unreadable as exc:
-            raise EmbedderError(f"{label}: {exc}") from None
+            return self._send(endpoint.url, content, deadline)
+        except (httpx.HTTPError, httpx.InvalidURL, _ReplyTooLarge) as exc:
+            raise _translated(exc, endpoint.label, deadline) from None
+        except RuntimeError:
+            if not self._closed:
+                raise
+            raise EmbedderUnavailable(f"{endpoint.label}: the embedder was closed") from None
+        finally:
+            _deadline_at.reset(token)
 
     def close(self) -> None:
         """Close all connections, also those in use: their requests end at once with EmbedderUnavailable."""
         with self._lock:
             self._closed = True
-            transport, self._transport = self._transport, None
-        if transport is not None:
-            transport.close()
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
 
     def _find(self, exchange: Callable[[Endpoint], _T]) -> _T:
         refused: list[str] = []
@@ -133,56 +154,67 @@ class HttpClient:
             message = message.replace(secret, "***")
         return message
 
-    def _open(self) -> Transport:
+    def _send(self, url: str, content: bytes | None, deadline: Deadline) -> Reply:
+        client = self._open_client()
+        left_s = deadline.left_s()
+        if left_s <= 0:
+            raise httpx.ReadTimeout("")
+        method = "GET" if content is None else "POST"
+        with client.stream(method, url, content=content, timeout=httpx.Timeout(left_s)) as response:
+            return Reply(response.status_code, dict(response.headers), _body(response))
+
+    def _open_client(self) -> httpx.Client:
         with self._lock:
             if self._closed:
-                raise TransportClosed
-            if self._transport is None:
-                self._transport = self._new_transport()
-            return self._transport
+                raise RuntimeError("closed")
+            if self._client is None:
+                self._client = self._new_client()
+                _enforce_deadlines(self._client)
+            return self._client
 
-    def _new_transport(self) -> Transport:
-        """Return the way to the server that all endpoints are on, through what the environment names."""
-        # Without TLS nobody shows a certificate, and to read the usual ones takes longer than to ask.
-        context = self._context() if self._tls or self._ca_file else None
-        if not (self._use_environment and names_proxies()):
-            return DirectHttp(context if self._tls else None)
-        with at_import:
-            from .proxied_http import ProxiedHttp
+    def _trusted(self) -> ssl.SSLContext | bool:
+        # To read the usual certificates takes longer than to ask, and without TLS nobody shows one.
+        return ssl.create_default_context(cafile=self._ca_file) if self._ca_file else self._tls
 
-        return ProxiedHttp(context)
-
-    def _context(self) -> ssl.SSLContext:
+    def _new_client(self) -> httpx.Client:
+        """Return a client that trusts and goes through what the environment names, as httpx reads it."""
         try:
-            if self._ca_file:
-                return ssl.create_default_context(cafile=self._ca_file)
-            with at_import:
-                from .proxied_http import trusted_by_default
-
-            return trusted_by_default(use_environment=self._use_environment)
+            return httpx.Client(
+                headers=self._headers,
+                auth=self._auth,
+                verify=self._trusted(),
+                trust_env=self._use_environment,
+                limits=httpx.Limits(
+                    max_connections=_MAX_CONNECTIONS,
+                    max_keepalive_connections=_MAX_CONNECTIONS,
+                    keepalive_expiry=_KEEPALIVE_S,
+                ),
+            )
         except OSError as exc:
             source = f"embed_ca_file {self._ca_file}" if self._ca_file else "SSL_CERT_FILE or SSL_CERT_DIR"
             raise EmbedderError(f"the certificates of {source} cannot be read: {exc.strerror or exc}") from None
+        except (ValueError, ImportError, httpx.InvalidURL) as exc:
+            raise EmbedderError(f"the proxy that the environment names cannot be used: {exc}") from None
 
 
-class _Unreadable(Exception):
+class _ReplyTooLarge(Exception):
     pass
 
 
-def _body(answer: OpenReply) -> bytes:
-    """Return the body, unpacked no further than it may be long."""
-    encoding = answer.headers.get("content-encoding", "identity").strip().lower()
+def _body(response: httpx.Response) -> bytes:
+    """Return the body, unpacked no further than it may be long; httpx would unpack all, as often as it is told to."""
+    encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", *_ENCODINGS):
-        raise _Unreadable(f"expected a body without encoding or in gzip, got {encoding[:40]!r}")
+        raise httpx.DecodingError(f"expected a body without encoding or in gzip, got {encoding[:40]!r}")
     packed = zlib.decompressobj(_ANY_HEADER) if encoding in _ENCODINGS else None
     read = bytearray()
     try:
-        for chunk in answer.chunks:
+        for chunk in response.iter_raw():
             read += chunk if packed is None else packed.decompress(chunk, MAX_REPLY_BYTES + 1 - len(read))
             if len(read) > MAX_REPLY_BYTES:
-                raise _Unreadable(f"expected less than {MAX_REPLY_BYTES} bytes, got more")
+                raise _ReplyTooLarge
     except zlib.error as exc:
-        raise _Unreadable(f"expected a body in {encoding}: {exc}") from None
+        raise httpx.DecodingError(f"expected a body in {encoding}: {exc}") from None
     return bytes(read)
 
 
@@ -200,12 +232,100 @@ def _headers(key: str, *, azure: bool) -> dict[str, str]:
     return headers | ({"api-key": key} if azure else {"Authorization": f"Bearer {key}"})
 
 
-def _told(exc: TransportError, deadline: Deadline) -> str:
+def _translated(exc: Exception, label: str, deadline: Deadline) -> EmbedderError:
     match exc:
-        case AllBusy():
-            return f"all {MAX_CONNECTIONS} connections were busy for {deadline.total_s:.3g} s"
-        case ConnectTooSlow():
-            return f"no connection within {deadline.total_s:.3g} s"
-        case AnswerTooSlow():
-            return f"no complete answer within {deadline.total_s:.3g} s"
-    return str(exc)
+        case httpx.PoolTimeout():
+            busy = f"all {_MAX_CONNECTIONS} connections were busy for {deadline.total_s:.3g} s"
+            return EmbedderUnavailable(f"{label}: {busy}")
+        case httpx.ConnectTimeout():
+            return EmbedderUnavailable(f"{label}: no connection within {deadline.total_s:.3g} s")
+        case httpx.TimeoutException():
+            return EmbedderUnavailable(f"{label}: no complete answer within {deadline.total_s:.3g} s")
+        case _ReplyTooLarge():
+            return EmbedderError(f"{label}: expected less than {MAX_REPLY_BYTES} bytes, got more")
+    kind = EmbedderUnavailable if isinstance(exc, httpx.TransportError) else EmbedderError
+    return kind(f"{label}: {str(exc) or type(exc).__name__}")
+
+
+def _enforce_deadlines(client: httpx.Client) -> None:
+    """Bound the sum of a request's socket operations.
+
+    httpx bounds each operation alone, so a server that sends one byte of the headers or of the body a second keeps
+    a request alive for hours. httpcore takes a network backend for such needs, but httpx does not hand one on.
+    """
+    for transport in (client._transport, *client._mounts.values()):
+        if isinstance(transport, httpx.HTTPTransport):
+            pool = transport._pool
+            pool._network_backend = _DeadlineBackend(pool._network_backend)
+
+
+def _left_s(timeout_s: float | None, expired: type[httpcore.TimeoutException]) -> float | None:
+    at = _deadline_at.get(None)
+    if at is None:
+        return timeout_s
+    left_s = at - time.monotonic()
+    if left_s <= 0:
+        raise expired("")
+    return left_s if timeout_s is None else min(left_s, timeout_s)
+
+
+class _DeadlineStream(httpcore.NetworkStream):
+    def __init__(self, inner: httpcore.NetworkStream) -> None:
+        self._inner = inner
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._inner.read(max_bytes, timeout=_left_s(timeout, httpcore.ReadTimeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        for start in range(0, len(buffer), _WRITE_BYTES):
+            piece = buffer[start : start + _WRITE_BYTES]
+            self._inner.write(piece, timeout=_left_s(timeout, httpcore.WriteTimeout))
+
+    def close(self) -> None:
+        sock = self._inner.get_extra_info("socket")
+        if isinstance(sock, socket.socket):
+            # Closing alone leaves a thread that is blocked in recv() waiting for its timeout.
+            with suppress(OSError):
+                # TLS's own first lets go of its keys: what is written in this moment would travel in the clear.
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+        self._inner.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        left_s = _left_s(timeout, httpcore.ConnectTimeout)
+        return _DeadlineStream(self._inner.start_tls(ssl_context, server_hostname, left_s))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)
+
+
+class _DeadlineBackend(httpcore.NetworkBackend):
+    def __init__(self, inner: httpcore.NetworkBackend) -> None:
+        self._inner = inner
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as exc:
+            raise httpcore.ConnectError(f"cannot resolve {host}: {exc}") from exc
+        addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+        for waiting, address in zip(range(len(addresses), 0, -1), addresses, strict=True):
+            left_s = _left_s(timeout, httpcore.ConnectTimeout)
+            # An address that drops packets must leave time for the ones after it.
+            share_s = None if left_s is None else left_s / waiting
+            try:
+                stream = self._inner.connect_tcp(address, port, share_s, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout):
+                if waiting == 1:
+                    raise
+            else:
+                return _DeadlineStream(stream)
+        raise httpcore.ConnectError(f"{host} has no address")

@@ -19,9 +19,8 @@ from .embedding_api import (
     vectors_in,
 )
 from .endpoint import Endpoint, Reply
-from .http_client import HttpClient
+from .http_client import Deadline, HttpClient
 from .instructions import Instructions, instructions_for, is_matryoshka
-from .transport import Deadline
 
 # A question's meaning is in its first page, and a pasted log must not cost more than a question.
 MAX_QUERY_CHARS = 8_000

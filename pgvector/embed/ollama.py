@@ -8,8 +8,7 @@ from typing import Any
 
 from ..domain.errors import HermesPgvectorError
 from .endpoint import Endpoint, json_in
-from .http_client import HttpClient
-from .transport import Deadline
+from .http_client import Deadline, HttpClient
 
 DEFAULT_URL = "http://127.0.0.1:11434"
 _LOOK_S = 2.0

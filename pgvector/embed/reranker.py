@@ -13,8 +13,7 @@ from ..domain.text import digest
 from .breaker import CircuitBreaker, EndpointBreaker
 from .embedder import Counters, readable
 from .endpoint import Endpoint, NoSuchEndpoint, Reply, excerpt, json_in, parse_url, refusal, refusal_message, with_path
-from .http_client import HttpClient
-from .transport import Deadline
+from .http_client import Deadline, HttpClient
 
 Scores = tuple[float, ...]
 

@@ -22,7 +22,7 @@ SELECT relname || ':' || n_tup_ins || ':' || n_tup_upd || ':' || n_tup_del || ':
   FROM pg_stat_user_tables ORDER BY relname
 """
 # What a first question can do without, and takes milliseconds each to import.
-_SPARED = ("numpy", "onnxruntime", "rich", "difflib", "statistics", "httpx", "hermes_memory_pgvector.embed.onnx")
+_SPARED = ("numpy", "onnxruntime", "rich", "difflib", "statistics", "hermes_memory_pgvector.embed.onnx")
 _ASK_ONCE = f"""
 import json, sys
 from hermes_memory_pgvector import PgvectorMemoryProvider
