@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -215,10 +214,9 @@ def test_a_closed_port_is_unavailable(server: ScriptedEmbedder, make: Make) -> N
         make().embed_query("hello", timeout_s=10)
 
 
-@pytest.mark.parametrize("name", ["nowhere.invalid", "nowhere..invalid", f"{'n' * 64}.invalid"])
-def test_a_name_that_does_not_resolve_is_unavailable(make: Make, name: str) -> None:
-    with pytest.raises(EmbedderUnavailable, match=f"cannot resolve {re.escape(name)}"):
-        make(url=f"http://{name}:11434").embed_query("hello", timeout_s=10)
+def test_a_name_that_does_not_resolve_is_unavailable(make: Make) -> None:
+    with pytest.raises(EmbedderUnavailable, match=r"cannot resolve nowhere\.invalid"):
+        make(url="http://nowhere.invalid:11434").embed_query("hello", timeout_s=10)
 
 
 @pytest.mark.parametrize(("header", "expected"), [("7", 7.0), ("soon", None), ("", None)])
