@@ -188,3 +188,18 @@ def test_need_16_memories_that_are_in_use_are_said_to_be_left(
         code, said = ended(start_cli(*prune))
         assert code == 0 and "1 memory in use not deleted" in said and "and 1 memory" in said, said
     assert ask(*prune)["deleted"] == {"turns": 0, "memories": 1}
+
+
+def test_need_16_what_was_put_away_before_it_moved_here_is_not_old_to_purge(
+    ask: Callable[..., Any], dsn: str, tmp_path: Path
+) -> None:
+    (row,) = ask("facts", "add", "The API listens on port 3005", "--theme", "sre", "--subject", "api.port")["rows"]
+    with psycopg.connect(dsn) as conn:
+        conn.execute("UPDATE memory_entries SET created_at = '2020-01-01', updated_at = '2020-01-01'")
+    ask("edit", row["ref"], "--state", "archived", "--yes")
+    ask("export", str(tmp_path / "sre.jsonl"))
+    ask("themes", "delete", "sre", "--yes")
+    ask("import", str(tmp_path / "sre.jsonl"), "--restore")
+    purge = ("purge", "--theme", "sre", "--yes")
+    assert ask(*purge, "--older-than", "90d")["counts"] == {"memories": 0}, "it was put away just now"
+    assert ask(*purge)["counts"] == {"memories": 1}

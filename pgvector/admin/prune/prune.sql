@@ -66,6 +66,7 @@ SELECT id FROM memory_entries
 
 -- name: purgeable_memories
 -- Of a theme what is superseded, archived or expired, in the order of their numbers, with when the first of that came of it.
+-- Of what came here like that, as by an import, nothing tells: it counts from when it came.
 SELECT hidden.* FROM (
     SELECT m.id, m.target, m.content, m.updated_at AS at, m.kind, m.subject,
            CASE WHEN m.state IN ('superseded', 'archived') THEN m.state ELSE 'expired' END AS state,
@@ -73,7 +74,9 @@ SELECT hidden.* FROM (
                  CASE WHEN m.state IN ('superseded', 'archived')
                       THEN coalesce((SELECT max(h.at) FROM memory_history AS h
                                       WHERE h.agent_identity = %(theme)s AND h.memory_id = m.id
-                                        AND h.action IN ('superseded', 'archived')), m.updated_at) END) AS hidden_at
+                                        AND h.action IN ('superseded', 'archived')),
+                                    (SELECT greatest(max(h.at), m.updated_at) FROM memory_history AS h
+                                      WHERE h.agent_identity = %(theme)s AND h.memory_id = m.id)) END) AS hidden_at
       FROM memory_entries AS m
      WHERE m.agent_identity = %(theme)s AND (m.state IN ('superseded', 'archived') OR m.expires_at <= now())
        AND m.id > %(after)s) AS hidden
