@@ -196,6 +196,20 @@ def test_a_turn_of_a_session_that_was_forgotten_since_does_not_come_back(
     assert standing(dsn) == left
 
 
+def test_what_was_proposed_of_a_turn_stays_gone_when_the_turn_comes_back(api: DashboardApi, dsn: str) -> None:
+    run(
+        dsn,
+        TURN,
+        "INSERT INTO hermes_proposals (id, agent_identity, target, content, kind, confidence, sources, said_at)"
+        " SELECT 1, agent_identity, 'memory', content, 'fact', 1, ARRAY[id], ts FROM conversations",
+        "INSERT INTO hermes_read_turns (turn_id, agent_identity, proposals)"
+        " SELECT id, agent_identity, '{1}' FROM conversations",
+    )
+    undo(api, api.post("/forget", refs=["t1"]))
+    assert len(rows(dsn, "conversations")) == 1
+    assert rows(dsn, "hermes_proposals") == rows(dsn, "hermes_read_turns") == [], "it is read and proposed anew"
+
+
 def test_one_undo_after_another_brings_a_session_and_its_turn_back(api: DashboardApi, dsn: str) -> None:
     run(dsn, TURN, TURN.replace("said", "and heard"))
     before = standing(dsn)
