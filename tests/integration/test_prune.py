@@ -248,6 +248,15 @@ def test_need_01_agents_go_on_while_it_deletes(
     assert prune("--theme", "marketing", "--older-than", "180d", "--yes")["deleted"] == {"turns": 1}
 
 
+@pytest.fixture
+def no_nohup() -> Iterator[None]:
+    """Who is started by nohup ignores the end of its terminal, and so would all that it starts."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("no_nohup")
 @pytest.mark.parametrize(
     "how",
     [signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
