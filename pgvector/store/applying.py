@@ -30,7 +30,7 @@ from ..domain.operations import (
 )
 from ..domain.theme import Languages
 from .connection import DeadlineConnection, pipelined
-from .memories import Embeddings, MemoryWriter, forget_old_texts, lock_theme, note_actor
+from .memories import Embeddings, MemoryWriter, forget_old_texts, lock_theme, lock_themes, note_actor
 from .memory_files import LONG, import_ahead, reconcile
 from .replays import forget_again, forgotten_since, remove_again, stored_turns
 from .sql import query
@@ -134,9 +134,7 @@ def _apply_turns(
 
 
 def _apply_memories(write: MemoryWriter, ops: Sequence[Operation], *, keep_removed: bool) -> None:
-    # In one order everywhere, so that two writers never wait for each other in a ring.
-    for theme in sorted({op.theme for op in ops}):
-        lock_theme(write.conn, theme)
+    lock_themes(write.conn, (op.theme for op in ops))
     with pipelined(write.conn):
         for op in ops:
             _apply_memory(write, op, keep_removed=keep_removed)

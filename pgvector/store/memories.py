@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -29,6 +29,12 @@ _WHO = ("source", "session_id", "profile", "platform", "user", "chat", "verb", "
 def lock_theme(conn: DeadlineConnection, theme: str) -> None:
     """Make other writers of this theme's memories wait until the transaction ends."""
     conn.execute(query("lock_theme"), {"theme": theme})
+
+
+def lock_themes(conn: DeadlineConnection, themes: Iterable[str]) -> None:
+    """Do so in the one order that everybody takes, so that two writers never wait for each other in a ring."""
+    for theme in sorted(set(themes)):
+        lock_theme(conn, theme)
 
 
 def note_actor(

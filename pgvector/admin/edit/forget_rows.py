@@ -17,7 +17,7 @@ from ...domain.format import plural
 from ...domain.types import Store
 from ...store import memories, sessions
 from ...store.connection import DeadlineConnection
-from ...store.memories import Entry, lock_theme
+from ...store.memories import Entry, lock_themes
 from ...store.sql import query
 from ..common import stored_rows
 from ..common.command_context import CommandContext
@@ -128,8 +128,7 @@ def _notes(conn: DeadlineConnection, meant: _Meant, in_files: set[tuple[str, str
 
 
 def _delete(conn: DeadlineConnection, meant: _Meant, in_files: set[tuple[str, str]], origin: str, verb: str) -> None:
-    for theme in sorted({each.theme for each in (*meant.memories, *meant.gone)}):
-        lock_theme(conn, theme)
+    lock_themes(conn, (each.theme for each in (*meant.memories, *meant.gone)))
     if not _are_gone(conn, meant.gone):
         raise InvalidArgument(_CHANGED)
     for theme, entries in meant.entries().items():
@@ -169,31 +168,27 @@ def drop_spooled(context: CommandContext, done: Outcome, *, really: bool = True)
 
 def forget_versions(conn: DeadlineConnection, refs: Sequence[Ref], *, really: bool) -> Outcome:
     """Drop what memories said before they were replaced; what they say now stays. Raises InvalidArgument."""
-    rows = []
     found = {ref: memory(conn, ref) for ref in refs}
     if really:
-        for theme in sorted({row.theme for row in found.values()}):
-            lock_theme(conn, theme)
-        if any(memory(conn, ref).theme != row.theme for ref, row in found.items()):
-            raise InvalidArgument(_CHANGED)
+        _lock(conn, found)
+    rows = []
     for ref, row in found.items():
-        kept = _old_texts(conn, row.theme, [row.id])
-        rows.append(
-            {
-                "ref": str(ref),
-                "theme": row.theme,
-                "kind": row.kind,
-                "texts": kept,
-                "content": row.content,
-            }
-        )
-        if really:
-            memories.forget_old_texts(conn, row.theme, [row.id])
+        told = {"ref": str(ref), "theme": row.theme, "kind": row.kind}
+        rows.append(told | {"texts": _old_texts(conn, row.theme, [row.id]), "content": row.content})
     counts = {"texts": sum(row["texts"] for row in rows)}
     if really:
+        for row in found.values():
+            memories.forget_old_texts(conn, row.theme, [row.id])
         themes = [row["theme"] for row in rows]
         record_change(conn, "forget", themes, {"rows": [str(ref) for ref in refs]}, counts)
     return Outcome("forget", really, counts, rows)
+
+
+def _lock(conn: DeadlineConnection, found: Mapping[Ref, Any]) -> None:
+    """Keep everybody else from these memories' themes. Raises InvalidArgument where one was moved meanwhile."""
+    lock_themes(conn, (row.theme for row in found.values()))
+    if any(memory(conn, ref).theme != row.theme for ref, row in found.items()):
+        raise InvalidArgument(_CHANGED)
 
 
 def _old_texts(conn: DeadlineConnection, theme: str, ids: Sequence[int]) -> int:

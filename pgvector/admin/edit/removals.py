@@ -14,7 +14,7 @@ from ...domain.errors import InvalidArgument
 from ...domain.types import MEMORY_FILES
 from ...store import memory_files
 from ...store.connection import DeadlineConnection
-from ...store.memories import lock_theme, note_actor
+from ...store.memories import lock_themes, note_actor
 from ...store.sql import query
 from ..common.operators import operator, record_where_allowed
 from ..common.outcome import Outcome
@@ -106,8 +106,7 @@ def _still_held(conn: DeadlineConnection, chosen: Sequence[Any], refs: Sequence[
     Raises InvalidArgument where one of `refs` does not.
     """
     themes = sorted({each.theme for each in chosen})
-    for theme in themes:
-        lock_theme(conn, theme)
+    lock_themes(conn, themes)
     ids = [each.id for each in chosen]
     locked = [row for theme in themes for row in conn.execute(_query("lock_held"), {"theme": theme, "ids": ids})]
     there = {(row.theme, row.id, row.origin) for row in locked}
@@ -194,8 +193,7 @@ def restore(
         found = _restorable(conn, refs, theme, since)
         if really:
             themes = {each.theme for each in found}
-            for each_theme in sorted(themes):
-                lock_theme(conn, each_theme)
+            lock_themes(conn, themes)
             # Whoever wrote there just now may have forgotten one of them, or brought it back.
             found = [each for each in _restorable(conn, refs, theme, since) if each.theme in themes]
         numbers: dict[int, int] = {}

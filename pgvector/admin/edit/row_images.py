@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ...domain.text import digest
 from ...store.connection import DeadlineConnection
-from ...store.memories import lock_theme
+from ...store.memories import lock_themes
 from ...store.sql import query
 from ...store.vectors import STORES
 from ..common.refs import Ref
@@ -92,8 +92,7 @@ def take_images(conn: DeadlineConnection, keys: Iterable[RowKey], texts: Iterabl
     """Return rows as they are, and what is noted of their texts and of `texts`; memories' writers wait from here on."""
     images, noted = RowImages(), set(texts)
     by_theme = ids_by_theme(keys)
-    for theme in sorted(by_theme.keys() | {each.theme for each in noted}):
-        lock_theme(conn, theme)
+    lock_themes(conn, by_theme.keys() | {each.theme for each in noted})
     for theme, ids in by_theme.items():
         noted |= _take_rows(conn, theme, ids, images)
     for theme in by_theme.keys() | {each.theme for each in noted}:

@@ -15,7 +15,7 @@ from psycopg import sql
 
 from ...domain.types import Store
 from ...store.connection import DeadlineConnection
-from ...store.memories import lock_theme
+from ...store.memories import lock_theme, lock_themes
 from ...store.sql import query
 from ..common.fetching import pieces
 from ..common.hnsw import CHUNKS, ROWS
@@ -44,8 +44,7 @@ def move(conn: DeadlineConnection, theme: str, into: str, advance: Advance) -> d
     with _moving(conn, names):
         turns = _in_slices(conn, _query("theme_turn_ids"), _moves(conn, "turns"), names, advance)
     # Turns first: agents wait with memories of both themes from here on.
-    for name in sorted((theme, into)):
-        lock_theme(conn, name)
+    lock_themes(conn, (theme, into))
     merged = _merge(conn, theme, into, advance)
     # Before the memories, whose own move is the last of it.
     conn.execute(_query("move_history"), names)

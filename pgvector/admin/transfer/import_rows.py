@@ -16,7 +16,7 @@ from ...domain.text import digest
 from ...domain.theme import Languages
 from ...domain.types import Store
 from ...store.connection import DeadlineConnection
-from ...store.memories import columns_of, lock_theme
+from ...store.memories import columns_of, lock_themes
 from ...store.sql import query
 from ..common.row_security import has_own_themes
 from .float_arrays import as_vector
@@ -104,8 +104,7 @@ def bring_memories(
     """Insert those memories that are not there; with `restore` those too that were removed since they were written."""
     if not records:
         return BatchResult()
-    for theme in sorted({each.theme for each in records}):
-        lock_theme(conn, theme)
+    lock_themes(conn, (each.theme for each in records))
     names = _names(records) | {"moved": _moves(records, moved)}
     known = conn.execute(query("known_memories"), names).fetchall()
     added, removed = [], []
