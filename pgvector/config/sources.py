@@ -35,7 +35,7 @@ def read_section(home: Path) -> tuple[object, list[str]]:
     """
     path = home / CONFIG_NAME
     try:
-        section, warnings = _cached(path, _parse_config, lasts=True) or (None, [])
+        section, warnings = read_cached(path, _parse_config, lasts=True) or (None, [])
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         return None, [f"{path} cannot be read ({reason}); settings from it are not used"]
@@ -45,7 +45,7 @@ def read_section(home: Path) -> tuple[object, list[str]]:
 def read_dotenv(home: Path, prefix: str = ENV_PREFIX) -> dict[str, str]:
     """Return the assignments of the home's .env to names that begin so; empty when it cannot be read."""
     with suppress(OSError, ValueError):
-        found = _cached(home / DOTENV_NAME, _parse_dotenv) or {}
+        found = read_cached(home / DOTENV_NAME, _parse_dotenv) or {}
         return {name: value for name, value in found.items() if name.startswith(prefix)}
     return {}
 
@@ -58,12 +58,12 @@ def form_path(home: Path) -> Path:
 def read_form(home: Path) -> dict[str, object]:
     """Return what the desktop's form saved; empty when it saved nothing, or that cannot be read."""
     with suppress(OSError, ValueError):
-        return dict(_cached(form_path(home), _parse_form) or {})
+        return dict(read_cached(form_path(home), _parse_form) or {})
     return {}
 
 
-def _cached(path: Path, parse: Callable[[Path, bytes], _T], *, lasts: bool = False) -> _T | None:
-    """Return the parsed file, which is not read again while it is unchanged; None when there is none.
+def read_cached(path: Path, parse: Callable[[Path, bytes], _T], *, lasts: bool = False) -> _T | None:
+    """Return a file of the home, parsed, which is not read again while it is unchanged; None when there is none.
 
     With `lasts` one that is gone or empty is as it was. Raises OSError, or ValueError for a path that can be none.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import shlex
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -194,7 +194,8 @@ def load_settings(config: Mapping[str, Any] | None, home: Path) -> Loaded:
     if unreadable:
         raise ConfigurationError("; ".join(unreadable))
     environ = environment(home)
-    loaded = load(section, environ, read_form(home) if config is None else None, environ | read_dotenv(home, ""))
+    variables = ChainMap(read_dotenv(home, ""), environ)
+    loaded = load(section, environ, read_form(home) if config is None else None, variables)
     if isinstance(section, Mapping) and section.get("dsn") not in (None, "") and not loaded.settings.dsn:
         why = "; ".join(loaded.warnings) or "plugins.pgvector.dsn holds nothing but blanks"
         raise ConfigurationError(f"{why}; memory stays off rather than use another database")

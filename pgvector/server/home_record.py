@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from ..config.sources import read_cached
+
 
 class HomeRecord(NamedTuple):
     """A home by its own path, and the directory of its server."""
@@ -28,10 +30,14 @@ def path_in(home: Path) -> Path:
 def recorded(home: Path) -> HomeRecord | None:
     """Return what the home says; None where it says nothing that can be read."""
     with suppress(OSError, ValueError, KeyError, TypeError):
-        found = json.loads(path_in(home).read_bytes())
-        record = HomeRecord(Path(found["home"]), Path(found["server"]))
-        return record if record.server.is_absolute() else None
+        return read_cached(path_in(home), _parse)
     return None
+
+
+def _parse(path: Path, raw: bytes) -> HomeRecord | None:
+    found = json.loads(raw)
+    record = HomeRecord(Path(found["home"]), Path(found["server"]))
+    return record if record.server.is_absolute() else None
 
 
 def record(home: Path, server: Path) -> None:
