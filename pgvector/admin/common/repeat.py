@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 
 from .commands import EXIT_OK
@@ -33,32 +34,34 @@ def ended_as_by_ctrl_c() -> Iterator[None]:
     an SSH session stops a verb as well.
     """
 
-    def end(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = {}
+    ours = []
     if threading.current_thread() is threading.main_thread():
         ours = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None))]
-        before = {each: signal.signal(each, end) for each in ours if signal.getsignal(each) is signal.SIG_DFL}
-    try:
+    with _raised_at([each for each in ours if signal.getsignal(each) is signal.SIG_DFL], KeyboardInterrupt):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
 def until_ended() -> Iterator[None]:
     """End in good order at a SIGTERM, as at Ctrl-C, with what the block cleans up cleaned up."""
 
-    def end(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(EXIT_OK)
+    with _raised_at([signal.SIGTERM], partial(SystemExit, EXIT_OK)):
+        yield
 
-    before = signal.signal(signal.SIGTERM, end)
+
+@contextmanager
+def _raised_at(signals: Iterable[signal.Signals], end: Callable[[], BaseException]) -> Iterator[None]:
+    """Raise what `end` makes in the block at one of these signals, whatever they did before."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        raise end()
+
+    before = {each: signal.signal(each, handle) for each in signals}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def repeatedly(every_s: float) -> Iterator[None]:

@@ -27,6 +27,7 @@ from ..common.theme_names import ThemeChoice
 from . import old_turns
 from .old_turns import FIRST, Old
 
+_query = partial(query, package=__package__)
 _SLICE = 1000  # turns of one transaction
 _MEMORIES = 200  # memories of one transaction: the agents' writes of memories wait for it
 _EXAMPLES = 3
@@ -252,9 +253,6 @@ class Pruning:
             if number == _ROUNDS - 1:
                 self.left["memories"] += left
             _pause.wait(0.1 * number)
-
-
-_query = partial(query, package=__package__)
 
 
 @dataclass(frozen=True, slots=True)
