@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.server.binaries import find_binaries
 from tests.support.dashboard import DashboardApi, dashboard_api
 from tests.support.databases import Databases
@@ -126,5 +128,19 @@ def program(home: Path, tmp_path: Path) -> Run:
             timeout=150,
             check=False,
         )
+
+    return run
+
+
+@pytest.fixture
+def ask(home: Path, dsn: str, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Runs `hermes-pgvector ARGUMENTS --json` in this process and returns what it printed."""
+    section = {"dsn": dsn, "dims": DIMS}
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": section}}))
+
+    def run(*arguments: str) -> Any:
+        capsys.readouterr()
+        assert main([*arguments, "--json", "--hermes-home", str(home)]) == 0, capsys.readouterr().err
+        return json.loads(capsys.readouterr().out)
 
     return run

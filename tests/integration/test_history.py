@@ -25,20 +25,6 @@ from tests.support.stored import Database
 Ask = Callable[..., Any]
 
 
-@pytest.fixture
-def ask(home: Path, dsn: str, capsys: pytest.CaptureFixture[str]) -> Ask:
-    """Runs `hermes-pgvector ARGUMENTS --json` in this process and returns what it printed."""
-    section = {"dsn": dsn, "dims": DIMS}
-    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": section}}))
-
-    def run(*arguments: str) -> Any:
-        capsys.readouterr()
-        assert main([*arguments, "--json", "--hermes-home", str(home)]) == 0, capsys.readouterr().err
-        return json.loads(capsys.readouterr().out)
-
-    return run
-
-
 def actions(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(event["action"], event["who"].get("source", "")) for event in events]
 

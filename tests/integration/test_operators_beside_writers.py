@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,29 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-import pytest
 
-from hermes_memory_pgvector.cli import main
-from tests.conftest import DIMS
 from tests.support.stored import Database
 from tests.support.waiting import until
 
 Start = Callable[..., "subprocess.Popen[str]"]
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-
-
-@pytest.fixture
-def ask(home: Path, dsn: str, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    """Runs `hermes-pgvector ARGUMENTS --json` in this process and returns what it printed."""
-    section = {"dsn": dsn, "dims": DIMS}
-    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": section}}))
-
-    def run(*arguments: str) -> Any:
-        capsys.readouterr()
-        assert main([*arguments, "--json", "--hermes-home", str(home)]) == 0, capsys.readouterr().err
-        return json.loads(capsys.readouterr().out)
-
-    return run
 
 
 @contextmanager

@@ -61,6 +61,15 @@ def run(retention: Retention, steps: int = 100) -> int:
     return retention.deleted - before
 
 
+def announced(dsn: str) -> None:
+    """Another process has announced two days ago what will be deleted."""
+    with psycopg.connect(dsn) as conn:
+        conn.execute(
+            "INSERT INTO hermes_retention (agent_identity, policy, announced_at)"
+            " VALUES ('marketing', '180 days', now() - interval '2 days')"
+        )
+
+
 def announced_long_ago(dsn: str) -> None:
     with psycopg.connect(dsn) as conn:
         conn.execute("UPDATE hermes_retention SET announced_at = now() - interval '2 days'")
@@ -72,11 +81,7 @@ def test_need_17_an_agent_deletes_old_turns_by_policy_and_never_a_memory(
     monkeypatch.setattr(housekeeping, "QUIET_S", 0.0)
     fill(dsn, "marketing")
     fill(dsn, "audit")
-    with psycopg.connect(dsn) as conn:  # as another process has done two days ago
-        conn.execute(
-            "INSERT INTO hermes_retention (agent_identity, policy, announced_at)"
-            " VALUES ('marketing', '180 days', now() - interval '2 days')"
-        )
+    announced(dsn)
     make_provider().on_memory_write("add", "memory", "Atlas is blue")
     landed(make_provider())
     age(dsn, "Atlas is blue", days=1000)
@@ -211,11 +216,8 @@ def held_up(dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[psycopg.Conne
     """Old turns that are due; their deletion waits for what this connection holds."""
     monkeypatch.setattr(housekeeping, "QUIET_S", 0.0)
     fill(dsn, "marketing")
+    announced(dsn)
     with psycopg.connect(dsn) as holder:
-        holder.execute(
-            "INSERT INTO hermes_retention (agent_identity, policy, announced_at)"
-            " VALUES ('marketing', '180 days', now() - interval '2 days')"
-        )
         holder.execute(
             "INSERT INTO conversation_chunks (row_id, part, agent_identity, first_char, embedding, sig)"
             " SELECT id, 1, 'marketing', 9, array_fill(0.1::real, ARRAY[384])::vector, (repeat('1', 384))::bit(384)"
@@ -280,11 +282,7 @@ def test_need_03_what_else_is_said_in_its_process_stops_nothing(
     (tmp_path / "sitecustomize.py").write_text(f"import os\nos.write(2, {said!r})\n", encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     fill(dsn, "marketing")
-    with psycopg.connect(dsn) as conn:
-        conn.execute(
-            "INSERT INTO hermes_retention (agent_identity, policy, announced_at)"
-            " VALUES ('marketing', '180 days', now() - interval '2 days')"
-        )
+    announced(dsn)
     provider = make_provider({"retention": {"marketing": 180}})
     until(lambda: turns(dsn, "marketing") == 180, 30, "the old turns to go")
     provider.on_memory_write("add", "memory", "Atlas is blue")
@@ -309,11 +307,7 @@ def process_of(provider: PgvectorMemoryProvider) -> subprocess.Popen[str]:
 
 def test_need_01_nothing_is_deleted_beside_an_agent_at_work(make_provider: MakeProvider, dsn: str) -> None:
     fill(dsn, "marketing")
-    with psycopg.connect(dsn) as conn:
-        conn.execute(
-            "INSERT INTO hermes_retention (agent_identity, policy, announced_at)"
-            " VALUES ('marketing', '180 days', now() - interval '2 days')"
-        )
+    announced(dsn)
     provider = make_provider({"retention": {"marketing": 180}})
     for ask in (lambda: recalled(provider, "atlas"), lambda: provider.prefetch("What of the Atlas project?")):
         ask()
