@@ -13,7 +13,7 @@ from tests.support.hostile import plain_lines
 from tests.support.memory import landed
 from tests.support.scripted_embedder import ScriptedEmbedder
 
-SEVERAL = {"prefetch_passes": "several", "turn_min_chars": 1}
+SEVERAL = {"prefetch_passes": "several", "turn_min_chars": 1, "prefetch_deadline_s": 8.0}
 CRANE = "The harbour crane is greased on Mondays by Ingrid"
 ASK_CRANE = "When is the harbour crane greased?"
 WEATHER = "Any rain expected near Lisbon this weekend, would you say?"
