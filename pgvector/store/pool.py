@@ -144,6 +144,32 @@ def pool_for(conn: DeadlineConnection, conninfo: str, *, max_size: int, pooler: 
     return Pool(conninfo, max_size=max_size, prepares=not lends)
 
 
+class _Unpooled:
+    """A connection for each use, by the names of psycopg_pool: a pool has threads."""
+
+    def __init__(self, conninfo: str, *, prepares: bool) -> None:
+        self._conninfo = conninfo
+        self._prepares = prepares
+
+    def getconn(self, timeout: float) -> DeadlineConnection:
+        """Return a new connection. Raises StoreUnavailable."""
+        conn = connect(self._conninfo, timeout_s=min(timeout, _CONNECT_TIMEOUT_S), prepares=self._prepares)
+        with translated():
+            _configure(conn)
+        return conn
+
+    def putconn(self, conn: DeadlineConnection) -> None:
+        """Close the connection."""
+        conn.close()
+
+    def get_stats(self) -> dict[str, int]:
+        """Return no counters."""
+        return {}
+
+    def close(self, timeout: float) -> None:
+        """Do nothing: no connection is kept."""
+
+
 class Pool:
     """At most `max_size` connections, opened when first needed and shared by every provider of the process.
 
@@ -155,8 +181,10 @@ class Pool:
     def __init__(self, conninfo: str, *, max_size: int, prepares: bool = True) -> None:
         self.lost = False
         self.stale = False
+        self._conninfo = conninfo
+        self._prepares = prepares
         self._in_use: set[DeadlineConnection] = set()
-        self._pool = psycopg_pool.ConnectionPool(
+        self._pool: psycopg_pool.ConnectionPool[DeadlineConnection] | _Unpooled = psycopg_pool.ConnectionPool(
             conninfo,
             connection_class=DeadlineConnection,
             kwargs={"row_factory": namedtuple_row, **_connection_settings(_CONNECT_TIMEOUT_S, prepares=prepares)},
@@ -170,8 +198,12 @@ class Pool:
         )
 
     def open(self) -> None:
-        """Begin to connect, in the background."""
-        self._pool.open()
+        """Begin to connect, in the background; where there can be no more threads, at each use."""
+        assert isinstance(self._pool, psycopg_pool.ConnectionPool)
+        try:
+            self._pool.open()
+        except RuntimeError:  # an interpreter that is ending starts no thread, and what was accepted is still written
+            self._pool = _Unpooled(self._conninfo, prepares=self._prepares)
 
     @contextmanager
     def connection(self, timeout_s: float) -> Iterator[DeadlineConnection]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -76,8 +77,10 @@ class Replica:
         self._look_at = 0.0
         self._wake.set()
         if self._thread is None and not self._closed.is_set():
-            self._thread = threading.Thread(target=self._run, name="hermes-pgvector-replica", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="hermes-pgvector-replica", daemon=True)
+            with contextlib.suppress(RuntimeError):  # an interpreter that is ending starts no thread, and asks nothing
+                thread.start()
+                self._thread = thread
 
     def settle(self, timeout_s: float) -> None:
         """Wait until the replica was looked at once."""

@@ -18,6 +18,7 @@ from tests.support.agent_process import AgentProcess
 from tests.support.limits import LATE_S
 from tests.support.memory import landed
 from tests.support.scripted_embedder import ScriptedEmbedder
+from tests.support.slow_proxy import SlowProxy
 from tests.support.stored import Database
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.turns import ANSWER, memories, seconds, turn, user_turns
@@ -115,6 +116,18 @@ def test_need_11_the_end_of_a_process_brings_its_writes_home(dsn: str, home: Pat
     assert user_turns(database) == [turn(number) for number in range(20)]
     assert memories(database) == [turn(1)]
     assert not list((home / "pgvector" / "spool").glob("*.db*"))
+
+
+def test_need_11_a_process_that_ends_before_it_is_connected_brings_its_writes_home(
+    dsn: str, home: Path, database: Database
+) -> None:
+    with SlowProxy.before(dsn) as way:
+        way.delay_s = 0.05
+        with AgentProcess({"dsn": way.conninfo(dsn), "dims": DIMS, "shutdown_timeout_s": 30}, home) as agent:
+            agent.call("sync_turn", turn(1), ANSWER)
+            assert agent.exit() == 0
+            assert "before shutdown" not in agent.log
+    assert user_turns(database) == [turn(1)]
 
 
 @pytest.mark.parametrize("fault", ["deaf", "stop"])
