@@ -266,6 +266,8 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no server is left behind
+    # A shell that runs this in the background has it ignored, and so would a server that has no handler yet.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     print(f"seed {arguments.seed}", flush=True)
 
     with contextlib.ExitStack() as stack:

@@ -23,6 +23,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -59,6 +60,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "dated 0": {"DATED_SHARE": 0.0},
     "dated .5": {"DATED_SHARE": 0.5},
     "dated 1.2": {"DATED_SHARE": 1.2},
+    "around 0": {"AROUND_SHARE": 0.0},
+    "around .75": {"AROUND_SHARE": 0.75},
+    "around as the time itself": {"AROUND_SHARE": 1.0},
+    "no beginnings": {"SHORT_PERIOD": timedelta(days=-1)},
     "depth 50": {"CANDIDATES": 50},
     "depth 200": {"CANDIDATES": 200},
     "vector weight .3": {"VECTOR_WEIGHT": 0.3},

@@ -6,7 +6,7 @@ docs/recall-quality.md has the figures, and those of what was tried besides.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 
 from ..domain.types import Candidate
@@ -16,6 +16,8 @@ VECTOR_WEIGHT = 0.4  # convex combination; reciprocal ranks are worse than words
 LENT_SHARES = (0.5, 0.5)  # of a turn's score, to each turn right beside it and to each one after next
 LENDERS = 40  # turns that lend: the best ones; with every candidate results are no better, and the look-up is dearer
 DATED_SHARE = 0.8  # of the best score, that a row gains from a time that the question names
+AROUND_SHARE = 0.5  # of that, what a row gains that was told up to a day before that time or three after it
+TOLD_THEN = 2  # what the store says of a row of that time; of one around it 1
 
 
 def fuse(vector: Sequence[Candidate], lexical: Sequence[Candidate]) -> dict[int, float]:
@@ -53,13 +55,15 @@ def smooth(scores: Mapping[int, float], beside: Mapping[int, Beside]) -> dict[in
     return {turn: (1 - left) * scale for turn, left in doubt.items()}
 
 
-def favour(scores: Mapping[int, float], dated: Collection[int]) -> dict[int, float]:
-    """Raise the rows `dated`, which were written at a time that the question names, by a share of the best score.
+def favour(scores: Mapping[int, float], told: Mapping[int, int]) -> dict[int, float]:
+    """Raise the rows that were `told` at a time which the question names, or around it, by a share of the best score.
 
     Every score shrinks as well, so that none passes what the best was.
     """
-    gain = DATED_SHARE * max(scores.values(), default=0.0)
-    return {row: (score + gain * (row in dated)) / (1 + DATED_SHARE) for row, score in scores.items()}
+    best = max(scores.values(), default=0.0)
+    then, around = best * DATED_SHARE, best * DATED_SHARE * AROUND_SHARE
+    gains = {row: then if when == TOLD_THEN else around for row, when in told.items()}
+    return {row: (score + gains.get(row, 0.0)) / (1 + DATED_SHARE) for row, score in scores.items()}
 
 
 def stretched(scores: Sequence[float]) -> list[float]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-from ..domain.dates import named_periods
+from ..domain.named_times import named_periods
 from ..domain.types import PAGES_END, Candidate, EmbeddingSpace, Hit, Question, Store
 from ..embed.embedder import Vector
 from ..store.lexical import EXACT_ROWS, LexicalSearch, QuestionReader, ask_size, search_words, size_of
@@ -20,21 +20,24 @@ from ..store.vector_search import (
     VectorSearch,
     around,
     as_sent,
-    ask_dated,
+    ask_begun,
     ask_held,
     ask_hits,
     ask_neighbours,
     ask_own_graph,
     ask_procedures,
     ask_surroundings,
+    ask_told,
     has_own_graph,
     procedures_in,
 )
 from ..store.vectors import ask_space, space_in
-from .fuse import LENDERS, LENT_SHARES, favour, fuse, smooth
+from .fuse import LENDERS, LENT_SHARES, TOLD_THEN, favour, fuse, smooth
 from .ranking import settle, statement_of, weighed
 
 CANDIDATES = 100  # rows each leg proposes; PAGES_END of them once these are used up
+SHORT_PERIOD = timedelta(days=7)  # named by a question, of which the beginnings of sessions are proposed as well
+FAINT = 0.01  # at most, the score of these: less than of what a leg proposes
 # Rows that are put in their last order together. A page must not depend on how far the one after it reaches.
 _BLOCK = 20
 
@@ -205,8 +208,8 @@ class Search:
         scores = self._scores(nearest, worded)
         if lenders := self._lenders(scores):
             scores["turns"] = smooth(scores["turns"], self._beside(pipe, lenders))
-        for store, rows in self._ask_dated(pipe, scores).items():
-            scores[store] = favour(scores[store], {row.id for row in rows})
+        if self._periods:
+            scores = self._with_told_then(pipe, scores)
         held = self._held(pipe, list(scores.get("turns", ())))
         for store, scored in scores.items():
             # A leg's score is at most 1: whoever quotes a phrase wants the rows that hold it, whatever else is close.
@@ -221,13 +224,29 @@ class Search:
             return set()
         return {row.id for row in ask_held(pipe, self.asked.scope, turns, self.asked.without)}
 
-    def _ask_dated(self, pipe: Pipeline, scores: dict[Store, dict[int, float]]) -> dict[Store, Rows]:
-        """Ask which of the rows were written at a time that the question names, if it names any."""
-        return {
-            store: ask_dated(pipe, store, self.asked.scope, list(found), self._periods)
-            for store, found in scores.items()
-            if found and self._periods
+    def _with_told_then(self, pipe: Pipeline, scores: dict[Store, dict[int, float]]) -> dict[Store, dict[int, float]]:
+        """Return the scores, of which those gained that were told at a time which the question names.
+
+        With them the turns that sessions of such a day began with, behind what the legs propose: "What did we speak
+        about on 3 May?" has no word in common with these.
+        """
+        scope = self.asked.scope
+        begun = self._ask_begun(pipe) if "turns" in scores else []
+        asked = {
+            store: ask_told(pipe, store, scope, list(found), self._periods) for store, found in scores.items() if found
         }
+        told = {store: {row.id: row.told for row in rows} for store, rows in asked.items()}
+        if new := [row.id for row in begun if row.id not in scores["turns"]]:
+            faint = {turn: FAINT * (1 - place / len(new)) for place, turn in enumerate(new)}
+            scores = {**scores, "turns": scores["turns"] | faint}
+            told["turns"] = told.get("turns", {}) | dict.fromkeys(new, TOLD_THEN)
+        return {store: favour(found, told.get(store, {})) for store, found in scores.items()}
+
+    def _ask_begun(self, pipe: Pipeline) -> Iterable[Any]:
+        days = [period for period in self._periods if period.end - period.start <= SHORT_PERIOD]
+        if not days or self.asked.scope.kind == "all":
+            return ()
+        return ask_begun(pipe, self.asked.scope, self.asked.filters, days)
 
     def _beside(self, pipe: Pipeline, turns: Sequence[int]) -> dict[int, Beside]:
         """Return the turns around each of `turns`; of those that were asked for before, as they were then."""

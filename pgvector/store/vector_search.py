@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from pgvector import Vector
 
-from ..domain.dates import TimeSpan
+from ..domain.named_times import TimeSpan
 from ..domain.types import Candidate, Filters, HeldTurns, Hit, Scope, Store
 from .connection import DeadlineConnection, translated
 from .pipeline import Pipeline, Rows
@@ -41,6 +41,8 @@ OWN_BREADTH = 400  # hnsw.ef_search
 # Lexemes at which a text counts half of what it would if it said nothing else: a long one holds many words by chance.
 # Absolute, for among short texts the longer ones are no worse.
 LENGTH_PIVOT = 45
+MOST_TOLD = 500  # turns of one period, the last, that are looked at for where their sessions began
+BEGINNINGS = 20  # turns that are taken of these
 MOST_PROCEDURES = 100  # of a theme, the newest, that are compared with the first message of a session
 # Of scripts without spaces any two characters say as much.
 _LONG_WORD = re.compile(r"\w{4,}|[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
@@ -260,10 +262,17 @@ def around(surroundings: Iterable[Any]) -> dict[int, tuple[Hit, ...]]:
     return {turn: tuple(sorted(hits, key=lambda hit: (hit.at, hit.id))) for turn, hits in found.items()}
 
 
-def ask_dated(pipe: Pipeline, store: Store, scope: Scope, ids: Sequence[int], spans: Sequence[TimeSpan]) -> Rows:
-    """Ask which of the rows `ids` were written in one of `spans`."""
+def ask_told(pipe: Pipeline, store: Store, scope: Scope, ids: Sequence[int], spans: Sequence[TimeSpan]) -> Rows:
+    """Ask which of the rows `ids` were `told` in one of `spans` (2) or around it (1)."""
     row = {"ids": list(ids), "starts": [span.start for span in spans], "ends": [span.end for span in spans]}
-    return pipe.ask(f"dated_{store}", row | themes_of(scope))
+    return pipe.ask(f"told_{store}", row | themes_of(scope))
+
+
+def ask_begun(pipe: Pipeline, scope: Scope, filters: Filters, spans: Sequence[TimeSpan]) -> Rows:
+    """Ask for the turns of the theme with which its sessions began in `spans`, the first of each session first."""
+    row: dict[str, Any] = {"starts": [span.start for span in spans], "ends": [span.end for span in spans]}
+    row |= {"most": MOST_TOLD, "limit": BEGINNINGS}
+    return pipe.ask("beginnings", where(scope, filters) | row)
 
 
 def ask_held(pipe: Pipeline, scope: Scope, ids: Sequence[int], held: HeldTurns) -> Rows:

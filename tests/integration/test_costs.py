@@ -18,7 +18,7 @@ from tests.support.stored import Database
 from tests.support.waiting import until
 
 _TABLE_WRITES = """
-SELECT relname || ':' || n_tup_ins || ':' || n_tup_upd || ':' || n_tup_del || ':' || n_tup_newpage_upd
+SELECT relname || ':' || n_tup_ins || ':' || n_tup_upd || ':' || n_tup_del
   FROM pg_stat_user_tables ORDER BY relname
 """
 # What a first question can do without, and takes milliseconds each to import.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -21,7 +22,8 @@ _TYPES = {
     "pivot": "float8", "signed": "bigint", "walked": "bigint", "match": "text", "recent": "boolean", "exact": "boolean",
     "whole": "boolean", "rows": "float8", "role": "text", "phrase": "text", "words": "text[]", "initials": "text[]",
     "ids": "bigint[]", "any_theme": "boolean", "since": "text", "until": "text", "own": "text", "shared": "text[]",
-    "scopes": "text[]", "language": "text", "kinds": "text[]",
+    "scopes": "text[]", "language": "text", "kinds": "text[]", "starts": "timestamptz[]", "ends": "timestamptz[]",
+    "most": "bigint",
 }  # fmt: skip
 MODES = ("force_custom_plan", "force_generic_plan")
 
@@ -83,6 +85,17 @@ def test_need_20_words_come_from_the_text_index(filled: psycopg.Connection[Any])
         filled.execute(f"SET plan_cache_mode = {mode}".encode())
         nodes = _plan(filled, f"lexical_search_{store}", row | {"exact": exact})
         assert f"{TABLES[store]}_tsv_idx" in {node.get("Index Name") for node in nodes}, (store, mode)
+
+
+def test_need_20_the_turns_of_a_day_come_from_the_index_of_times(filled: psycopg.Connection[Any]) -> None:
+    day = datetime.now(UTC)
+    row = {"theme": "large", "starts": [day - timedelta(days=1)], "ends": [day + timedelta(days=1)], "most": 500}
+    for mode in MODES:
+        filled.execute(f"SET plan_cache_mode = {mode}".encode())
+        nodes = _plan(filled, "beginnings", row | {"limit": 20})
+        (read,) = [node for node in nodes if node.get("Relation Name") == "conversations"]
+        assert read.get("Index Name") == "conversations_theme_time_idx", (mode, read)
+        assert read["Actual Rows"] <= 500
 
 
 @pytest.mark.parametrize("analysed", [True, False], ids=["analysed", "not analysed"])

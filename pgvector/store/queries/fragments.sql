@@ -405,6 +405,8 @@ CASE WHEN octet_length(own.content) <= 100000 THEN 0
 CASE WHEN agent_identity = %(theme)s THEN true ELSE %(any_theme)s END
 
 -- fragment: told_in_time(time)
--- Whether a row was written in one of the times that a question names.
-EXISTS (SELECT FROM unnest(%(starts)s::timestamptz[], %(ends)s::timestamptz[]) AS period(start, stop)
-                WHERE {time} >= start AND {time} < stop)
+-- Whether a row was written in one of the times that a question names (2), around one of them (1), or not (0): a day of the
+-- asker's is up to a day off from one of the store's, which counts in UTC, and what happened is told then or soon after.
+(SELECT coalesce(max(CASE WHEN {time} >= start AND {time} < stop THEN 2
+                          WHEN {time} >= start - '1 day'::interval AND {time} < stop + '3 days'::interval THEN 1 END), 0)
+   FROM unnest(%(starts)s::timestamptz[], %(ends)s::timestamptz[]) AS period(start, stop))

@@ -209,14 +209,24 @@ SELECT c.id AS beside, near.*
        (SELECT shown_beside(n) FROM conversations AS n WHERE later_than_it(n) LIMIT 1)) AS near
  WHERE c.id = ANY(%(ids)s) AND CASE WHEN c.agent_identity = %(theme)s THEN true ELSE %(any_theme)s END AND readable(c);
 
--- name: dated_memories
--- Which of some rows were written in one of some periods.
-SELECT id FROM memory_entries
- WHERE id = ANY(%(ids)s) AND in_theme() AND readable(memory_entries) AND told_in_time(updated_at);
+-- name: told_memories
+-- Which of some rows were told in one of some periods (2), or around one of them (1).
+SELECT id, told FROM (SELECT id, told_in_time(updated_at) AS told FROM memory_entries
+                       WHERE id = ANY(%(ids)s) AND in_theme() AND readable(memory_entries)) AS found WHERE told > 0;
 
--- name: dated_turns
-SELECT id FROM conversations
- WHERE id = ANY(%(ids)s) AND in_theme() AND readable(conversations) AND told_in_time(ts);
+-- name: told_turns
+SELECT id, told FROM (SELECT id, told_in_time(ts) AS told FROM conversations
+                       WHERE id = ANY(%(ids)s) AND in_theme() AND readable(conversations)) AS found WHERE told > 0;
+
+-- name: beginnings
+-- The turns with which sessions began in some periods: the first of each, then the second ones.
+SELECT id FROM (SELECT id, ts, row_number() OVER (PARTITION BY session_id ORDER BY ts, id) AS place
+                  FROM unnest(%(starts)s::timestamptz[], %(ends)s::timestamptz[]) AS period(start, stop)
+                 CROSS JOIN LATERAL (SELECT id, ts, session_id FROM conversations
+                                      WHERE agent_identity = %(theme)s AND ts >= start AND ts < stop
+                                        AND turn_passes_in_any_session() AND readable(conversations)
+                                      ORDER BY ts DESC LIMIT %(most)s) AS said) AS begun
+ ORDER BY place, ts, id LIMIT %(limit)s;
 
 -- name: held_turns
 -- Which of some turns belong to one of some sessions, and were said in the time named with it.

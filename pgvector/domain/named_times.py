@@ -1,0 +1,188 @@
+"""The times that a question names: "on 13 October 2023", "letzte Woche", "il y a deux mois", "5月4日"."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from calendar import monthrange
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+from . import time_words as words
+
+MAX_PERIODS = 40  # of one question; a pasted log would name hundreds
+YEARS = 8  # "in May" without a year means the last so many Mays
+_WORD = re.compile(r"\w+")
+_NUMERIC = re.compile(r"\d[-/.]\s?\d")
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_ACCENTS = re.compile(r"[\u0300-\u036f]")
+
+_Days = tuple[date, date]  # the first and the last one
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSpan:
+    """From `start` to before `end`."""
+
+    start: datetime
+    end: datetime
+
+
+def named_periods(text: str, now: datetime) -> list[TimeSpan]:
+    """Return the times that `text` names, at most MAX_PERIODS; none in most texts.
+
+    A time without a year means that time of each of the last YEARS years. "2026" alone names no time: it is more often
+    a part of a name. So does "Monday" name none that may as well be the next one.
+    """
+    found: list[TimeSpan] = []
+    now = now.astimezone(UTC)
+    for first, last in _spans(text, now.date()):
+        if len(found) == MAX_PERIODS:
+            break
+        if first <= now.date():
+            found.append(TimeSpan(_midnight(first), _midnight(last) + timedelta(days=1)))
+    return found
+
+
+def _midnight(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+def _spans(text: str, today: date) -> Iterator[_Days]:
+    """Yield the first and last day of each named time."""
+    plain = _plain(text)
+    if _NUMERIC.search(plain):
+        for pattern in words.numeric_dates():
+            for match in pattern.finditer(plain):
+                yield from _dated(match, today)
+    said = set(_WORD.findall(plain))
+    if said & words.SIGNS:
+        yield from _spoken(plain, today)
+        yield from _relative(plain, today)
+        if said & words.WAS:
+            for match in words.on_weekday().finditer(plain):
+                yield next(_last(match[1], today))
+    if _CJK.search(text):
+        yield from _east_asian(text, today)
+
+
+def _plain(text: str) -> str:
+    """Return `text` in small letters and without accents, as the words are that it is compared with."""
+    text = text.casefold()
+    if text.isascii():
+        return text
+    text = text.replace("há ", "hace ")  # Portuguese; without its accent it is Italian for "has"
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", text)))
+
+
+def _spoken(plain: str, today: date) -> Iterator[_Days]:
+    """Yield the days and months that are named by the name of the month."""
+    for match in words.spoken_date().finditer(plain):
+        before, name, after, year = match.groups()
+        leading = plain[max(0, match.start() - 12) : match.start()]
+        if before or after or year or words.leads_to(name).search(leading):
+            yield from _days(year, words.MONTHS[name], before or after, today)
+
+
+def _relative(plain: str, today: date) -> Iterator[_Days]:
+    """Yield the times that are counted back from today."""
+    for match in words.days_ago().finditer(plain):
+        day = today - timedelta(days=words.DAYS_AGO[match[1]])
+        yield day, day
+    for match in words.ago().finditer(plain):
+        least, most, unit_days = _count(match)
+        yield from _around(today, least * unit_days, most * unit_days, unit_days)
+    for match in words.within().finditer(plain):
+        _, most, unit_days = _count(match)
+        yield from _since(today, most * unit_days)
+    for match in words.last().finditer(plain):
+        yield from _last(match[1] or match[2], today)
+
+
+def _count(match: re.Match[str]) -> tuple[float, float, int]:
+    """Return how many of a unit are meant, at least and at most, and the days of one."""
+    count, unit = (each for each in match.groups() if each is not None)
+    least, most = (int(count),) * 2 if count.isdecimal() else words.COUNTS.get(count, (1, 1))
+    return least, most, words.UNITS[unit]
+
+
+def _last(name: str, today: date) -> Iterator[_Days]:
+    """Yield the last whole week, month or year, the weekend, or the weekday."""
+    if name in words.WEEKENDS:
+        saturday = today - timedelta(days=today.weekday() + 2)
+        yield saturday, saturday + timedelta(days=1)
+    elif name in words.WEEKDAYS:
+        yield from _last_weekday(words.WEEKDAYS[name], today)
+    else:
+        yield _unit_before(words.UNITS[name], today)
+
+
+def _last_weekday(weekday: int, today: date) -> Iterator[_Days]:
+    """Yield the last such day; where that is in this week, people may mean the one before as well."""
+    day = today - timedelta(days=(today.weekday() - weekday) % 7 or 7)
+    yield day, day
+    if day.isocalendar()[:2] == today.isocalendar()[:2]:
+        yield day - timedelta(days=7), day - timedelta(days=7)
+
+
+def _unit_before(unit_days: int, today: date) -> _Days:
+    """Return the whole week, month or year before the one that holds today."""
+    if unit_days == 7:
+        sunday = today - timedelta(days=today.weekday() + 1)
+        return sunday - timedelta(days=6), sunday
+    if unit_days == 30:
+        end = today.replace(day=1) - timedelta(days=1)
+        return end.replace(day=1), end
+    return date(today.year - 1, 1, 1), date(today.year - 1, 12, 31)
+
+
+def _around(today: date, least: float, most: float, unit_days: int) -> Iterator[_Days]:
+    """Yield the days so long ago, with half a unit to both sides of one number, for people round; a day is exact."""
+    if most < (today - date(1970, 1, 1)).days:
+        slack = unit_days // 2 if least == most else 0
+        first, last = today - timedelta(days=int(most) + slack), today - timedelta(days=int(least) - slack)
+        yield first, min(last, today)
+
+
+def _since(today: date, days: float) -> Iterator[_Days]:
+    """Yield from so many days ago until today."""
+    if days < (today - date(1970, 1, 1)).days:
+        yield today - timedelta(days=int(days)), today
+
+
+def _east_asian(text: str, today: date) -> Iterator[_Days]:
+    """Yield the times that are named in Chinese, Japanese or Korean."""
+    for match in words.cjk_date().finditer(text):
+        month, day = words.cjk_number(match["m"]), words.cjk_number(match["d"] or "")
+        yield from _days(match["y"], month, day or None, today)
+    for match in words.cjk_ago().finditer(text):
+        least, most, unit_days = words.cjk_count(match)
+        yield from _around(today, least * unit_days, most * unit_days, unit_days)
+    for match in words.cjk_last().finditer(text):
+        yield from _last_in_east_asian(match, today)
+
+
+def _last_in_east_asian(match: re.Match[str], today: date) -> Iterator[_Days]:
+    if match["one"] or match["two"]:
+        day = today - timedelta(days=2 if match["two"] else 1)
+        yield day, day
+    elif match["month"] or match["year"]:
+        yield _unit_before(30 if match["month"] else 365, today)
+    else:
+        monday, sunday = _unit_before(7, today)
+        if weekday := match["weekday"] or match["weekday_ko"]:
+            monday = sunday = monday + timedelta(days=words.CJK_WEEKDAYS[weekday])
+        yield monday, sunday
+
+
+def _dated(match: re.Match[str], today: date) -> Iterator[_Days]:
+    groups = match.groupdict()
+    yield from _days(groups.get("y"), int(groups["m"]), groups["d"], today)
+
+
+def _days(year: str | None, month: int, day: str | int | None, today: date) -> Iterator[_Days]:
+    """Yield a day or a whole month, of each of the last years where none is named; none that does not exist."""
+    for each in [int(year)] if year else range(today.year, today.year - YEARS, -1):
+        if 1 <= month <= 12 and (day is None or 1 <= int(day) <= monthrange(each, month)[1]):
+            yield date(each, month, int(day or 1)), date(each, month, int(day or monthrange(each, month)[1]))

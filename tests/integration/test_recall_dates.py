@@ -1,0 +1,86 @@
+"""Questions that name a time: what was told then comes first, whatever else it says."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from tests.conftest import MakeProvider
+from tests.support.aged import age
+from tests.support.memory import landed, recalled
+from tests.support.scripted_embedder import ScriptedEmbedder
+
+TURNS = "recall_conversation"
+# By how many days ago a session was, what it was about: nothing that a question for the day has a word of.
+SUBJECTS = {
+    40: ("badminton club", "company picnic", "garden fence"),
+    21: ("card games", "red wine", "leaking roof"),
+    20: ("mountain hike", "sourdough bread", "piano lessons"),
+    19: ("night trains", "tax forms", "chess openings"),
+    5: ("garage door", "herbal teas", "Latin verbs"),
+}
+
+
+def on(days: int, form: str) -> str:
+    return f"{datetime.now(UTC) - timedelta(days=days):{form}}".replace(" 0", " ")
+
+
+def told(subject: str) -> str:
+    return f"Nowadays my {subject} keeps me busy from dawn to dusk."
+
+
+@pytest.fixture(params=["words", "meaning"])
+def provider(
+    request: pytest.FixtureRequest, make_provider: MakeProvider, embedder: ScriptedEmbedder, dsn: str
+) -> PgvectorMemoryProvider:
+    """A provider that remembers the sessions, with and without an embedding endpoint."""
+    made = make_provider({"embed_url": embedder.url} if request.param == "meaning" else {})
+    for days, subjects in SUBJECTS.items():
+        for subject in subjects:
+            made.sync_turn(told(subject), None, session_id=f"session-of-{days}")
+    landed(made)
+    for days, subjects in SUBJECTS.items():
+        for place, subject in enumerate(subjects):
+            age(dsn, told(subject), days=days - place / 1000)
+    return made
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What did we speak about on %d %B %Y?",
+        "What were the topics on %Y-%m-%d?",
+        "Worum ging es am %d.%m.%Y?",
+        "%Y年%m月%d日我们聊了什么？",
+    ],
+)
+def test_need_39_what_was_spoken_of_on_a_day(question: str, provider: PgvectorMemoryProvider) -> None:
+    found = recalled(provider, on(20, question), tool=TURNS, limit=6)
+    assert {told(subject) for subject in SUBJECTS[20]} <= set(found[:4])
+
+
+@pytest.mark.parametrize("limits", [{"role": "assistant"}, {"since": on(6, "%Y-%m-%d")}, {"scope": "session"}])
+def test_need_39_what_a_filter_leaves_out_stays_out(limits: dict[str, str], provider: PgvectorMemoryProvider) -> None:
+    found = recalled(provider, on(20, "What did we speak about on %d %B %Y?"), tool=TURNS, **limits)
+    assert not {told(subject) for subject in SUBJECTS[20]}.intersection(found)
+
+
+def test_need_39_the_day_itself_comes_before_the_days_around_it(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider()
+    reports = {
+        days: f"Report {days}: the harbour crane was greased and tried by Ingrid." for days in (18, 19, 20, 21, 22)
+    }
+    for days, report in reports.items():
+        provider.sync_turn(report, None, session_id=f"session-of-{days}")
+    landed(provider)
+    for days, report in reports.items():
+        age(dsn, report, days=days)
+    found = recalled(provider, on(20, "What did the crane report of %d %B %Y say?"), tool=TURNS)
+    assert found[0] == reports[20]
+
+
+def test_need_04_a_day_is_one_of_the_own_theme(provider: PgvectorMemoryProvider, make_provider: MakeProvider) -> None:
+    other = make_provider(gateway_session_key="sales")
+    assert recalled(other, on(20, "What did we speak about on %d %B %Y?"), tool=TURNS) == []
