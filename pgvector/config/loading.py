@@ -12,12 +12,20 @@ from typing import Any, NamedTuple
 from ..domain.fork_safety import at_import
 from ..domain.redaction import MAX_PATTERNS, masked, pattern_problem
 from .settings import ENV_PREFIX, EXPRESSIONS, FIELDS, KNOWN_ENV, SECTION, Field, Settings
+from .sources import keep_words
 
 _BY_KEY = {field.key: field for field in FIELDS}
 _BY_ENV = {field.env: field for field in FIELDS}
 _VARIABLE = re.compile(r"\$\{([^}]+)\}")
 # Settings of the other provider of this name, which a config.yaml may still hold.
 _OF_OTHERS = {"hybrid_search": "recall always goes by meaning and by words; take it out"}
+# What counts in the place of a value that cannot be used, whatever else says: a default, or an older place, might
+# delete, or show somebody, what this was to keep.
+_KEEPING: dict[str, tuple[tuple[str, ...], str]] = {
+    "retention": ((), "nothing is deleted by it"),
+    "recall_off": (("*",), "no theme recalls anything until it is corrected"),
+    "cross_theme": (("none",), "no session reads another theme until it is corrected"),
+}
 
 
 class Loaded(NamedTuple):
@@ -115,9 +123,9 @@ class _Found:
 
     def _instead(self, field: Field, why: Rejected) -> str:
         """Settle what counts in the place of a value that cannot be used; return that in words."""
-        if field.key == "retention":  # what was meant may be more than what an older place says
-            self.values[field.key] = field.default
-            return "nothing is deleted by it"
+        if field.key in _KEEPING:
+            self.values[field.key], said = _KEEPING[field.key]
+            return said
         if why.rest:
             self.values[field.key] = why.rest
             return "using the others"
@@ -279,7 +287,10 @@ def _from_yaml(raw: object) -> object:
     import yaml
 
     try:
-        return yaml.safe_load(found)
+        document = yaml.SafeLoader(found)
+        node = document.get_single_node()
+        keep_words(node)
+        return document.construct_document(node)
     except (yaml.YAMLError, ValueError, RecursionError):
         return raw
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-from .settings import ENV_PREFIX
+from .settings import ENV_PREFIX, FIELDS
 
 PROVIDER: Final = "pgvector"
 CONFIG_NAME: Final = "config.yaml"
@@ -23,6 +23,8 @@ _cache: dict[str, tuple[tuple[int, int, int], Any]] = {}
 
 # Two of them could mean another database than the one that was named, or more deleted.
 _DECISIVE = ("dsn", "read_dsn", "embedded_dir", "retention")
+_LISTS = frozenset(field.key for field in FIELDS if field.kind is tuple)
+_YAML_TAG = "tag:yaml.org,2002:"
 _ASSIGNED = re.compile(r"\s*(?:export\s+)?(\w+)\s*=(.*)", re.ASCII | re.DOTALL)
 
 
@@ -94,6 +96,7 @@ def _parse_config(path: Path, raw: bytes) -> tuple[object, list[str]]:
         try:
             node = document.get_single_node()
             twice = _named_twice(node)  # before aliases are merged in
+            _keep_words_of_lists(node)
             config = None if node is None else document.construct_document(node)
         finally:
             document.dispose()
@@ -125,13 +128,39 @@ def _named_twice(node: Any) -> str:
     """
     for level, decisive in (("", ("plugins",)), ("plugins.", ("pgvector",)), ("plugins.pgvector.", _DECISIVE)):
         values: dict[str, Any] = {}
-        for key, value in node.value if getattr(node, "id", "") == "mapping" else ():
-            name = key.value if isinstance(key.value, str) else ""
-            if name in values and name in decisive:
-                return f"{level}{name} stands in it twice, the second time in line {key.start_mark.line + 1}"
-            values[name] = value
+        for key, value in _pairs(node):
+            if key.value in values and key.value in decisive:
+                return f"{level}{key.value} stands in it twice, the second time in line {key.start_mark.line + 1}"
+            values[key.value] = value
         node = values.get(decisive[0])
     return ""
+
+
+def _keep_words_of_lists(node: Any) -> None:
+    """Do as `keep_words` for each setting that is a list."""
+    for name in ("plugins", "pgvector"):
+        found = [value for key, value in _pairs(node) if key.value == name]
+        node = found[-1] if found else None
+    for key, value in _pairs(node):
+        if key.value in _LISTS:
+            keep_words(value)
+
+
+def _pairs(node: Any) -> list[tuple[Any, Any]]:
+    """Return the keys and values of a mapping that are names; none of another node."""
+    named = node.value if getattr(node, "id", "") == "mapping" else ()
+    return [(key, value) for key, value in named if isinstance(key.value, str)]
+
+
+def keep_words(node: Any) -> None:
+    """Have what YAML would read as true, false or a date be the word that is written, in a list or mapping of a node.
+
+    `no` is a theme of Norwegians. Numbers are left to YAML: names that it has made of them are in use.
+    """
+    for each in () if node.id == "scalar" else node.value:
+        for item in each if isinstance(each, tuple) else (each,):
+            if item.id == "scalar" and item.tag in (f"{_YAML_TAG}bool", f"{_YAML_TAG}timestamp"):
+                item.tag = f"{_YAML_TAG}str"
 
 
 def _parse_form(path: Path, raw: bytes) -> dict[str, object]:

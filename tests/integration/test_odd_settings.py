@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.host.session_context import load_settings
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import called, landed, recalled, runtime_of
 from tests.support.stored import Database
@@ -116,6 +117,43 @@ def test_trap_12_a_wrong_value_costs_one_warning_and_nothing_else(
     assert recalled(provider, "atlas") == ["Atlas is blue"]
     (said,) = records(logging.WARNING)
     assert f"plugins.pgvector.{key}: expected" in said and "using the default" in said
+
+
+@pytest.mark.parametrize("value", ["on", "{support: true}", "[[support]]", "[support, no]", "'[support, no]'"])
+def test_trap_12_an_agent_for_customers_recalls_nothing_however_that_was_written(
+    home: Path, dsn: str, value: str
+) -> None:
+    """YAML makes truth values of `on` and `no`; a default, or the rest of a list, would have it recall."""
+    settings = f"dsn: '{dsn}', dims: {DIMS}, default_theme: 'no', recall_off: {value}"
+    provider = _start(home, f"plugins:\n  pgvector: {{{settings}}}\n")
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    landed(provider)
+    assert "recall is off in this theme" in called(provider, "recall_memory", {"query": "atlas"})["error"]
+    assert provider.prefetch("Is Atlas blue?") == ""
+
+
+@pytest.mark.parametrize("value", ["yes", "{sales: true}", "[sales, {support: true}]"])
+def test_trap_12_no_other_theme_is_read_where_it_cannot_be_told_which(
+    home: Path, dsn: str, records: Records, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_CROSS_THEME", "sales\nsupport")
+    provider = _start(home, f"plugins:\n  pgvector: {{dsn: '{dsn}', dims: {DIMS}, cross_theme: {value}}}\n")
+    for scope in ("sales", "all"):
+        assert "setting `cross_theme`" in called(provider, "recall_memory", {"query": "atlas", "scope": scope})["error"]
+    said = records(logging.WARNING)
+    assert len(said) == 2 and all("no session reads another theme until it is corrected" in line for line in said)
+
+
+def test_trap_12_words_of_lists_are_as_they_are_written(home: Path) -> None:
+    """Norwegians have the theme `no`, and one that is called as a day is no date."""
+    names = "[de, no, 2026-11-25, On]"
+    for written in (names, f"'{names}'", "\n" + "".join(f"      - {each}\n" for each in names[1:-1].split(", "))):
+        lists = f"    allowed_themes: {written}\n    theme_aliases: {{off: no}}\n"
+        (home / "config.yaml").write_text(f"plugins:\n  pgvector:\n{lists}", encoding="utf-8")
+        loaded = load_settings(None, home)
+        assert loaded.warnings == ()
+        assert loaded.settings.allowed_themes == ("de", "no", "2026-11-25", "On")
+        assert loaded.settings.theme_aliases == ("off=no",)
 
 
 @pytest.mark.parametrize("value", ["[1, 2]", "primary", "[primary, primary, cron]"])
