@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from tests.conftest import DIMS
@@ -102,6 +104,21 @@ def test_a_server_that_is_ended_while_a_client_listens_complains_of_nothing(agen
 
         run(talk)
     assert "ERROR" not in (agent_home.path / "mcp.log").read_text(encoding="utf-8")
+
+
+def test_a_server_whose_terminal_is_closed_ends_as_at_sigterm(agent_home: HermesHome) -> None:
+    with serving(agent_home) as url:
+        (server,) = [each for each in psutil.Process().children() if "--http" in each.cmdline()]
+
+        async def talk() -> None:
+            async with connected_over_http(url) as client:
+                await called(client, "remember", content="The vault code hangs behind the clock.", sync=True)
+                server.send_signal(signal.SIGHUP)
+                assert await asyncio.to_thread(server.wait, 60) == 0
+
+        run(talk)
+    said = (agent_home.path / "mcp.log").read_text(encoding="utf-8")
+    assert "ERROR" not in said and "Traceback" not in said
 
 
 def test_a_client_that_does_not_finish_its_request_does_not_keep_the_server(agent_home: HermesHome) -> None:

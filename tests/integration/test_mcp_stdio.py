@@ -286,6 +286,16 @@ def test_nothing_accepted_is_lost_by_a_kill(agent_home: HermesHome, dsn: str) ->
     assert len(accepted) == 40
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_server_though_its_client_stays(agent_home: HermesHome, number: signal.Signals) -> None:
+    with Wire(agent_home) as wire:
+        assert not wire.call("remember", content="The vault code hangs behind the clock.")["isError"]
+        wire.process.send_signal(number)
+        assert wire.process.wait(60) == 0
+    said = (agent_home.path / "mcp.log").read_text(encoding="utf-8")
+    assert "ERROR" not in said and "Traceback" not in said
+
+
 @pytest.mark.parametrize("deaf", [False, True], ids=["leaves", "leaves without listening"])
 def test_a_client_that_leaves_before_its_answers_came_is_no_error(agent_home: HermesHome, dsn: str, deaf: bool) -> None:
     with Wire(agent_home) as wire:
