@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
@@ -91,26 +91,8 @@ def serve_stdio(served: Served) -> None:
             asyncio.get_running_loop().add_signal_handler(number, _leave)
         await sdk.serve_streams(server, anyio.wrap_file(stdin), anyio.wrap_file(stdout))
 
-    with _hangup_as_sigterm():
-        asyncio.run(run())
+    asyncio.run(run())
     close_all()
-
-
-@contextlib.contextmanager
-def _hangup_as_sigterm() -> Iterator[None]:
-    """Have the end of the terminal end the server in the block as SIGTERM does, unless it is ignored.
-
-    An exception out of a handler of ours would leave the event loop with what waits for a client unfinished.
-    """
-    hangup = getattr(signal, "SIGHUP", None)  # not on Windows
-    if hangup is None or signal.getsignal(hangup) is signal.SIG_IGN:
-        yield
-        return
-    before = signal.signal(hangup, lambda number, frame: signal.raise_signal(signal.SIGTERM))
-    try:
-        yield
-    finally:
-        signal.signal(hangup, before)
 
 
 def _claimed(number: int, mode: int) -> int:
@@ -184,7 +166,7 @@ def serve_http(served: Served, host: str, port: int, guard: Callable[[AsgiApp], 
 
     from .header_deadline import BACKLOG, HeaderDeadline
 
-    with _listening(host, port) as listener, contextlib.suppress(KeyboardInterrupt), _hangup_as_sigterm():
+    with _listening(host, port) as listener, contextlib.suppress(KeyboardInterrupt):
         app = http_app(served, guard)
         shown = f"[{host}]" if ":" in host else host
         print(f"serving {served.home} at http://{shown}:{port}/mcp; Ctrl-C ends it", file=sys.stderr, flush=True)

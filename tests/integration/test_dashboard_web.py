@@ -180,7 +180,7 @@ def test_it_listens_on_loopback_only(shut_web: Web) -> None:
             assert probe.connect_ex((str(address), port)) != 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_it_ends_when_it_is_told_to(web: Web, number: signal.Signals) -> None:
     web.session()
     web.process.send_signal(number)

@@ -6,7 +6,7 @@ import argparse
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from types import FrameType
 
@@ -31,14 +31,24 @@ def ended_as_by_ctrl_c() -> Iterator[None]:
     """Raise KeyboardInterrupt in the block at a SIGTERM, and when the terminal is closed, unless those are ignored.
 
     What is cleaned up and told at Ctrl-C is then cleaned up and told when a service manager, a container or the end of
-    an SSH session stops a verb as well.
+    an SSH session stops a verb as well. A server that handles SIGTERM itself ends by that in each case.
     """
 
-    ours = []
-    if threading.current_thread() is threading.main_thread():
-        ours = [number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None))]
-    with _raised_at([each for each in ours if signal.getsignal(each) is signal.SIG_DFL], KeyboardInterrupt):
+    def as_sigterm(number: int, frame: FrameType | None) -> None:
+        # An exception out of here would leave a server's event loop in the middle of things, which it then waits for.
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
+            raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGTERM)
+
+    with _raised_at(_at_default("SIGTERM"), KeyboardInterrupt), _handled(_at_default("SIGHUP"), as_sigterm):
         yield
+
+
+def _at_default(name: str) -> list[signal.Signals]:
+    """Return the signal of this name where it has its default effect; none in other threads, and on Windows."""
+    number = getattr(signal, name, None)
+    in_main = threading.current_thread() is threading.main_thread()
+    return [number] if in_main and number is not None and signal.getsignal(number) is signal.SIG_DFL else []
 
 
 @contextmanager
@@ -49,13 +59,18 @@ def until_ended() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _raised_at(signals: Iterable[signal.Signals], end: Callable[[], BaseException]) -> Iterator[None]:
+def _raised_at(signals: Iterable[signal.Signals], end: Callable[[], BaseException]) -> AbstractContextManager[None]:
     """Raise what `end` makes in the block at one of these signals, whatever they did before."""
 
     def handle(number: int, frame: FrameType | None) -> None:
         raise end()
 
+    return _handled(signals, handle)
+
+
+@contextmanager
+def _handled(signals: Iterable[signal.Signals], handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Have `handle` called in the block at one of these signals, whatever they did before."""
     before = {each: signal.signal(each, handle) for each in signals}
     try:
         yield
