@@ -10,8 +10,9 @@ import contextlib
 import sqlite3
 import time
 import uuid
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,12 +46,11 @@ _DELEGATIONS = uuid.UUID("0b5f7f0e-6b0a-4c38-9d53-3f1b9f4f6f57")
 _UNDOS = uuid.UUID("1d0c2f7a-2f0e-4d55-8f0f-6a7d5c2b9e31")
 _BUSY_S = 0.05  # a hook waits for this
 _SESSION = "SELECT coalesce(rewind_count, 0) FROM sessions WHERE id = ?"
-# What the host writes itself bears the host's time; a user's message that of their platform, which may be from before
-# the turn in front of it.
 _MESSAGES = """
-SELECT timestamp, active = 0 AND NOT coalesce(compacted, 0) FROM messages
- WHERE session_id = ? AND role <> 'user' ORDER BY id
+SELECT timestamp, active = 0 AND NOT coalesce(compacted, 0), role <> 'user' FROM messages
+ WHERE session_id = ? ORDER BY id
 """
+_APART_S = 1e-5  # Postgres keeps microseconds, and of these a float is not sure
 
 
 def within_limit(content: object, max_chars: int, counts: Counter[str]) -> str:
@@ -196,14 +196,33 @@ def _rewound(home: Path, session_id: str, now: float) -> _Rewound:
         return _Rewound(0, ())
 
 
-def _spans(messages: Iterator[tuple[float, int]], now: float) -> Iterator[Span]:
-    """From the first message of the host in a row of undone ones to the next that stands; `now` where none does."""
+def _spans(messages: Iterable[tuple[float, int, int]], now: float) -> Iterator[Span]:
+    """Give the times of what was undone, which `bring` may have stored by the host's time of each message.
+
+    At the time of a message that stands there is nothing of what was undone.
+    """
+    told = [(float(at), bool(undone), bool(by_host)) for at, undone, by_host in messages]
+    stands = sorted(at for at, undone, _ in told if not undone)
+    for since, until in _undone_turns([(at, undone) for at, undone, by_host in told if by_host], now):
+        for at in stands[bisect_left(stands, since) : bisect_right(stands, until)]:
+            yield since, at - _APART_S
+            since = at + _APART_S
+        yield since, until
+    yield from ((at, at) for at, undone, by_host in told if undone and not by_host)
+
+
+def _undone_turns(by_host: Iterable[tuple[float, bool]], now: float) -> Iterator[Span]:
+    """From the first message of the host in a row of undone ones to the next that stands; `now` where none does.
+
+    What the host writes itself bears the host's time; a user's message that of their platform, which may be from
+    before the turn in front of it.
+    """
     since: float | None = None
-    for at, undone in messages:
+    for at, undone in by_host:
         if undone and since is None:
-            since = float(at)
+            since = at
         elif not undone and since is not None:
-            yield since, float(at)
+            yield since, at
             since = None
     if since is not None:
         yield since, now

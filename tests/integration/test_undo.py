@@ -8,10 +8,12 @@ from pathlib import Path
 
 import psycopg
 import pytest
+import yaml
 from hermes_state import SessionDB
 
 from hermes_memory_pgvector.admin.common.spool_views import retry
 from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory, spool_folder
+from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import landed, recalled, runtime_of
@@ -44,9 +46,12 @@ class Host:
         self.database.create_session(SESSION, "cli")
 
     def say(self, provider: PgvectorMemoryProvider, number: int, *, sent_at: float | None = None) -> None:
+        self.write(number, sent_at=sent_at)
+        provider.sync_turn(turn(number), ANSWER, session_id=SESSION)
+
+    def write(self, number: int, *, sent_at: float | None = None) -> None:
         self.database.append_message(SESSION, "user", turn(number), timestamp=sent_at)
         self.database.append_message(SESSION, "assistant", ANSWER)
-        provider.sync_turn(turn(number), ANSWER, session_id=SESSION)
 
     def undo(self, turns: int = 1) -> None:
         recent = self.database.list_recent_user_messages(SESSION, limit=10)
@@ -204,4 +209,26 @@ def test_need_38_nobody_who_may_not_write_takes_anything_back(
     looking = make_provider(session_id=SESSION, agent_context="subagent")
     undo(looking)
     landed(looking)
+    assert stored(dsn) == [turn(1)]
+
+
+def test_need_38_what_was_brought_of_an_undone_turns_place_stays(
+    host: Host, home: Path, make_provider: MakeProvider, dsn: str
+) -> None:
+    """What stands in the host's history was said after something was taken back there, before we were installed."""
+    for number in (1, 2):
+        host.write(number)
+    host.undo()
+    host.write(3)
+    (home / "config.yaml").write_text(yaml.safe_dump({"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS}}}))
+    assert main(["bring", "sessions", "--theme", "marketing", "--yes", "--hermes-home", str(home)]) == 0
+    assert stored(dsn) == [turn(1), turn(3)]
+    provider = make_provider(session_id=SESSION)
+    assert sorted(said(provider)) == [turn(1), turn(3)]
+    landed(provider)
+    assert stored(dsn) == [turn(1), turn(3)]
+    host.undo()
+    provider = make_provider(session_id=SESSION)
+    assert said(provider) == [turn(1)]
+    landed(provider)
     assert stored(dsn) == [turn(1)]
