@@ -91,6 +91,33 @@ def test_need_29_what_was_removed_since_is_not_brought_back(
     assert _memories(dsn) == []
 
 
+@pytest.mark.parametrize("first", ["brought", "read in"])
+def test_need_29_what_was_brought_from_a_file_goes_with_its_entry(
+    bring: Bring, home: Path, dsn: str, make_provider: MakeProvider, first: str
+) -> None:
+    def read_in() -> None:
+        live = make_provider(platform="cli", gateway_session_key="", agent_identity="default")
+        landed(live)
+        live.shutdown()
+
+    file = home / "memories" / "MEMORY.md"
+    file.parent.mkdir()
+    file.write_text("Releases happen on Thursdays.\n§\nHal builds.\n§\nInvoices go to Bert.", encoding="utf-8")
+    if first == "read in":
+        read_in()
+    bring.only("files", "--yes")
+    bring.only("files", "--theme", "archive", "--yes")
+    read_in()
+    file.write_text("Hal builds.\n§\nInvoices go to Bert.", encoding="utf-8")
+    read_in()
+    file.write_text("Hal builds.", encoding="utf-8")
+    live = make_provider(platform="cli", gateway_session_key="", agent_identity="default")
+    live.on_memory_write("remove", "memory", "", {"old_text": "Invoices go to Bert."})
+    landed(live)
+    assert [content for theme, _, content in _memories(dsn) if theme == "default"] == ["Hal builds."]
+    assert len(_memories(dsn)) == 4, "what went into another theme is of no file"
+
+
 def test_need_29_an_entry_of_a_file_that_another_session_wrote_stays_in_its_theme(
     bring: Bring, home: Path, dsn: str, make_provider: MakeProvider
 ) -> None:

@@ -288,7 +288,7 @@ class _Cleaning:
         if text != record.content:
             changed |= {"embedding": None, "parts": ()}
         if isinstance(record, MemoryRecord):
-            changed["owners"] = ("import",)
+            changed["owners"] = () if record.in_file else ("import",)
             changed["said"] = as_stored(record.said, text, self._keep, self._session)
         else:
             changed["session_id"] = self._session(record.session_id)

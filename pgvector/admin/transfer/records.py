@@ -134,7 +134,8 @@ class MemoryRecord:
     """A durable memory. `target` is memory or user; the times have a zone.
 
     `embedding` is the vector of the text, of a long text that of its beginning; `parts` are those of the rest.
-    `owners` keep it besides the hosts' memory files. `said`: what it says of itself besides its text.
+    `owners` keep it besides the hosts' memory files. `in_file`: one of these keeps it, which the agents of its theme
+    read, so that whoever brings it does not. `said`: what it says of itself besides its text.
     `where` tells a person where the record stood, as "line 12": it is not stored.
     """
 
@@ -148,6 +149,7 @@ class MemoryRecord:
     parts: tuple[Part, ...] = ()
     where: str = ""
     owners: tuple[str, ...] = ()
+    in_file: bool = False
     said: Said = NOTHING_SAID
 
 

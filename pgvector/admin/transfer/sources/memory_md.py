@@ -35,7 +35,8 @@ class MemoryFiles(ProfileFile):
                     tally.skip(target if isinstance(target, str) else _ELSEWHERE)
                     continue
                 metadata = {"source": "import:files", "profile": self.home.profile}
-                yield MemoryRecord(target.files, state.target, content, at, at, metadata)
+                own = target.files == target.session.place.files.name
+                yield MemoryRecord(target.files, state.target, content, at, at, metadata, in_file=own)
 
     def _elsewhere(self, theme: str) -> Container[tuple[str, bytes]]:
         """Return target and digest of the entries that have a theme already, unless an operator names one for all."""
