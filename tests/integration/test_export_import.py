@@ -20,6 +20,8 @@ from hermes_memory_pgvector import cli
 from hermes_memory_pgvector.admin.transfer.export import ExportRequest, export
 from hermes_memory_pgvector.domain.theme import ThemeRules
 from hermes_memory_pgvector.store.pool import connect
+from tests.conftest import MakeProvider
+from tests.support.memory import called, landed
 from tests.support.records import all_rows, fill_theme
 from tests.support.stored import Database
 
@@ -352,6 +354,30 @@ def test_trap_05_what_was_removed_since_stays_removed_unless_it_is_asked_back(
     assert cli.main(["import", str(out), "--restore"]) == 0
     assert len(Database(dsn).column("SELECT id FROM memory_entries")) == 2
     assert Database(dsn).column("SELECT count(*) FROM hermes_tombstones") == [0]
+
+
+def test_need_16_what_a_memory_file_kept_goes_with_its_entry_after_an_import(
+    both: Both, home: Path, second_dsn: str, tmp_path: Path, make_provider: MakeProvider
+) -> None:
+    """As after a backup was restored, or on another machine to which the home has moved."""
+    profile = {"platform": "cli", "gateway_session_key": "", "agent_identity": "default"}
+    file = home / "memories" / "MEMORY.md"
+    file.parent.mkdir()
+    file.write_text("Invoices go to Bert.\n§\nReleases happen on Thursdays.", encoding="utf-8")
+    before = make_provider({"tools": ["remember"]}, **profile)
+    called(before, "remember", {"content": "Releases happen on Thursdays.", "sync": True})
+    landed(before)
+    before.shutdown()
+    both(True)
+    assert cli.main(["export", str(tmp_path / "all.jsonl")]) == 0
+    both(False)
+    for _ in range(2):
+        assert cli.main(["import", str(tmp_path / "all.jsonl")]) == 0
+        landed(make_provider({"dsn": second_dsn}, **profile))
+    file.write_text("Invoices go to Anna.", encoding="utf-8")
+    landed(make_provider({"dsn": second_dsn}, **profile))
+    held = Database(second_dsn).column("SELECT content FROM memory_entries ORDER BY content")
+    assert held == ["Invoices go to Anna.", "Releases happen on Thursdays."]
 
 
 def test_need_16_a_stream_goes_from_one_home_to_another_and_a_cut_one_is_told(

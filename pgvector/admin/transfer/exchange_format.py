@@ -33,6 +33,7 @@ _MEMORY_FIELDS = (
     "embedding",
     "parts",
     "structure",
+    "in_file",
 )
 _TURN_FIELDS = ("theme", "session_id", "role", "content", "ts", "metadata", "embedding", "parts")
 
@@ -155,6 +156,8 @@ def row_line(record: Record) -> bytes:
         }
         if said := said_as_json(record.said):
             row["structure"] = said
+        if not record.owners:
+            row["in_file"] = True
     else:
         row = {
             "store": "turns",
@@ -200,7 +203,7 @@ def read_row(line: bytes, number: int) -> Record | Removed:
                 return MemoryRecord(
                     _text(row, "theme"), _text(row, "target"), _text(row, "content"), _time(row, "created_at"),
                     _time(row, "updated_at"), metadata, _floats(row.get("embedding")), _parts(row), where,
-                    said=read_said(row.get("structure")),
+                    in_file=row.get("in_file") is True, said=read_said(row.get("structure")),
                 )  # fmt: skip
             case "turns":
                 metadata = _metadata(row, _TURN_FIELDS)
