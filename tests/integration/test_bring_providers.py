@@ -118,6 +118,24 @@ def test_need_29_what_was_brought_from_a_file_goes_with_its_entry(
     assert len(_memories(dsn)) == 4, "what went into another theme is of no file"
 
 
+def test_need_29_a_memory_of_the_other_hermes_memory_pgvector_goes_with_its_entry_of_the_file(
+    bring: Bring, home: Path, dsn: str, other_dsn: str, make_provider: MakeProvider
+) -> None:
+    load_tables(other_dsn, "predecessor.json")
+    bring.only("predecessor", "--dsn", other_dsn, "--yes")
+    file = home / "memories" / "MEMORY.md"
+    file.parent.mkdir()
+    for more in ("\n§\nReleases happen on Thursdays.", ""):
+        file.write_text(f"The build server is called hal.{more}", encoding="utf-8")
+        landed(make_provider(platform="cli", gateway_session_key="", agent_identity="default"))
+    assert _memories(dsn) == [
+        ("default", "memory", "The build server is called hal."),
+        ("default", "user", "Prefers short answers."),
+        ("marketing", "memory", "The newsletter goes out on the first Monday."),
+        ("marketing", "user", "Ana decides on budgets."),
+    ]
+
+
 def test_need_29_an_entry_of_a_file_that_another_session_wrote_stays_in_its_theme(
     bring: Bring, home: Path, dsn: str, make_provider: MakeProvider
 ) -> None:

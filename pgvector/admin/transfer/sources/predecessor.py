@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, ClassVar
 
@@ -66,9 +66,11 @@ class PredecessorTables(SourceTables):
             metadata["session_id"] = known.get("session_id")
         elif not isinstance(target, str):
             target = target._replace(memories=target.files)
-        yield from memory_of(
+        for record in memory_of(
             row.content, row.created_at, row.updated_at, target, metadata, tally, where, kind=row.target
-        )
+        ):
+            # It knew no memories but those of the host's files.
+            yield replace(record, in_file=not self.destination.theme)
 
     def _session(self, rows: list[Any], turn_filter: ConversationFilter, tally: SourceTally) -> Iterator[TurnRecord]:
         tally.read += len(rows)
