@@ -22,7 +22,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import DIMS, MakeProvider
 from tests.support.host_history import CHAT_KEY, session_db
-from tests.support.memory import landed
+from tests.support.memory import landed, recalled
 from tests.support.recorded import FIXTURES, Bring, load_tables
 from tests.support.stored import Database
 
@@ -236,6 +236,32 @@ def test_need_29_the_facts_of_mem0_come_from_its_postgres(bring: Bring, home: Pa
     known = conninfo_to_dict(other_dsn)
     _configure_mem0(home, {"provider": "pgvector", "config": {key: known[key] for key in ("host", "user", "dbname")}})
     assert bring.only("mem0", "--theme", "old")["memories_added"] == 4
+
+
+@pytest.mark.parametrize("program", ["mem0", "predecessor"])
+def test_need_04_what_was_said_in_a_chat_is_private_to_the_theme_it_is_brought_into(
+    bring: Bring, dsn: str, other_dsn: str, make_provider: MakeProvider, program: str
+) -> None:
+    load_tables(other_dsn, "mem0_pgvector.json" if program == "mem0" else "predecessor.json")
+    if program == "predecessor":
+        key = "agent:main:telegram:dm:4915112345678"
+        row = ("Ana wants the reports on Mondays.", json.dumps({"raw_identity": key}))
+        with psycopg.connect(other_dsn) as connection:
+            connection.execute(
+                "INSERT INTO memory_entries (id, agent_identity, target, content, created_at, updated_at, metadata) "
+                "VALUES (99, 'x', 'memory', %s, now(), now(), %s)",
+                row,
+            )
+    own = make_provider(platform="cli", gateway_session_key="", agent_identity="default")
+    for _ in range(2):
+        bring.only(program, "--dsn", other_dsn, "--yes")
+        assert ("default", "memory", "Ana wants the reports on Mondays.") in _memories(dsn)
+        assert "Ana wants the reports on Mondays." in recalled(own, "reports on Mondays")
+        for scope in ("default", "all"):
+            found = recalled(make_provider(), "reports on Mondays", scope=scope)
+            assert not [text for text in found if "Mondays" in text]
+        with psycopg.connect(dsn) as connection:  # as earlier versions left it
+            connection.execute("UPDATE memory_entries SET metadata = metadata - 'platform'")
 
 
 def test_need_29_a_pickle_that_names_code_is_not_run(bring: Bring, tmp_path: Path) -> None:

@@ -149,6 +149,7 @@ def _confirm(conn: DeadlineConnection, there: Sequence[tuple[int, MemoryRecord]]
         row = column_lists(records, themes="theme", created="created_at", updated="updated_at") | {
             "ids": [id for id, _ in there],
             "owners": [",".join(each.owners) for each in records],
+            "metadata": [Jsonb(dict(each.metadata)) for each in records],
         }
         _confirm_structure(conn, [(id, record) for id, record in there if record.said != NOTHING_SAID])
         conn.execute(query("confirm_memories"), row)

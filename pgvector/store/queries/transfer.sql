@@ -119,15 +119,19 @@ SELECT count(*) FILTER (WHERE given.replaced AND m.replaces IS NULL) AS replaced
   JOIN memory_entries AS m ON m.agent_identity = given.theme AND m.target = given.target AND m.digest = given.digest;
 
 -- name: confirm_memories
--- What is there already is as old as the older and as fresh as the fresher of the two, and has the owners of both.
+-- What is there already is as old as the older and as fresh as the fresher of the two, and has the owners of both. What came
+-- from there without a word of the platform that it was said on, which decides who may read it, gets that now.
 UPDATE memory_entries AS m
    SET created_at = least(m.created_at, given.created_at), updated_at = greatest(m.updated_at, given.updated_at),
-       owners = ARRAY(SELECT DISTINCT owner FROM unnest(m.owners || string_to_array(given.owners, ',')) AS owner)
+       owners = ARRAY(SELECT DISTINCT owner FROM unnest(m.owners || string_to_array(given.owners, ',')) AS owner),
+       metadata = CASE WHEN m.metadata ->> 'source' = given.metadata ->> 'source' AND NOT m.metadata ? 'platform'
+                       THEN given.metadata || m.metadata ELSE m.metadata END
   FROM unnest(%(themes)s::text[], %(ids)s::bigint[], %(created)s::timestamptz[], %(updated)s::timestamptz[],
-              %(owners)s::text[]) AS given(theme, id, created_at, updated_at, owners)
+              %(owners)s::text[], %(metadata)s::jsonb[]) AS given(theme, id, created_at, updated_at, owners, metadata)
  WHERE m.id = given.id AND m.agent_identity = given.theme
    AND (m.created_at > given.created_at OR m.updated_at < given.updated_at
-        OR NOT m.owners @> string_to_array(given.owners, ','));
+        OR NOT m.owners @> string_to_array(given.owners, ',')
+        OR (m.metadata ->> 'source' = given.metadata ->> 'source' AND NOT m.metadata ? 'platform' AND given.metadata ? 'platform'));
 
 -- name: lift_tombstones
 DELETE FROM hermes_tombstones AS t

@@ -226,7 +226,10 @@ def memory_of(
     elif isinstance(target, str):
         tally.skip(target, where)
     else:
-        kept = {key: value for key, value in metadata.items() if value not in (None, "", [], {})}
+        # Where it was said decides who may read it, as of a memory that is written now.
+        kept = target.session.provenance("", "") | {
+            key: value for key, value in metadata.items() if value not in (None, "", [], {})
+        }
         yield MemoryRecord(target.memories, kind, text, created, max(created, updated or created), kept, where=where)
 
 
