@@ -7,12 +7,14 @@
 --
 -- Settings: hermes_pgvector.dims          floats in an embedding (1 to 2000, default 768)
 --           hermes_pgvector.runtime_role  the role the agents log in as; when not set, `hermes` if it exists
--- Running it again changes nothing.
+-- Running it again changes nothing. Where it ends with "canceling statement due to lock timeout", run it again at once.
 
 BEGIN;
 
 -- Ten processes may start at once: one works, the others wait here and then find everything done.
 SELECT pg_advisory_xact_lock(7310579462);
+-- While it waits for a table everybody else waits behind it: rather it ends, and is run again.
+SET LOCAL lock_timeout = '800ms';
 
 DO $check$
 BEGIN
@@ -53,6 +55,15 @@ CREATE TABLE IF NOT EXISTS hermes_migrations (
     checksum   text NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT now()
 );
+-- Where somebody has dropped a main table all is made anew, and agents wait for the last file. Elsewhere a file that is run
+-- again leaves functions and triggers that a later one has given another form: each `DO $once$` below and in the others.
+DO $anew$
+BEGIN
+    IF to_regclass('memory_entries') IS NULL OR to_regclass('conversations') IS NULL THEN
+        DELETE FROM hermes_migrations;
+    END IF;
+END
+$anew$;
 
 -- convert_to is only STABLE in the catalogue; in a UTF8 database it cannot change.
 CREATE OR REPLACE FUNCTION hermes_digest(body text) RETURNS bytea
@@ -68,89 +79,95 @@ CREATE OR REPLACE FUNCTION hermes_theme_lexeme(theme text) RETURNS text
 -- where a script has no spaces. `language` is the name of a text search configuration of Postgres; an unknown one means
 -- `simple`, which stems nothing. Nothing raises: of a text the first two million characters are indexed, and what does not
 -- fit into the 1 MB of a tsvector is left out, piece by piece.
-CREATE OR REPLACE FUNCTION hermes_lexemes(body text, language text DEFAULT 'english') RETURNS tsvector
-    LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
-AS $lexemes$
-DECLARE
-    -- Thai, Lao, Burmese, Khmer, Japanese, Chinese, Korean.
-    spaceless constant text := '\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\U00020000-\U0002ffff';
-    accents   constant text := '[\u0300-\u036f]';
-    -- Pieces overlap, so that what one cut goes through is whole in the other.
-    size      constant integer := 20000;
-    overlap   constant integer := 200;
-    last      constant integer := least(100, greatest(0, (length(body) - overlap - 1) / (size - overlap)));
-    config    regconfig := 'pg_catalog.english';
-    stems     boolean := false;
-    block     text;
-    raw       text;
-    folded    text;
-    found     tsvector;
-    names     text;
-    tokens    text[];
-    total     tsvector := '';
+DO $once$
 BEGIN
-    IF language <> 'english' THEN
-        config := coalesce((SELECT oid FROM pg_catalog.pg_ts_config
-                             WHERE cfgname = language AND cfgnamespace = 'pg_catalog'::regnamespace), 'pg_catalog.simple'::regconfig);
-        stems := config <> 'pg_catalog.simple'::regconfig;
+    IF NOT EXISTS (SELECT FROM hermes_migrations WHERE version = 1) THEN
+        CREATE OR REPLACE FUNCTION hermes_lexemes(body text, language text DEFAULT 'english') RETURNS tsvector
+            LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
+        AS $lexemes$
+        DECLARE
+            -- Thai, Lao, Burmese, Khmer, Japanese, Chinese, Korean.
+            spaceless constant text := '\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\U00020000-\U0002ffff';
+            accents   constant text := '[\u0300-\u036f]';
+            -- Pieces overlap, so that what one cut goes through is whole in the other.
+            size      constant integer := 20000;
+            overlap   constant integer := 200;
+            last      constant integer := least(100, greatest(0, (length(body) - overlap - 1) / (size - overlap)));
+            config    regconfig := 'pg_catalog.english';
+            stems     boolean := false;
+            block     text;
+            raw       text;
+            folded    text;
+            found     tsvector;
+            names     text;
+            tokens    text[];
+            total     tsvector := '';
+        BEGIN
+            IF language <> 'english' THEN
+                config := coalesce((SELECT oid FROM pg_catalog.pg_ts_config
+                                     WHERE cfgname = language AND cfgnamespace = 'pg_catalog'::regnamespace), 'pg_catalog.simple'::regconfig);
+                stems := config <> 'pg_catalog.simple'::regconfig;
+            END IF;
+            FOR part IN 0..last LOOP
+                IF part % 40 = 0 THEN
+                    -- To cut one piece takes time by the length of what it is cut from.
+                    block := substr(body, 1 + part * (size - overlap), 40 * (size - overlap) + overlap);
+                END IF;
+                raw := substr(block, 1 + part % 40 * (size - overlap), size);
+                tokens := NULL;
+                IF raw ~ '[^\x01-\x7f]' THEN
+                    raw := left(normalize(raw, NFKC), 2 * size);
+                    folded := normalize(regexp_replace(normalize(raw, NFKD), accents, '', 'g'), NFKC);
+                    -- A stemmer and its stop words need the accents: the stems are folded, not the words.
+                    IF stems THEN
+                        found := normalize(regexp_replace(normalize(to_tsvector(config, raw)::text, NFKD), accents, '', 'g'), NFKC)::tsvector;
+                    ELSE
+                        found := to_tsvector(config, folded);
+                    END IF;
+                    IF folded ~ ('[' || spaceless || ']') THEN
+                        -- Pairs at even places of each run, then at odd ones: linear, where a walk with substr would be quadratic.
+                        SELECT array_agg(DISTINCT m[1]) INTO tokens FROM (
+                            SELECT regexp_matches(folded, '([' || spaceless || ']{1,2})', 'g')
+                            UNION ALL
+                            SELECT regexp_matches(
+                                regexp_replace(folded, '(^|[^' || spaceless || '])[' || spaceless || ']', '\1 ', 'g'),
+                                '([' || spaceless || ']{1,2})', 'g')
+                        ) AS runs(m);
+                        found := found || array_to_tsvector(tokens);
+                    END IF;
+                    SELECT array_agg(DISTINCT m[1]) INTO tokens
+                      FROM regexp_matches(folded, '([\u2600-\u27bf\U0001f300-\U0001faff])', 'g') AS m;
+                    IF tokens IS NOT NULL THEN
+                        found := found || array_to_tsvector(tokens);
+                    END IF;
+                ELSE
+                    folded := raw;
+                    found := to_tsvector(config, folded);
+                END IF;
+                SELECT string_agg(m[1], ' ') INTO names
+                  FROM regexp_matches(
+                           folded, '([[:alnum:]]+(?:[-_./:#@][[:alnum:]]+)+|[a-z0-9]+[A-Z][[:alnum:]]*|[[:alpha:]]+[0-9][[:alnum:]]*)', 'g') AS m;
+                IF names IS NOT NULL THEN
+                    names := lower(names || ' ' || regexp_replace(
+                                 regexp_replace(names, '([a-z0-9])([A-Z])', '\1 \2', 'g'), '[^[:alnum:]]+', ' ', 'g'));
+                    found := found || to_tsvector('pg_catalog.simple', names)
+                                   || array_to_tsvector(ARRAY(
+                                          SELECT DISTINCT left(word, 200) FROM string_to_table(names, ' ') AS word WHERE word <> ''));
+                END IF;
+                IF last = 0 THEN
+                    RETURN found;
+                END IF;
+                found := strip(found);
+                IF pg_column_size(total) + pg_column_size(found) < 1048000 THEN
+                    total := total || found;
+                END IF;
+            END LOOP;
+            RETURN total;
+        END
+        $lexemes$;
     END IF;
-    FOR part IN 0..last LOOP
-        IF part % 40 = 0 THEN
-            -- To cut one piece takes time by the length of what it is cut from.
-            block := substr(body, 1 + part * (size - overlap), 40 * (size - overlap) + overlap);
-        END IF;
-        raw := substr(block, 1 + part % 40 * (size - overlap), size);
-        tokens := NULL;
-        IF raw ~ '[^\x01-\x7f]' THEN
-            raw := left(normalize(raw, NFKC), 2 * size);
-            folded := normalize(regexp_replace(normalize(raw, NFKD), accents, '', 'g'), NFKC);
-            -- A stemmer and its stop words need the accents: the stems are folded, not the words.
-            IF stems THEN
-                found := normalize(regexp_replace(normalize(to_tsvector(config, raw)::text, NFKD), accents, '', 'g'), NFKC)::tsvector;
-            ELSE
-                found := to_tsvector(config, folded);
-            END IF;
-            IF folded ~ ('[' || spaceless || ']') THEN
-                -- Pairs at even places of each run, then at odd ones: linear, where a walk with substr would be quadratic.
-                SELECT array_agg(DISTINCT m[1]) INTO tokens FROM (
-                    SELECT regexp_matches(folded, '([' || spaceless || ']{1,2})', 'g')
-                    UNION ALL
-                    SELECT regexp_matches(
-                        regexp_replace(folded, '(^|[^' || spaceless || '])[' || spaceless || ']', '\1 ', 'g'),
-                        '([' || spaceless || ']{1,2})', 'g')
-                ) AS runs(m);
-                found := found || array_to_tsvector(tokens);
-            END IF;
-            SELECT array_agg(DISTINCT m[1]) INTO tokens
-              FROM regexp_matches(folded, '([\u2600-\u27bf\U0001f300-\U0001faff])', 'g') AS m;
-            IF tokens IS NOT NULL THEN
-                found := found || array_to_tsvector(tokens);
-            END IF;
-        ELSE
-            folded := raw;
-            found := to_tsvector(config, folded);
-        END IF;
-        SELECT string_agg(m[1], ' ') INTO names
-          FROM regexp_matches(
-                   folded, '([[:alnum:]]+(?:[-_./:#@][[:alnum:]]+)+|[a-z0-9]+[A-Z][[:alnum:]]*|[[:alpha:]]+[0-9][[:alnum:]]*)', 'g') AS m;
-        IF names IS NOT NULL THEN
-            names := lower(names || ' ' || regexp_replace(
-                         regexp_replace(names, '([a-z0-9])([A-Z])', '\1 \2', 'g'), '[^[:alnum:]]+', ' ', 'g'));
-            found := found || to_tsvector('pg_catalog.simple', names)
-                           || array_to_tsvector(ARRAY(
-                                  SELECT DISTINCT left(word, 200) FROM string_to_table(names, ' ') AS word WHERE word <> ''));
-        END IF;
-        IF last = 0 THEN
-            RETURN found;
-        END IF;
-        found := strip(found);
-        IF pg_column_size(total) + pg_column_size(found) < 1048000 THEN
-            total := total || found;
-        END IF;
-    END LOOP;
-    RETURN total;
 END
-$lexemes$;
+$once$;
 
 CREATE OR REPLACE FUNCTION hermes_search_vector(theme text, body text, language text DEFAULT 'english') RETURNS tsvector
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
@@ -243,50 +260,56 @@ COMMENT ON TABLE conversation_chunks IS 'the second and following parts of long 
 -- The signature follows the embedding, and a text that was changed without its embedding waits for a new one. By triggers,
 -- for to add a generated column rewrites the table, and a change of the model adds one. None of them is BEFORE UPDATE: with
 -- such a one every update of a row would compute all its lexemes anew.
-CREATE OR REPLACE FUNCTION hermes_keep_vectors() RETURNS trigger
-    LANGUAGE plpgsql
-AS $keep$
+DO $once$
 BEGIN
-    IF TG_OP = 'INSERT' THEN
-        NEW.sig := binary_quantize(NEW.embedding);
-        RETURN NEW;
-    END IF;
-    -- `compact` drops vectors and keeps their signatures; whoever else sets a vector to NULL wants a new one.
-    IF NEW.embedding IS NULL AND current_setting('hermes_pgvector.keep_sig', true) = 'on' THEN
-        RETURN NULL;
-    END IF;
-    -- Our own statements set both; somebody has set one by hand.
-    EXECUTE format('UPDATE %I.%I SET sig = binary_quantize(embedding) WHERE id = $1', TG_TABLE_SCHEMA, TG_TABLE_NAME) USING NEW.id;
-    RETURN NULL;
-END
-$keep$;
+    IF NOT EXISTS (SELECT FROM hermes_migrations WHERE version = 1) THEN
+        CREATE OR REPLACE FUNCTION hermes_keep_vectors() RETURNS trigger
+            LANGUAGE plpgsql
+        AS $keep$
+        BEGIN
+            IF TG_OP = 'INSERT' THEN
+                NEW.sig := binary_quantize(NEW.embedding);
+                RETURN NEW;
+            END IF;
+            -- `compact` drops vectors and keeps their signatures; whoever else sets a vector to NULL wants a new one.
+            IF NEW.embedding IS NULL AND current_setting('hermes_pgvector.keep_sig', true) = 'on' THEN
+                RETURN NULL;
+            END IF;
+            -- Our own statements set both; somebody has set one by hand.
+            EXECUTE format('UPDATE %I.%I SET sig = binary_quantize(embedding) WHERE id = $1', TG_TABLE_SCHEMA, TG_TABLE_NAME) USING NEW.id;
+            RETURN NULL;
+        END
+        $keep$;
 
-CREATE OR REPLACE FUNCTION hermes_keep_chunks() RETURNS trigger
-    LANGUAGE plpgsql
-AS $keep$
-BEGIN
-    IF NEW.content IS DISTINCT FROM OLD.content THEN
-        EXECUTE format('DELETE FROM %I.%I WHERE row_id = $1', TG_TABLE_SCHEMA, TG_ARGV[0]) USING OLD.id;
-        IF NEW.sig IS NOT NULL AND (NEW.embedding IS NULL OR NEW.embedding IS NOT DISTINCT FROM OLD.embedding) THEN
-            EXECUTE format('UPDATE %I.%I SET embedding = NULL, sig = NULL, embed_after = NULL WHERE id = $1',
-                           TG_TABLE_SCHEMA, TG_TABLE_NAME) USING NEW.id;
-        END IF;
-    ELSE
-        EXECUTE format('UPDATE %I.%I SET agent_identity = $2 WHERE row_id = $1', TG_TABLE_SCHEMA, TG_ARGV[0])
-            USING OLD.id, NEW.agent_identity;
-    END IF;
-    RETURN NULL;
-END
-$keep$;
+        CREATE OR REPLACE FUNCTION hermes_keep_chunks() RETURNS trigger
+            LANGUAGE plpgsql
+        AS $keep$
+        BEGIN
+            IF NEW.content IS DISTINCT FROM OLD.content THEN
+                EXECUTE format('DELETE FROM %I.%I WHERE row_id = $1', TG_TABLE_SCHEMA, TG_ARGV[0]) USING OLD.id;
+                IF NEW.sig IS NOT NULL AND (NEW.embedding IS NULL OR NEW.embedding IS NOT DISTINCT FROM OLD.embedding) THEN
+                    EXECUTE format('UPDATE %I.%I SET embedding = NULL, sig = NULL, embed_after = NULL WHERE id = $1',
+                                   TG_TABLE_SCHEMA, TG_TABLE_NAME) USING NEW.id;
+                END IF;
+            ELSE
+                EXECUTE format('UPDATE %I.%I SET agent_identity = $2 WHERE row_id = $1', TG_TABLE_SCHEMA, TG_ARGV[0])
+                    USING OLD.id, NEW.agent_identity;
+            END IF;
+            RETURN NULL;
+        END
+        $keep$;
 
-CREATE OR REPLACE TRIGGER hermes_keep_vectors BEFORE INSERT ON memory_entries
-    FOR EACH ROW EXECUTE FUNCTION hermes_keep_vectors();
-CREATE OR REPLACE TRIGGER hermes_keep_vectors BEFORE INSERT ON conversations
-    FOR EACH ROW EXECUTE FUNCTION hermes_keep_vectors();
-CREATE OR REPLACE TRIGGER hermes_keep_sig AFTER UPDATE OF embedding ON memory_entries
-    FOR EACH ROW WHEN (NEW.sig IS DISTINCT FROM binary_quantize(NEW.embedding)) EXECUTE FUNCTION hermes_keep_vectors();
-CREATE OR REPLACE TRIGGER hermes_keep_sig AFTER UPDATE OF embedding ON conversations
-    FOR EACH ROW WHEN (NEW.sig IS DISTINCT FROM binary_quantize(NEW.embedding)) EXECUTE FUNCTION hermes_keep_vectors();
+        CREATE OR REPLACE TRIGGER hermes_keep_vectors BEFORE INSERT ON memory_entries
+            FOR EACH ROW EXECUTE FUNCTION hermes_keep_vectors();
+        CREATE OR REPLACE TRIGGER hermes_keep_vectors BEFORE INSERT ON conversations
+            FOR EACH ROW EXECUTE FUNCTION hermes_keep_vectors();
+        CREATE OR REPLACE TRIGGER hermes_keep_sig AFTER UPDATE OF embedding ON memory_entries
+            FOR EACH ROW WHEN (NEW.sig IS DISTINCT FROM binary_quantize(NEW.embedding)) EXECUTE FUNCTION hermes_keep_vectors();
+        CREATE OR REPLACE TRIGGER hermes_keep_sig AFTER UPDATE OF embedding ON conversations
+            FOR EACH ROW WHEN (NEW.sig IS DISTINCT FROM binary_quantize(NEW.embedding)) EXECUTE FUNCTION hermes_keep_vectors();
+    END IF;
+END
+$once$;
 CREATE OR REPLACE TRIGGER hermes_keep_chunks AFTER UPDATE OF content, agent_identity ON memory_entries
     FOR EACH ROW WHEN (NEW.content IS DISTINCT FROM OLD.content OR NEW.agent_identity IS DISTINCT FROM OLD.agent_identity)
     EXECUTE FUNCTION hermes_keep_chunks('memory_chunks');
@@ -403,7 +426,6 @@ CREATE INDEX IF NOT EXISTS memory_history_text_idx ON memory_history (agent_iden
 
 -- Who did it stands in hermes_pgvector.who, set for the transaction; where it is not set, a new row says itself where it comes
 -- from. Without sequential scans: one transaction may remove a theme that was loaded just now, before there are statistics.
--- A later migration replaces it: running this one again leaves that be.
 DO $once$
 BEGIN
     IF to_regprocedure('hermes_note_memory()') IS NULL THEN
@@ -543,7 +565,7 @@ END
 $grants$;
 
 INSERT INTO hermes_migrations (version, name, checksum)
-VALUES (1, 'schema', '7a635e6a9fdbbe1a44979d50b7ffb17fda830060fb399fa572046cd0ddf6dadb')
+VALUES (1, 'schema', 'a5b1b25b150c6e6a7bc62fd5bd27b199d11ad489b0ac32c7f67ac65127c0d19a')
 ON CONFLICT (version) DO NOTHING;
 
 COMMIT;

@@ -87,10 +87,16 @@ CREATE OR REPLACE TRIGGER hermes_keep_sig AFTER UPDATE OF embedding ON memory_en
 CREATE OR REPLACE TRIGGER hermes_keep_sig AFTER UPDATE OF embedding ON conversations
     FOR EACH ROW WHEN (NEW.sig IS DISTINCT FROM binary_quantize(NEW.embedding)
                        OR NEW.code IS DISTINCT FROM hermes_code(NEW.embedding)) EXECUTE FUNCTION hermes_keep_vectors();
-CREATE OR REPLACE TRIGGER hermes_keep_vectors BEFORE INSERT ON memory_chunks
-    FOR EACH ROW EXECUTE FUNCTION hermes_keep_vectors();
-CREATE OR REPLACE TRIGGER hermes_keep_vectors BEFORE INSERT ON conversation_chunks
-    FOR EACH ROW EXECUTE FUNCTION hermes_keep_vectors();
+DO $once$
+BEGIN
+    IF NOT EXISTS (SELECT FROM hermes_migrations WHERE version = 4) THEN
+        CREATE OR REPLACE TRIGGER hermes_keep_vectors BEFORE INSERT ON memory_chunks
+            FOR EACH ROW EXECUTE FUNCTION hermes_keep_vectors();
+        CREATE OR REPLACE TRIGGER hermes_keep_vectors BEFORE INSERT ON conversation_chunks
+            FOR EACH ROW EXECUTE FUNCTION hermes_keep_vectors();
+    END IF;
+END
+$once$;
 
 -- What has a code is found by it, and what has none by its signature: the index of these keeps its name, under which 001
 -- looks for it. Only where there are no rows yet; else `migrate` does it with CREATE INDEX CONCURRENTLY.
@@ -133,7 +139,7 @@ END
 $indexes$;
 
 INSERT INTO hermes_migrations (version, name, checksum)
-VALUES (4, 'codes', '1af6229c1f870d1378ead95bb4ae4acbab26e7ed55c727a0ecc8a8cbf2e90921')
+VALUES (4, 'codes', '0a859fec71ee1e1962ef60d8506333f17eaf755ccfbae386057d6345dbe48679')
 ON CONFLICT (version) DO NOTHING;
 
 COMMIT;

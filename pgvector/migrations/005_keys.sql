@@ -16,6 +16,7 @@
 BEGIN;
 
 SELECT pg_advisory_xact_lock(7310579462);
+SET LOCAL lock_timeout = '800ms';
 
 DO $keys$
 DECLARE
@@ -28,7 +29,6 @@ BEGIN
                  WHERE conrelid = each::regclass AND contype = 'p' AND cardinality(conkey) = 1);
         CONTINUE WHEN key IS NULL;
         built := each || '_theme_key';
-        PERFORM set_config('lock_timeout', '800ms', true);
         -- What a build that was stopped has left.
         IF EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass(quote_ident(built)) AND NOT indisvalid) THEN
             EXECUTE format('DROP INDEX %I', built);
@@ -55,69 +55,75 @@ CREATE OR REPLACE TRIGGER hermes_keep_vectors BEFORE INSERT ON conversation_chun
     EXECUTE FUNCTION hermes_keep_vectors();
 
 -- As in 002, but a memory that moves was neither added nor removed.
-CREATE OR REPLACE FUNCTION hermes_note_memory() RETURNS trigger
-    LANGUAGE plpgsql
-    SET search_path FROM CURRENT
-    SET enable_seqscan = off
-AS $note$
-DECLARE
-    actor jsonb := coalesce(nullif(current_setting('hermes_pgvector.who', true), ''), '{}')::jsonb;
-    moved text := nullif(current_setting('hermes_pgvector.moved_from', true), '');
-    short bytea;
+DO $once$
 BEGIN
-    IF TG_OP = 'INSERT' THEN
-        IF actor = '{}' THEN
-            actor := jsonb_strip_nulls(jsonb_build_object(
-                'source', NEW.metadata -> 'source', 'session_id', NEW.metadata -> 'session_id',
-                'profile', NEW.metadata -> 'profile', 'platform', NEW.metadata -> 'platform',
-                'user', NEW.metadata -> 'user', 'chat', NEW.metadata -> 'chat'));
-        END IF;
-        INSERT INTO memory_history (agent_identity, memory_id, target, action, who, chars, digest, old_theme)
-        VALUES (NEW.agent_identity, NEW.id, NEW.target, CASE WHEN moved IS NULL THEN 'added' ELSE 'moved' END, actor,
-                length(NEW.content), substr(NEW.digest, 1, 8), moved);
-    ELSIF TG_OP = 'UPDATE' THEN
-        -- Ours never change a row's theme; somebody does it by hand.
-        IF NEW.agent_identity <> OLD.agent_identity THEN
-            UPDATE memory_history SET agent_identity = NEW.agent_identity
-             WHERE memory_id = OLD.id AND agent_identity = OLD.agent_identity;
-            INSERT INTO memory_history (agent_identity, memory_id, target, action, who, chars, digest, old_theme)
-            VALUES (NEW.agent_identity, NEW.id, NEW.target, 'moved', actor, length(NEW.content), substr(NEW.digest, 1, 8),
-                    OLD.agent_identity);
-        END IF;
-        IF NEW.content <> OLD.content THEN
-            INSERT INTO memory_history (agent_identity, memory_id, target, action, who, chars, digest,
-                                        old_chars, old_digest, old_content)
-            VALUES (NEW.agent_identity, NEW.id, NEW.target, 'replaced', actor, length(NEW.content), substr(NEW.digest, 1, 8),
-                    length(OLD.content), substr(OLD.digest, 1, 8), OLD.content);
-        END IF;
-    ELSIF TG_OP = 'DELETE' THEN
-        IF moved = OLD.agent_identity THEN
+    IF NOT EXISTS (SELECT FROM hermes_migrations WHERE version = 5) THEN
+        CREATE OR REPLACE FUNCTION hermes_note_memory() RETURNS trigger
+            LANGUAGE plpgsql
+            SET search_path FROM CURRENT
+            SET enable_seqscan = off
+        AS $note$
+        DECLARE
+            actor jsonb := coalesce(nullif(current_setting('hermes_pgvector.who', true), ''), '{}')::jsonb;
+            moved text := nullif(current_setting('hermes_pgvector.moved_from', true), '');
+            short bytea;
+        BEGIN
+            IF TG_OP = 'INSERT' THEN
+                IF actor = '{}' THEN
+                    actor := jsonb_strip_nulls(jsonb_build_object(
+                        'source', NEW.metadata -> 'source', 'session_id', NEW.metadata -> 'session_id',
+                        'profile', NEW.metadata -> 'profile', 'platform', NEW.metadata -> 'platform',
+                        'user', NEW.metadata -> 'user', 'chat', NEW.metadata -> 'chat'));
+                END IF;
+                INSERT INTO memory_history (agent_identity, memory_id, target, action, who, chars, digest, old_theme)
+                VALUES (NEW.agent_identity, NEW.id, NEW.target, CASE WHEN moved IS NULL THEN 'added' ELSE 'moved' END, actor,
+                        length(NEW.content), substr(NEW.digest, 1, 8), moved);
+            ELSIF TG_OP = 'UPDATE' THEN
+                -- Ours never change a row's theme; somebody does it by hand.
+                IF NEW.agent_identity <> OLD.agent_identity THEN
+                    UPDATE memory_history SET agent_identity = NEW.agent_identity
+                     WHERE memory_id = OLD.id AND agent_identity = OLD.agent_identity;
+                    INSERT INTO memory_history (agent_identity, memory_id, target, action, who, chars, digest, old_theme)
+                    VALUES (NEW.agent_identity, NEW.id, NEW.target, 'moved', actor, length(NEW.content), substr(NEW.digest, 1, 8),
+                            OLD.agent_identity);
+                END IF;
+                IF NEW.content <> OLD.content THEN
+                    INSERT INTO memory_history (agent_identity, memory_id, target, action, who, chars, digest,
+                                                old_chars, old_digest, old_content)
+                    VALUES (NEW.agent_identity, NEW.id, NEW.target, 'replaced', actor, length(NEW.content), substr(NEW.digest, 1, 8),
+                            length(OLD.content), substr(OLD.digest, 1, 8), OLD.content);
+                END IF;
+            ELSIF TG_OP = 'DELETE' THEN
+                IF moved = OLD.agent_identity THEN
+                    RETURN NULL;
+                END IF;
+                short := substr(OLD.digest, 1, 8);
+                IF current_setting('hermes_pgvector.keep_removed', true) = 'on' THEN
+                    -- The digest once more as an old one: who forgets the same words later means these as well.
+                    INSERT INTO memory_history (agent_identity, memory_id, target, action, who, chars, digest,
+                                                old_digest, old_content, old_row)
+                    VALUES (OLD.agent_identity, OLD.id, OLD.target, 'removed', actor, length(OLD.content), short, short, OLD.content,
+                            jsonb_build_object('created_at', OLD.created_at, 'updated_at', OLD.updated_at, 'metadata', OLD.metadata,
+                                               'text_language', OLD.text_language,
+                                               'origin', coalesce(current_setting('hermes_pgvector.origin', true), '')));
+                    RETURN NULL;
+                END IF;
+                UPDATE memory_history SET old_content = NULL, old_row = NULL
+                 WHERE agent_identity = OLD.agent_identity AND memory_id = OLD.id AND old_content IS NOT NULL;
+                -- The same words may also be what another memory of the theme once said.
+                UPDATE memory_history SET old_content = NULL, old_row = NULL
+                 WHERE agent_identity = OLD.agent_identity AND old_digest = short AND old_content IS NOT NULL;
+                INSERT INTO memory_history (agent_identity, memory_id, target, action, who, chars, digest)
+                VALUES (OLD.agent_identity, OLD.id, OLD.target, 'removed', actor, length(OLD.content), short);
+            ELSE
+                UPDATE memory_history SET old_content = NULL, old_row = NULL WHERE old_content IS NOT NULL;
+            END IF;
             RETURN NULL;
-        END IF;
-        short := substr(OLD.digest, 1, 8);
-        IF current_setting('hermes_pgvector.keep_removed', true) = 'on' THEN
-            -- The digest once more as an old one: who forgets the same words later means these as well.
-            INSERT INTO memory_history (agent_identity, memory_id, target, action, who, chars, digest,
-                                        old_digest, old_content, old_row)
-            VALUES (OLD.agent_identity, OLD.id, OLD.target, 'removed', actor, length(OLD.content), short, short, OLD.content,
-                    jsonb_build_object('created_at', OLD.created_at, 'updated_at', OLD.updated_at, 'metadata', OLD.metadata,
-                                       'text_language', OLD.text_language,
-                                       'origin', coalesce(current_setting('hermes_pgvector.origin', true), '')));
-            RETURN NULL;
-        END IF;
-        UPDATE memory_history SET old_content = NULL, old_row = NULL
-         WHERE agent_identity = OLD.agent_identity AND memory_id = OLD.id AND old_content IS NOT NULL;
-        -- The same words may also be what another memory of the theme once said.
-        UPDATE memory_history SET old_content = NULL, old_row = NULL
-         WHERE agent_identity = OLD.agent_identity AND old_digest = short AND old_content IS NOT NULL;
-        INSERT INTO memory_history (agent_identity, memory_id, target, action, who, chars, digest)
-        VALUES (OLD.agent_identity, OLD.id, OLD.target, 'removed', actor, length(OLD.content), short);
-    ELSE
-        UPDATE memory_history SET old_content = NULL, old_row = NULL WHERE old_content IS NOT NULL;
+        END
+        $note$;
     END IF;
-    RETURN NULL;
 END
-$note$;
+$once$;
 
 -- As in 003, of the row's own theme only: a row that moves leaves its parts in the new one.
 CREATE OR REPLACE FUNCTION hermes_drop_chunks() RETURNS trigger
@@ -172,7 +178,7 @@ END
 $paths$;
 
 INSERT INTO hermes_migrations (version, name, checksum)
-VALUES (5, 'keys', 'bff33baa077196f5ee8516325dc52fc300e1e42c807ef9b80fc983625cbc85a8')
+VALUES (5, 'keys', 'dd0e7a1a5de60180e040a2319f40c7284c9bcb76cf810945ac32fd2f77f55f03')
 ON CONFLICT (version) DO NOTHING;
 
 COMMIT;

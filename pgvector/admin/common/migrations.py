@@ -17,12 +17,21 @@ from ...store.schema import MIGRATIONS_FOLDER, applied_versions, check_dims, shi
 from ...store.sql import query
 from . import codes, hnsw, row_security, session_locks, words
 from .pooler import require_session
-from .retrying import retry_deadlocks, retry_while_busy
+from .retrying import go_before_autovacuum, retry_deadlocks, retry_while_busy
 
 MIGRATION_LOCK = 7310579462  # each migration takes it as well
 _SEAL = re.compile(r"'[0-9a-f]{64}'")
 # Earlier texts of a migration that make the same tables, by version.
-_EARLIER_TEXTS = {1: frozenset({"7e3bbda9d22393f4f42ab688a91b1d6cfc304efea413fa0d022712e9714d8656"})}
+_EARLIER_TEXTS = {
+    1: {
+        "7e3bbda9d22393f4f42ab688a91b1d6cfc304efea413fa0d022712e9714d8656",
+        "7a635e6a9fdbbe1a44979d50b7ffb17fda830060fb399fa572046cd0ddf6dadb",
+    },
+    2: {"b776ddc360483fd98a4feb67a602e09600f6b94cdf92a1601345b89fa0d9a43c"},
+    3: {"01e42ef2b5486ec922c74fb6cb394bb42c68baf89aea2c1ee54543b98e2bd5f6"},
+    4: {"1af6229c1f870d1378ead95bb4ae4acbab26e7ed55c727a0ecc8a8cbf2e90921"},
+    5: {"bff33baa077196f5ee8516325dc52fc300e1e42c807ef9b80fc983625cbc85a8"},
+}
 
 
 @dataclass(frozen=True)
@@ -122,6 +131,7 @@ def _set_up_session(conn: DeadlineConnection, dims: int, runtime_role: str, time
         ("client_min_messages", "warning"),
     ):
         conn.execute("SELECT set_config(%s, %s, false)", (name, value))
+    go_before_autovacuum(conn)
 
 
 def _apply_missing(conn: DeadlineConnection, runtime_role: str) -> tuple[list[str], list[str]]:
@@ -162,8 +172,8 @@ def _run(conn: DeadlineConnection, migration: Migration) -> None:
         ) from exc
     except pg.LockNotAvailable as exc:
         raise ConfigurationError(
-            f"migration {migration.version:03d} was not applied: other transactions use its tables without a pause; "
-            "end the long ones (pg_stat_activity names them), then run it again"
+            f"migration {migration.version:03d} was not applied: other transactions, or autovacuum, use its tables "
+            "without a pause; end the long ones (pg_stat_activity names them), then run it again"
         ) from exc
     except psycopg.Error as exc:
         raise ConfigurationError(
@@ -178,7 +188,7 @@ def changed_migrations(conn: DeadlineConnection) -> list[str]:
     return [
         m.name
         for m in migrations()
-        if recorded.get(m.version, m.checksum) not in {m.checksum} | _EARLIER_TEXTS.get(m.version, frozenset())
+        if recorded.get(m.version, m.checksum) not in {m.checksum} | _EARLIER_TEXTS.get(m.version, set())
     ]
 
 

@@ -28,7 +28,7 @@ from ...store.vectors import STORES, Chunk, PendingRow, recorded_space, values_o
 from .fetching import one
 from .hnsw import CHUNKS, ROWS, build_with, for_store, one_at_a_time, restore
 from .pooler import require_session
-from .retrying import retry_while_busy
+from .retrying import go_before_autovacuum, retry_while_busy
 
 _query = partial(query, package=__package__)
 _INDEXES = {
@@ -43,8 +43,8 @@ _INDEXES_OF_TURNS = {"{rows}_cold_next_idx": "index_cold_next"}
 _BLOCK = 512  # ids that one worker takes at a time
 _LOCK_WORK = 731057948  # one worker a block: (this, store and block)
 _LOCK_SPACE = 731057947  # as the statement hold_space: writers of vectors share it
-# How long others are held up at most by somebody who waits for the tables to be free. Less than deadlock_timeout: where
-# each waits for the other it is we who give way, not an agent.
+# How long others are held up at most by somebody who waits for the tables to be free. Less than deadlock_timeout of
+# the agents: where each waits for the other it is we who give way.
 _LOCK_WAIT_MS = 800
 
 
@@ -64,6 +64,7 @@ def admin_connection(conninfo: str) -> Iterator[DeadlineConnection]:
     with translated(), connect(conninfo, prepares=True) as conn:
         require_session(conn, conninfo)
         register_vector(conn)
+        go_before_autovacuum(conn)
         try:
             yield conn
         except pg.InsufficientPrivilege as exc:
