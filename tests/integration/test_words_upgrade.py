@@ -8,7 +8,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from hermes_memory_pgvector.admin.common import words
 from hermes_memory_pgvector.admin.common.migrations import migrations
+from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS, MakeProvider
 from tests.support.mcp_client import mcp_home
 from tests.support.memory import recalled
@@ -81,6 +83,23 @@ def test_need_28_plain_sql_and_doctor_say_what_remains(of_version_007: str, cli:
     assert built(cli, dsn) == ["words of stored rows"]
     assert not by_plain_sql(dsn)
     assert not complains()
+
+
+def test_need_20_rows_that_are_written_meanwhile_get_their_words_as_well(of_version_007: str) -> None:
+    """As each row is while the model is changed: what is written anew stands elsewhere in the table."""
+    many = "INSERT INTO memory_entries (target, content) SELECT 'memory', %s || i || repeat(' word', 150)"
+    with psycopg.connect(of_version_007, autocommit=True) as agent, connect(of_version_007) as admin:
+        agent.execute(many.encode() + b" FROM generate_series(1, 2400) AS i", (MIXED,))
+        admin.execute(migrations()[7].sql.encode())
+        meanwhile = iter((b"UPDATE memory_entries SET embed_after = now()",))
+
+        def tell(what: str, done: int, total: int) -> None:
+            if (statement := next(meanwhile, None)) is not None:
+                agent.execute(statement)
+
+        words.complete(admin, tell)
+    found = "SELECT count(*) FROM memory_entries WHERE tsv @@ 'nginx'::tsquery"
+    assert Database(of_version_007).column(found) == [2401]
 
 
 def test_need_20_a_new_database_has_nothing_to_read_anew(empty_admin_dsn: str, cli: Run) -> None:

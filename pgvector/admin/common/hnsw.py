@@ -18,7 +18,7 @@ from ...store.sql import query
 from ...store.vectors import STORES
 from .fetching import one
 
-Tell = Callable[[str, int, int], None]  # what is built, and how many blocks of the table are in it, of how many
+Tell = Callable[[str, int, int], None]  # what is built, and how much of the table is in it, of how much
 
 _LOCK_STEER = 731057949  # one process at a time begins a change of the model, builds indexes or switches
 _STEER_POLL_S = 0.2

@@ -84,13 +84,13 @@ def progress(what: str, total: int, *, told_from: int = _TOLD_FROM) -> Iterator[
 
 @contextmanager
 def building() -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function that hears which index is built and how many blocks of its table are in it, and tells that."""
+    """Yield a function that hears which index is built and how much of its table is in it, and tells that."""
     lines: dict[str, ProgressLine] = {}
 
     def tell(index: str, done: int, total: int) -> None:
         line = lines.get(index)
         if line is None:
-            line = lines[index] = ProgressLine(f"building {index}, blocks", total)
+            line = lines[index] = ProgressLine(f"building {index}", total)
             line.say(f"building {index}; agents go on meanwhile")
         line.total = max(total, line.total)
         line.advance(max(0, done - line.done))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from psycopg import sql
@@ -10,9 +11,10 @@ from ...store.connection import DeadlineConnection, translated
 from ...store.sql import query
 from .fetching import one
 from .hnsw import Tell
-from .retrying import write_by_blocks
+from .retrying import retry_deadlocks
 
 _TABLES = ("memory_entries", "conversations")
+_PIECE = 2000  # rows of one transaction
 _query = partial(query, package=__package__)
 
 
@@ -25,8 +27,7 @@ def complete(conn: DeadlineConnection, tell: Tell) -> list[str]:
         return []
     with translated():
         for table in _TABLES:
-            blocks = one(conn, _of(table, "blocks_of")).blocks
-            write_by_blocks(conn, _of(table, "read_words"), blocks, partial(tell, f"words of {table}"))
+            _read(conn, table, partial(tell, f"words of {table}"))
         conn.execute(_query("note_words_read"))
     return ["words of stored rows"]
 
@@ -37,5 +38,14 @@ def are_read(conn: DeadlineConnection) -> bool:
         return one(conn, _query("words_are_read")).read is not False
 
 
+def _read(conn: DeadlineConnection, table: str, tell: Callable[[int, int], None]) -> None:
+    """Read the words of a table's rows, some in each transaction; `tell` gets up to which number, of which."""
+    after = -(1 << 63)  # below every number
+    while (end := one(conn, _of(table, "end_of_rows"), {"after": after})).piece is not None:
+        retry_deadlocks(partial(conn.execute, _of(table, "read_words"), {"after": after, "piece": end.piece}))
+        after = end.piece
+        tell(after, end.whole)
+
+
 def _of(table: str, statement: str) -> sql.Composed:
-    return sql.SQL(_query(statement).decode()).format(table=sql.Identifier(table), table_name=sql.Literal(table))
+    return sql.SQL(_query(statement).decode()).format(table=sql.Identifier(table), piece=sql.Literal(_PIECE))

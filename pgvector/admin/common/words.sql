@@ -5,15 +5,17 @@
 -- exempt: reads the record of migrations only. NULL: no such migration.
 SELECT (SELECT completed_at IS NOT NULL FROM hermes_migrations WHERE version = 8) AS read;
 
--- name: blocks_of
--- exempt: how large the table is.
-SELECT pg_relation_size({table_name}::regclass) / current_setting('block_size')::integer AS blocks;
+-- name: end_of_rows
+-- exempt: numbers of rows only. The last one of the next {piece}, and of all.
+SELECT (SELECT max(id) FROM (SELECT id FROM {table} WHERE id > %(after)s ORDER BY id LIMIT {piece}) AS next) AS piece,
+       (SELECT max(id) FROM {table}) AS whole;
 
 -- name: read_words
--- exempt: a column that is generated, row by row, by their place in the table. To set what it depends on computes it anew; the
--- texts that it looks at are those which may hold what was read otherwise.
+-- exempt: a column that is generated, row by row, by their numbers: by its place a row that is written meanwhile could be passed
+-- over. To set what the column depends on computes it anew; the texts that it looks at are those which may hold what was read
+-- otherwise.
 UPDATE {table} SET text_language = text_language
- WHERE ctid >= format('(%%s,0)', %(first)s::bigint)::tid AND ctid < format('(%%s,0)', %(end)s::bigint)::tid
+ WHERE id > %(after)s AND id <= %(piece)s
    AND content ~ '[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\U00020000-\U0002ffff\uff66-\uff9f]|[A-Z][a-z0-9]+[A-Z]'
    AND tsv IS DISTINCT FROM hermes_search_vector(agent_identity, content, text_language);
 
