@@ -15,7 +15,7 @@ from ..domain.errors import EmbeddedServerError
 from . import databases, options, processes
 from .binaries import Binaries, find_binaries
 from .connecting import ServerAnswer, ServerState, look
-from .directories import delete_files, make_root, make_socket_dir, others_files, remove_socket_dir
+from .directories import delete_files, make_root, make_socket_dir, others_files, put_right, remove_socket_dir
 from .layout import default_root, require_posix, root_of
 from .locks import Presence, is_free, open_lock, try_exclusive
 from .relocation import within_reach
@@ -283,6 +283,7 @@ class EmbeddedServer(ServerShare):
         binaries = self._binaries()
         if not databases.check_cluster(layout, binaries):
             databases.make_cluster(layout, account, binaries, timeout=timeout, claim=claim)
+        put_right(layout, account)
         databases.write_access_rules(layout, account)
         processes.clear_pid_files(layout, account)
         processes.rotate_log(layout, account)

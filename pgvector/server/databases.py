@@ -112,9 +112,12 @@ def check_cluster(layout: Layout, binaries: Binaries) -> bool:
     old, new, where = f"PostgreSQL {major}", f"PostgreSQL {binaries.major}", f"-h {layout.sockets} -U {ADMIN}"
     raise EmbeddedServerError(
         f"the memory in {layout.data} was written by {old}, and the binaries in {binaries.directory} are {new}.\n"
-        f"With the binaries of {old} in place (`embedded_bin_dir`) and the server up, run\n"
+        f"Stop the agents. With the binaries of {old} in place (`embedded_bin_dir`), run\n"
+        "  hermes-pgvector server start\n"
         f"  pg_dump {where} -Fc -f memory.dump {DATABASE}\n"
-        f"stop the server, move {layout.data} away, go back to {new}, start the agent once, and run\n"
+        "  hermes-pgvector server stop\n"
+        f"Move {layout.data} away, go back to {new}, and run\n"
+        "  hermes-pgvector server start\n"
         f"  pg_restore {where} -d {DATABASE} --clean --if-exists memory.dump"
     )
 

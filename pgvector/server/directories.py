@@ -15,6 +15,17 @@ from .waiting import fixed_timeout
 
 _MAKE_SOCKET_DIR = '[ -d "$1" ] || mkdir -m 0700 "$1" || [ -d "$1" ]'
 _IS_WRITABLE = '[ -w "$1" ] && [ -x "$1" ]'
+_CLOSE = 'chmod 0700 "$1"'
+_MAKE_FOLDERS = 'umask 077; cd "$1" && shift && mkdir -p "$@"'
+
+# Postgres refuses data that its group may write or anyone else may read.
+_OPEN_DATA = stat.S_IWGRP | stat.S_IRWXO
+
+# What may be empty at rest, which many a tool for backups leaves out.
+_EMPTY_AT_REST = (
+    "pg_commit_ts", "pg_dynshmem", "pg_logical/mappings", "pg_logical/snapshots", "pg_notify", "pg_replslot",
+    "pg_serial", "pg_snapshots", "pg_stat", "pg_stat_tmp", "pg_tblspc", "pg_twophase", "pg_wal/archive_status",
+)  # fmt: skip
 
 
 def make_root(layout: Layout, account: Account) -> None:
@@ -44,12 +55,32 @@ def make_socket_dir(layout: Layout, account: Account) -> None:
     path = layout.sockets
     must_run(account, ["/bin/sh", "-c", _MAKE_SOCKET_DIR, "sh", path])
     found = path.lstat()
+    if path.parent == layout.root and stat.S_ISDIR(found.st_mode) and found.st_mode & 0o077:
+        must_run(account, ["/bin/sh", "-c", _CLOSE, "sh", path])
+        found = path.lstat()
     # It can be in /tmp, where anyone could have been first.
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != account.uid or found.st_mode & 0o077:
         raise EmbeddedServerError(
             f"{path}, where the embedded Postgres has its socket, is not a directory that only {account.name!r} can use"
             "; remove it"
         )
+
+
+def put_right(layout: Layout, account: Account) -> None:
+    """Give the data directory what a backup or a volume did not leave as it was: its mode, and its empty folders.
+
+    Postgres starts without neither. Raises: EmbeddedServerError.
+    """
+    data = layout.data
+    if data.stat().st_mode & _OPEN_DATA:
+        run(account, ["/bin/sh", "-c", _CLOSE, "sh", data], timeout=fixed_timeout(30))
+        if data.stat().st_mode & _OPEN_DATA:
+            raise EmbeddedServerError(
+                f"{data} is open to other accounts, which Postgres refuses, and its file system keeps no permissions; "
+                "choose another directory (`embedded_dir`), or set `dsn`"
+            )
+    if missing := [name for name in _EMPTY_AT_REST if not (data / name).is_dir()]:
+        must_run(account, ["/bin/sh", "-c", _MAKE_FOLDERS, "sh", data, *missing])
 
 
 def remove_socket_dir(layout: Layout, account: Account) -> None:

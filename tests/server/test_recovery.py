@@ -16,6 +16,10 @@ from hermes_memory_pgvector.server.layout import choose_account
 from tests.support.embedded import MakeServer, StartClient, ask, postmaster_of, starts_in
 from tests.support.waiting import until
 
+# What a server has to keep, in one statement with a result.
+KEEP = "SELECT lo_from_bytea(4711, 'kept')"
+KEPT = "SELECT oid FROM pg_largeobject_metadata"
+
 # The kernel makes this process the parent of the server, and it never waits for its children.
 STARTS_AND_NEVER_REAPS = """
 import ctypes, os, sys
@@ -117,6 +121,28 @@ def test_a_directory_with_other_files_is_not_taken_for_data(server: EmbeddedServ
     (server.root / "data" / "PG_VERSION").unlink()
     with pytest.raises(EmbeddedServerError, match="no Postgres cluster"):
         server.ensure()
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o2770])
+def test_need_34_data_from_a_backup_or_a_volume_is_used_whatever_its_mode(server: EmbeddedServer, mode: int) -> None:
+    """As a container gets it whose volumes belong to a group: all of it, at each start."""
+    written = ask(server.ensure().admin, KEEP)
+    server.stop()
+    folders = [server.root / "data", server.root / "run"]
+    for folder in folders:
+        folder.chmod(mode)
+    assert ask(server.ensure().admin, KEPT) == written
+    assert [folder.stat().st_mode & 0o777 for folder in folders] == [0o700, 0o700]
+
+
+def test_need_34_data_from_a_backup_without_empty_folders_is_used(server: EmbeddedServer) -> None:
+    written = ask(server.ensure().admin, KEEP)
+    server.stop()
+    empty = [Path(path) for path, folders, names in os.walk(server.root / "data") if not folders and not names]
+    assert empty
+    for folder in empty:
+        folder.rmdir()
+    assert ask(server.ensure().admin, KEPT) == written
 
 
 def test_a_refused_start_fails_at_once_with_the_servers_own_words(make_server: MakeServer) -> None:
