@@ -291,6 +291,25 @@ def test_need_36_an_undo_puts_everything_back_as_it_was(
     assert again.returncode == 1 and "no upgrade" in again.stderr
 
 
+def test_need_36_an_undo_that_waited_for_a_write_does_not_drop_it(
+    before: Predecessor, empty_admin_dsn: str, cli: Run, start_cli: Callable[..., subprocess.Popen[str]]
+) -> None:
+    """It was counted before that write was there, so the operator has not agreed to lose it."""
+    before.memory("Marketing", FACT)
+    upgraded(cli, empty_admin_dsn)
+    database = Database(empty_admin_dsn)
+    waiting = "SELECT count(*) FROM pg_locks JOIN pg_class ON oid = relation WHERE NOT granted AND relkind = 'r'"
+    with psycopg.connect(empty_admin_dsn) as agent:
+        agent.execute("INSERT INTO memory_entries (target, content) VALUES ('memory', 'Written meanwhile')")
+        undoing = start_cli("migrate", "--admin-dsn", empty_admin_dsn, "--undo-upgrade")
+        until(lambda: database.column(waiting) == [1], what="the undo at the tables")
+    out, err = undoing.communicate(timeout=150)
+    assert undoing.returncode == 1 and "run this again" in err, out + err
+    assert database.column("SELECT content FROM memory_entries WHERE content ^@ 'Written'") == ["Written meanwhile"]
+    refused = cli("migrate", "--admin-dsn", empty_admin_dsn, "--undo-upgrade")
+    assert refused.returncode == 1 and "1 memory" in refused.stdout and "--yes" in refused.stdout
+
+
 def test_need_36_doctor_names_the_upgrade_until_it_is_confirmed(
     before: Predecessor, empty_admin_dsn: str, cli: Run, home: Path
 ) -> None:

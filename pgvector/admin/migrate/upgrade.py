@@ -182,7 +182,7 @@ def undo_upgrade(admin_dsn: str, *, really: bool, yes: bool) -> tuple[bool, dict
         since = upgrade_tables.written_since(conn)
         done = really and (yes or not any(since.values()))
         if done:
-            upgrade_tables.undo(conn)
+            upgrade_tables.undo(conn, since)
     return done, since
 
 

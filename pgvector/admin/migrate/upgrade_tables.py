@@ -5,7 +5,7 @@ Each step is a transaction, and says in `hermes_upgrade` how far it came: what w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -244,13 +244,21 @@ def written_since(conn: DeadlineConnection) -> dict[str, int]:
         return dict(one(conn, _query("written_since_upgrade"))._asdict())
 
 
-def undo(conn: DeadlineConnection) -> None:
+def undo(conn: DeadlineConnection, since: Mapping[str, int]) -> None:
     """Drop all tables and functions of ours and put the other program's back, as they were.
 
-    Raises ConfigurationError where something of the operator's hangs on ours, DeadlineExceeded while they are in use.
+    Not where more was written by now than `since` says. Raises ConfigurationError then, and where something of the
+    operator's hangs on ours; DeadlineExceeded while they are in use.
     """
     progress = _progress(conn)
     with _step(conn):
+        if progress.opened_at is not None:
+            # It waits for a write that is under way.
+            conn.execute("LOCK TABLE memory_entries, conversations")
+            if written_since(conn) != since:
+                raise ConfigurationError(
+                    "nothing was undone, for agents wrote meanwhile: stop them, then run this again"
+                )
         conn.execute("SELECT set_config('hermes_pgvector.undo_upgrade', 'on', true)")
         conn.execute(_DROP_FILE.read_bytes())
         for row in _relations(conn, SCHEMA):
