@@ -110,5 +110,5 @@ def test_need_18_rows_of_two_themes_with_one_number_keep_their_parts(changing: s
     parts = {text: [Chunk(0, [1.0] * 8), Chunk(4, [1.0] * 8)] for text in "ab"}
     rows = [PendingRow("memories", 1, theme, text) for theme, text in (("marketing", "a"), ("sales", "b"))]
     with new_vectors.admin_connection(changing) as admin:
-        new_vectors.fill_next(admin, rows, parts)
+        new_vectors.fill_next(admin, NEWER, rows, parts)
     assert Database(changing).column(PARTS) == ["marketing 1", "sales 1", "sales 2"]

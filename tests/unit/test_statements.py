@@ -85,7 +85,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "index_theme_sig_next", "index_theme_code_next", "index_pending_next", "index_chunks_sig_next",
         "index_chunks_code_next", "index_cold_next", "hide_next", "switch_to_next",
         "codes_are_missing", "fill_codes", "index_codes", "index_signatures", "signatures_are_apart",
-        "replace_signatures", "words_are_read", "blocks_of", "read_words", "note_words_read",
+        "replace_signatures", "words_are_read", "end_of_rows", "read_words", "note_words_read",
         "record_switch", "drop_next", "lock_stored_tables",
         "walk_vectors", "walk_timeline", "plan_for_values", "plan_as_before", "plan_as_recall",  # touch no stored text
         "has_graph", "has_own_graph", "theme_indexes", "index_hnsw_theme",  # the catalogue

@@ -98,8 +98,13 @@ def until_switched(conn: DeadlineConnection, space: EmbeddingSpace) -> Iterator[
     """Work on a change in the block; what fails because another worker has brought it to its end, does not."""
     try:
         yield
-    except (pg.UndefinedColumn, pg.UndefinedTable):
-        if conn.closed or running(conn) == space or recorded_space(conn) != space:
+    except (pg.UndefinedColumn, pg.UndefinedTable) as exc:
+        if conn.closed or running(conn) == space:
+            raise
+        if recorded_space(conn) != space:
+            raise _given_up(space) from exc
+    except ConfigurationError:
+        if conn.closed or recorded_space(conn) != space:
             raise
 
 
@@ -192,13 +197,32 @@ def end_of_block(row_id: int) -> int:
     return (row_id // _BLOCK + 1) * _BLOCK - 1
 
 
-def fill_next(conn: DeadlineConnection, rows: Sequence[PendingRow], chunks: Mapping[str, Sequence[Chunk]]) -> None:
-    """Store new vectors; a row whose text changed meanwhile is left for the next look."""
-    with conn.transaction(), conn.pipeline():
-        for row in rows:
-            values = values_of(row, chunks[row.text])
-            conn.execute(for_store("clear_next_chunks", row.store), values)
-            conn.execute(for_store("fill_next", row.store), values)
+def fill_next(
+    conn: DeadlineConnection, space: EmbeddingSpace, rows: Sequence[PendingRow], chunks: Mapping[str, Sequence[Chunk]]
+) -> None:
+    """Store new vectors; a row whose text changed meanwhile is left for the next look.
+
+    Raises ConfigurationError where the change to `space` is not under way any more, as while another one is.
+    """
+    with conn.transaction():
+        conn.execute(query("hold_space"))
+        if running(conn) != space:
+            raise _given_up(space)
+        with conn.pipeline():
+            _fill(conn, rows, chunks)
+
+
+def _fill(conn: DeadlineConnection, rows: Sequence[PendingRow], chunks: Mapping[str, Sequence[Chunk]]) -> None:
+    for row in rows:
+        values = values_of(row, chunks[row.text])
+        conn.execute(for_store("clear_next_chunks", row.store), values)
+        conn.execute(for_store("fill_next", row.store), values)
+
+
+def require_switched(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
+    """Raise ConfigurationError where the change to `space` came to another end than the switch."""
+    if recorded_space(conn) != space:
+        raise _given_up(space)
 
 
 def build_indexes(conn: DeadlineConnection, space: EmbeddingSpace, say: Callable[[str], None]) -> None:
@@ -267,6 +291,12 @@ def abort(conn: DeadlineConnection) -> bool:
 def is_without_vectors(conn: DeadlineConnection) -> bool:
     """Return whether no row has a vector, so that nothing is lost with another length."""
     return bool(one(conn, query("no_vectors")).empty)
+
+
+def _given_up(space: EmbeddingSpace) -> ConfigurationError:
+    return ConfigurationError(
+        f"the change to {space.model} was given up meanwhile, with its vectors; to begin it again, run this again"
+    )
 
 
 def _in_the_way(what: str) -> ConfigurationError:

@@ -128,6 +128,7 @@ class Reembedding:
         if self._under_way():
             store.switch_soon(self._conn, self._space)
             store.vacuum(self._conn)
+        store.require_switched(self._conn, self._space)
         return len(self._refused)
 
     def _under_way(self) -> bool:
@@ -192,7 +193,7 @@ class Reembedding:
                 self._line.say(f"row {rows[0].id} of {rows[0].store} stays without a vector: {exc}")
                 return
         self._refused_in_a_row = 0
-        store.fill_next(self._conn, rows, chunks)
+        store.fill_next(self._conn, self._space, rows, chunks)
         self._line.advance(len(rows))
         if (spare_s := self._slowest_s * len(rows) - (time.monotonic() - began)) > 0:
             _never.wait(spare_s)
