@@ -8,6 +8,9 @@ import psycopg
 import pytest
 
 from hermes_memory_pgvector.admin.common.migrations import Migration, migrations
+from hermes_memory_pgvector.domain.errors import SchemaNotApplied
+from hermes_memory_pgvector.store.pool import connect
+from hermes_memory_pgvector.store.schema import ensure_schema
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import landed
 from tests.support.stored import Database
@@ -90,3 +93,16 @@ def test_need_03_memories_are_read_and_written_while_002_names_their_owners(empt
     owners = "SELECT owners FROM memory_entries WHERE content IN ('Atlas', 'Bolt')"
     assert database.column(owners) == [["import"], ["import"]]
     assert database.column("SELECT max(version) FROM hermes_migrations") == [2]
+
+
+def test_need_28_where_a_main_table_was_dropped_agents_wait_for_the_last_file(admin_dsn: str) -> None:
+    made = Database(admin_dsn).column(_FUNCTIONS)
+    with psycopg.connect(admin_dsn, autocommit=True) as admin:
+        admin.execute("DROP TABLE conversations")
+    with connect(admin_dsn) as agent:
+        for migration in migrations():
+            with pytest.raises(SchemaNotApplied):
+                ensure_schema(agent, dims=DIMS)
+            assert is_let_in(admin_dsn, migration)
+        ensure_schema(agent, dims=DIMS)
+    assert Database(admin_dsn).column(_FUNCTIONS) == made
