@@ -114,7 +114,7 @@ def check_cluster(layout: Layout, binaries: Binaries) -> bool:
         f"the memory in {layout.data} was written by {old}, and the binaries in {binaries.directory} are {new}.\n"
         f"Stop the agents. With the binaries of {old} in place (`embedded_bin_dir`), run\n"
         "  hermes-pgvector server start\n"
-        f"  pg_dump {where} -Fc -f memory.dump {DATABASE}\n"
+        f"  (umask 077; pg_dump {where} -Fc -f memory.dump {DATABASE})\n"
         "  hermes-pgvector server stop\n"
         f"Move {layout.data} away, go back to {new}, and run\n"
         "  hermes-pgvector server start\n"
