@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from hermes_memory_pgvector.admin.common.embedded_server import embedded_server
+from hermes_memory_pgvector.admin.setup.uninstall import plan_removal, remove
+from hermes_memory_pgvector.domain.errors import ConfigurationError
 from hermes_memory_pgvector.host import guard
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.host.session_context import load_settings
@@ -82,6 +84,23 @@ def test_need_04_two_new_homes_of_a_user_do_not_mix_their_default_themes(user: P
     for name in (".hermes", "one", "two"):  # after a restart, and for who looks from the command line
         (row,) = json.loads(run(name, "list", "--json"))
         assert row["content"] == f"The Atlas budget of the home {name} is secret"
+
+
+def test_need_03_a_profile_that_is_removed_leaves_the_memory_of_its_home(user: Path) -> None:
+    main, profile = user / ".hermes", user / ".hermes" / "profiles" / "coder"
+    for home, name in ((main, "default"), (profile, "coder")):
+        provider = agent(home, agent_identity=name)
+        provider.on_memory_write("add", "memory", f"The Atlas budget of {name} is secret")
+        landed(provider)
+    close_all()
+    settings = load_settings(None, profile).settings
+    with pytest.raises(ConfigurationError, match=f"holds the memory of {main} as well.*--data"):
+        remove(profile, settings, data=True, force=False)
+    assert recalled(agent(main), "atlas", scope="default") == ["The Atlas budget of default is secret"]
+    close_all()
+    assert not plan_removal(main, load_settings(None, main).settings, data=True).obstacles
+    remove(profile, settings, data=True, force=True)
+    assert not (default_root() / "data").exists()
 
 
 def test_need_04_homes_that_shared_a_server_go_on_finding_it(user: Path, run: Run) -> None:

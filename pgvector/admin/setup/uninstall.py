@@ -14,6 +14,7 @@ from ...config.sources import is_active, is_enabled, read_dotenv
 from ...domain.commandline import pip_uninstall
 from ...domain.errors import ConfigurationError
 from ...domain.format import format_bytes, plural
+from ...server.layout import root_of, whole_home
 from ..common.activation import deactivate
 from ..common.client_files import entries_for
 from ..common.commands import Command, add_yes, argument, printed
@@ -51,7 +52,7 @@ def plan_removal(home: Path, settings: Settings, *, data: bool) -> Removal:
     if data:
         steps += _data_steps(home, settings)
     left += _left(home, settings, data=data)
-    return Removal(tuple(steps), tuple(_unwritten(home) if data else ()), tuple(left))
+    return Removal(tuple(steps), tuple((*_unwritten(home), *_shared(home, settings)) if data else ()), tuple(left))
 
 
 def _left(home: Path, settings: Settings, *, data: bool) -> list[str]:
@@ -137,6 +138,18 @@ def _unwritten(home: Path) -> list[str]:
     return found
 
 
+def _shared(home: Path, settings: Settings) -> list[str]:
+    """Return why a profile that goes must not take the server along: it is that of the whole home."""
+    main = whole_home(home)
+    server = embedded_server(settings).root
+    if os.path.realpath(home) == str(main) or server != root_of(home).absolute() or not server.is_dir():
+        return []
+    others = [each for each in (main, *sorted(main.glob("profiles/*"))) if not each.samefile(home)]
+    if not (holders := [str(each) for each in others if (each / "pgvector").is_dir()]):
+        return []
+    return [f"the embedded Postgres holds the memory of {', '.join(holders)} as well; to have that stay, omit --data"]
+
+
 def _own_files(home: Path) -> list[Path]:
     folder = home / "pgvector"
     if not folder.is_dir():
@@ -196,7 +209,7 @@ UNINSTALL = Command(
     _uninstall,
     [
         argument("--data", "also the embedded Postgres with all memory, the spool, models and secrets"),
-        argument("--force", "also where writes wait in the spool, or agents run"),
+        argument("--force", "also where writes wait in the spool, agents run, or other profiles keep memory there"),
         add_yes,
     ],
 )
