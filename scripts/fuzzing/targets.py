@@ -30,8 +30,9 @@ from hermes_memory_pgvector.config import sources
 from hermes_memory_pgvector.config.loading import coerce, load
 from hermes_memory_pgvector.config.settings import FIELDS, Settings
 from hermes_memory_pgvector.domain.chunks import chunk_spans, estimate_tokens
-from hermes_memory_pgvector.domain.dates import MAX_PERIODS, named_periods, parse_when
+from hermes_memory_pgvector.domain.dates import parse_when
 from hermes_memory_pgvector.domain.errors import ConfigurationError, HermesPgvectorError, InvalidArgument, WrongUsage
+from hermes_memory_pgvector.domain.named_times import MAX_PERIODS, named_periods
 from hermes_memory_pgvector.domain.operations import Operation, RememberMemory, encode
 from hermes_memory_pgvector.domain.redaction import mask_dsn, masker, pattern_problem
 from hermes_memory_pgvector.domain.text import both_ends, clean, clean_json, strip_injected
