@@ -134,7 +134,7 @@ SIGNS = frozenset(
 WAS = frozenset(_split("did was were had said told discussed talked mentioned asked decided agreed"))
 
 
-_CJK_DIGITS = {sign: number for number, sign in enumerate("一二三四五六七八九十", 1)} | {"两": 2, "兩": 2}
+_CJK_DIGITS = _numbered("一二三四五六七八九十", 1) | _numbered("한두세네", 1) | {"两": 2, "兩": 2}
 _CJK_NUMBER = r"\d{1,2}|[一二三四五六七八九十两兩]{1,3}"
 CJK_WEEKDAYS = {
     sign: number
@@ -235,7 +235,7 @@ def cjk_last() -> re.Pattern[str]:
 
 
 def cjk_number(signs: str) -> int:
-    """Return the number, up to 99, that is written in digits or in Chinese signs; 0 where it is none."""
+    """Return the number, up to 99, that digits, Chinese signs or a Korean word say; 0 where they say none."""
     if signs.isdecimal():
         return int(signs)
     tens, ten, ones = signs.rpartition("十")
@@ -247,5 +247,5 @@ def cjk_count(match: re.Match[str]) -> tuple[float, float, int]:
     days = next(days for unit, days in (("day", 1), ("week", 7), ("month", 30), ("year", 365)) if match[unit])
     if match["count"] in "几幾数몇":
         return 2, 6, days
-    number = cjk_number(match["count"]) or "한두세네".index(match["count"]) + 1
+    number = cjk_number(match["count"])
     return number, number, days

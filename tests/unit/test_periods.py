@@ -191,7 +191,13 @@ def test_no_time(text: str) -> None:
     assert days(text) == []
 
 
-@given(st.text(st.sampled_from("0123456789-, MayJuneoflastdsweek."), max_size=80))
+PARTS = (
+    *"0123456789-./, 年月日号前上个周三十几년월일전주달한", "999", "2024", "May", "in", "of", "last", "week", "days", "ago", "a few",
+    "half a", "vor", "il y a", "há", "fa", "назад", "janvier", "Montag", "지난", "요일", "先週", "\u0301", "\0",
+)  # fmt: skip
+
+
+@given(st.lists(st.sampled_from([*PARTS, *(f" {part}" for part in PARTS)]), max_size=9).map("".join))
 def test_any_text_names_periods_in_order(text: str) -> None:
     for period in named_periods(text, NOW):
         assert period.start < period.end
