@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.domain.types import Candidate
-from hermes_memory_pgvector.recall.fuse import DATED_SHARE, LENT_SHARES, favour, fuse, smooth
+from hermes_memory_pgvector.recall.fuse import DATED_SHARE, LENT_SHARES, TOLD_THEN, favour, fuse, smooth
 from hermes_memory_pgvector.store.vector_search import Beside
 
 _scores = st.floats(-1, 1).map(lambda score: round(score, 4))
@@ -107,20 +107,25 @@ def test_many_half_matches_around_a_turn_do_not_make_it_pass_a_whole_one() -> No
 
 
 def test_rows_of_the_named_time_rise_and_none_is_lost() -> None:
-    scores = favour({1: 1.0, 2: 0.6, 3: 0.3}, {2})
+    scores = favour({1: 1.0, 2: 0.6, 3: 0.3}, {2: TOLD_THEN})
     assert sorted(scores, key=lambda row: -scores[row]) == [2, 1, 3]
     assert scores[1] - scores[3] == pytest.approx(0.7 / (1 + DATED_SHARE))
 
 
-@given(legs.filter(bool), word_legs, st.sets(st.integers(1, 30)))
+def test_what_was_told_then_rises_more_than_what_was_told_around_it() -> None:
+    scores = favour({1: 0.5, 2: 0.5, 3: 0.5, 4: 1.0}, {1: TOLD_THEN, 2: TOLD_THEN - 1})
+    assert sorted(scores, key=lambda row: -scores[row]) == [1, 4, 2, 3]
+
+
+@given(legs.filter(bool), word_legs, st.dictionaries(st.integers(1, 30), st.integers(1, TOLD_THEN)))
 def test_a_named_time_keeps_scores_from_0_to_1_and_the_order_within(
-    vector: list[Candidate], lexical: list[Candidate], dated: set[int]
+    vector: list[Candidate], lexical: list[Candidate], told: dict[int, int]
 ) -> None:
     before = fuse(vector, lexical)
-    after = favour(before, dated)
+    after = favour(before, told)
     assert after.keys() == before.keys()
     assert all(0 <= score <= 1 + 1e-9 for score in after.values())
-    for group in (before.keys() & dated, before.keys() - dated):
+    for group in ([row for row in before if told.get(row) == when] for when in (None, 1, TOLD_THEN)):
         assert sorted(group, key=lambda row: (after[row], row)) == sorted(group, key=lambda row: (before[row], row))
 
 
