@@ -243,10 +243,12 @@ class Search:
         return {store: favour(found, told.get(store, {})) for store, found in scores.items()}
 
     def _ask_begun(self, pipe: Pipeline) -> Iterable[Any]:
-        days = [period for period in self._periods if period.end - period.start <= SHORT_PERIOD]
-        if not days or self.asked.scope.kind == "all":
+        """Ask for the turns that sessions began with in the short times named: without a year that of the last one."""
+        short = [period for period in self._periods if period.end - period.start <= SHORT_PERIOD]
+        last = {(each.start.month, each.start.day): each for each in sorted(short, key=lambda each: each.start)}
+        if not last or self.asked.scope.kind == "all":
             return ()
-        return ask_begun(pipe, self.asked.scope, self.asked.filters, days)
+        return ask_begun(pipe, self.asked.scope, self.asked.filters, list(last.values()))
 
     def _beside(self, pipe: Pipeline, turns: Sequence[int]) -> dict[int, Beside]:
         """Return the turns around each of `turns`; of those that were asked for before, as they were then."""

@@ -61,6 +61,19 @@ def test_need_39_what_was_spoken_of_on_a_day(question: str, provider: PgvectorMe
     assert {told(subject) for subject in SUBJECTS[20]} <= set(found[:4])
 
 
+def test_need_39_without_a_year_it_is_the_last_such_day(provider: PgvectorMemoryProvider, dsn: str) -> None:
+    longer_ago = [
+        f"Years ago my {subject} was all I thought of." for subject in ("stamp album", "tree house", "old bike")
+    ]
+    for text in longer_ago:
+        provider.sync_turn(text, None, session_id="session-of-old")
+    landed(provider)
+    for text in longer_ago:
+        age(dsn, text, days=20 + 365)
+    found = recalled(provider, on(20, "What did we speak about on %d %B?"), tool=TURNS, limit=6)
+    assert {told(subject) for subject in SUBJECTS[20]} <= set(found[:4])
+
+
 @pytest.mark.parametrize("limits", [{"role": "assistant"}, {"since": on(6, "%Y-%m-%d")}, {"scope": "session"}])
 def test_need_39_what_a_filter_leaves_out_stays_out(limits: dict[str, str], provider: PgvectorMemoryProvider) -> None:
     found = recalled(provider, on(20, "What did we speak about on %d %B %Y?"), tool=TURNS, **limits)
