@@ -9,8 +9,10 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
+from hermes_memory_pgvector.admin.common.migrations import migrations
 from tests.support.embedded import BIN_DIR, MakeServer, ask, starts_in
 from tests.support.waiting import until
 
@@ -136,3 +138,36 @@ def test_what_an_agent_began_that_was_killed_leaves_no_server_behind(
     log = server.root / "server.log"
     until(lambda: log.exists() and "system is shut down" in log.read_text(), 60, "the end of the server nobody uses")
     assert start_agent().call("locate")
+
+
+# The database of an older version, with rows that lack what a newer one computes for each.
+OLDER = """
+INSERT INTO conversations (session_id, agent_identity, role, content, embedding)
+SELECT 's', 'default', 'user', 'Turn ' || n, array_fill(n::float4, ARRAY[8])::vector FROM generate_series(1, 50) AS n;
+CREATE FUNCTION wait_for_the_test() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN PERFORM pg_advisory_xact_lock(4711); RETURN NEW; END $$;
+CREATE TRIGGER aa_wait BEFORE UPDATE ON conversations FOR EACH ROW EXECUTE FUNCTION wait_for_the_test();
+"""
+
+
+def test_need_13_an_agent_recalls_while_its_server_completes_an_upgrade(
+    start_agent: StartAgent, make_server: MakeServer
+) -> None:
+    server = make_server()
+    with psycopg.connect(server.ensure().admin, autocommit=True) as admin:
+        admin.execute("SET hermes_pgvector.dims = 8")
+        admin.execute("SET hermes_pgvector.runtime_role = 'hermes'")
+        for migration in migrations()[:3]:
+            admin.execute(migration.sql.encode())
+        admin.execute(OLDER)
+        admin.execute("SELECT pg_advisory_lock(4711)")
+        agent = start_agent()
+        conninfo = str(agent.call("locate"))
+        assert ask(conninfo, "SELECT count(*)::int FROM conversations WHERE sig IS NOT NULL AND code IS NULL") == 50
+        waiting = "SELECT count(*)::int FROM pg_locks WHERE locktype = 'advisory' AND objid = 4711 AND NOT granted"
+        until(lambda: ask(conninfo, waiting), 60, "the process that computes codes")
+        admin.execute("SELECT pg_advisory_unlock(4711)")
+        until(lambda: ask(conninfo, "SELECT count(code)::int FROM conversations") == 50, 60, "the codes")
+    server.release()
+    assert agent.call("close") is None
+    until(lambda: not server.running(), 60, "the end of the server that nobody uses")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from ...config.settings import Settings
+from ...domain.commandline import command_of
 from ...domain.errors import HermesPgvectorError
 from ...runtime.agent_server import ANSWER, STARTUP_S, is_migrated, root_in
 from ...server.cluster import EmbeddedServer
@@ -17,6 +19,9 @@ from ...store.pool import connect
 from . import codes, words
 from .console import said_while
 from .migrations import migrate
+
+_PROGRAM = "admin.common.embedded_server"  # this one
+_COMPLETE = "complete"
 
 
 def embedded_server(settings: Settings) -> EmbeddedServer:
@@ -31,6 +36,14 @@ def bring_up(server: EmbeddedServer, *, dims: int) -> Conninfo:
     if not is_migrated(conninfo.runtime, dims) or not (was_up or _is_complete(conninfo.admin)):
         migrate(conninfo.admin, dims=dims, runtime_role="hermes")
     return conninfo
+
+
+def _bring_up_for_an_agent(server: EmbeddedServer, *, dims: int) -> bool:
+    """Do as `bring_up`, but leave to `complete` what takes long in a filled database; return whether there is any."""
+    conninfo = server.ensure(timeout_s=STARTUP_S)
+    if not is_migrated(conninfo.runtime, dims):
+        migrate(conninfo.admin, dims=dims, runtime_role="hermes", complete=False)
+    return not _is_complete(conninfo.admin)
 
 
 def _is_complete(admin: str) -> bool:
@@ -72,17 +85,50 @@ def main() -> int:
     """Do what an agent asks for in the arguments, answer with a line, and keep the server until the agent is there."""
     action, root, bin_dir, run_as, dims = sys.argv[1:]
     server = EmbeddedServer(Path(root), bin_dir=bin_dir, run_as=run_as)
+    if action == _COMPLETE:
+        return _complete(server, dims=int(dims))
+    lacks = False
     try:
         if action == "stop-unused":
             server.stop_unused()
         else:
-            bring_up(server, dims=int(dims))
+            lacks = _bring_up_for_an_agent(server, dims=int(dims))
         _answer()
     except HermesPgvectorError as exc:
         _answer(exc)
+    if lacks:
+        _complete_beside_agents(sys.argv[2:])
     sys.stdin.readline()  # or the agent's end
     server.release()
     return 0
+
+
+def _complete(server: EmbeddedServer, *, dims: int) -> int:
+    """Make what a filled database lacks; say once that this process is present at the server."""
+    with suppress(HermesPgvectorError):  # the next start goes on
+        conninfo = server.ensure(timeout_s=STARTUP_S)
+        _answer()
+        migrate(conninfo.admin, dims=dims, runtime_role="hermes")
+    server.release()
+    return 0
+
+
+def _complete_beside_agents(arguments: Sequence[str]) -> None:
+    """Leave a process behind that makes what a filled database lacks, and return once it is present.
+
+    Agents recall by what there is meanwhile.
+    """
+    command = command_of(_PROGRAM, _COMPLETE, *arguments)
+    with suppress(OSError):  # the next start goes on
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
 
 
 def _answer(problem: HermesPgvectorError | None = None) -> None:

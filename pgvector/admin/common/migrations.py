@@ -75,11 +75,12 @@ def migrate(
     runtime_role: str = "",
     timeout_s: float = 120.0,
     tell: hnsw.Tell = lambda index, done, total: None,
+    complete: bool = True,
 ) -> MigrationReport:
     """Apply what is missing, as the administrator of `admin_conninfo`. Safe in many processes at once.
 
     What a filled database lacks, codes and words of its rows and indexes, is made at the end, beside agents and without
-    a time limit; `tell` hears how far that is. `timeout_s` is for each wait for a lock.
+    a time limit, unless not `complete`; `tell` hears how far that is. `timeout_s` is for each wait for a lock.
 
     Raises StoreUnavailable, UpgradeNeeded, DimensionMismatch or ConfigurationError (no such role, wrong server or
     encoding).
@@ -105,11 +106,16 @@ def migrate(
         with translated():
             # A build waits for whoever waits for this lock.
             conn.execute("SELECT pg_advisory_unlock(%s)", (MIGRATION_LOCK,))
-            is_changing = hnsw.is_changing(conn)
-            built = [] if is_changing else codes.complete(conn, tell)
-            built += words.complete(conn, tell)
-            built += [] if is_changing else hnsw.build(conn, admin_conninfo, tell)
+            built = _completed(conn, admin_conninfo, tell) if complete else []
     return MigrationReport(tuple(applied), tuple(already), tuple(notices), tuple(built))
+
+
+def _completed(conn: DeadlineConnection, admin_conninfo: str, tell: hnsw.Tell) -> list[str]:
+    """Make what the rows lack, and return what was made."""
+    is_changing = hnsw.is_changing(conn)
+    built = [] if is_changing else codes.complete(conn, tell)
+    built += words.complete(conn, tell)
+    return built + ([] if is_changing else hnsw.build(conn, admin_conninfo, tell))
 
 
 def _require_utf8(conn: DeadlineConnection) -> None:
