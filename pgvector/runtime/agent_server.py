@@ -29,7 +29,9 @@ from ..store.schema import ensure_schema
 logger = logging.getLogger(__name__)
 
 STARTUP_S = 60.0  # a server that has to be created on a slow disk
-_LONGEST_S = 1800.0  # of a start that makes progress, and of migrations; a process that takes longer is stuck
+# To start it may have to recover much, and migrations to change large tables; once told to stop it does so by itself.
+_LONGEST_S = {"bring-up": 1800.0, "stop-unused": 60.0}
+_END_S = 60.0  # for the end of a process that has answered
 _OPERATOR = "admin.common.embedded_server"
 ANSWER = "hermes-pgvector server: "  # how the line begins by which the operator's process answers
 _ANSWER_LINE = re.compile(rb"^" + ANSWER.encode() + rb"(.*)\n", re.MULTILINE)
@@ -73,7 +75,7 @@ class AgentServer:
         return joined.runtime
 
     def close(self) -> None:
-        """Give up the share; the last one to do so has the server stopped, and waits for that."""
+        """Give up the share; the last one to do so has the server stopped, and waits for that unless it is stuck."""
         if self._share.leave():
             with self._operator("stop-unused"):
                 pass
@@ -109,9 +111,12 @@ class AgentServer:
         except OSError as exc:
             raise EmbeddedServerError(f"the process that runs the embedded Postgres cannot be started: {exc}") from exc
         with process:
-            yield _answer_of(process, time.monotonic() + _LONGEST_S)
-            # A line, and not the end of the pipe alone: a process that was forked meanwhile holds that open.
-            process.communicate(b"done\n")
+            yield _answer_of(process, time.monotonic() + _LONGEST_S[action])
+            try:
+                # A line, and not the end of the pipe alone: a process that was forked meanwhile holds that open.
+                process.communicate(b"done\n", timeout=_END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def _answer_of(process: subprocess.Popen[bytes], deadline: float) -> HermesPgvectorError | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,7 +14,9 @@ import psycopg
 import pytest
 
 from hermes_memory_pgvector.admin.common.migrations import migrations
-from tests.support.embedded import BIN_DIR, MakeServer, ask, starts_in
+from tests.support.embedded import BIN_DIR, MakeServer, ask, postmaster_of, starts_in
+from tests.support.limits import LATE_S
+from tests.support.turns import seconds
 from tests.support.waiting import until
 
 # An agent's part, by lines on standard input; what it started, and what it loaded, is told by `spent`.
@@ -138,6 +141,19 @@ def test_what_an_agent_began_that_was_killed_leaves_no_server_behind(
     log = server.root / "server.log"
     until(lambda: log.exists() and "system is shut down" in log.read_text(), 60, "the end of the server nobody uses")
     assert start_agent().call("locate")
+
+
+def test_need_11_an_agent_does_not_wait_for_a_server_that_does_not_stop(
+    start_agent: StartAgent, make_server: MakeServer
+) -> None:
+    server, agent = make_server(), start_agent()
+    assert agent.call("locate")
+    postmaster = postmaster_of(server)
+    os.kill(postmaster, signal.SIGSTOP)
+    try:
+        assert seconds(lambda: agent.call("close")) < 60 + LATE_S
+    finally:
+        os.kill(postmaster, signal.SIGCONT)
 
 
 # The database of an older version, with rows that lack what a newer one computes for each.
