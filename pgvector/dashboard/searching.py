@@ -126,7 +126,8 @@ def _said(hit: Hit) -> str:
     if hit.vector_rank is not None:
         near = "" if hit.similarity is None else f", with a similarity of {hit.similarity:.2f}"
         ways.append(f"by its meaning, as number {hit.vector_rank}{near}")
-    found = "Found " + ", and ".join(ways) if ways else "Found because it stands beside a turn that matches"
+    beside = "Found because it stands beside a turn that matches, or began a session on the day that the question names"
+    found = "Found " + ", and ".join(ways) if ways else beside
     if hit.rerank_rank is not None:
         found += f"; the reranker made it number {hit.rerank_rank}"
     return found + "."

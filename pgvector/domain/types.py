@@ -63,12 +63,12 @@ class Hit:
     """A remembered text. `similarity` is the cosine with the question, None where either has no embedding.
 
     `vector_rank` and `word_rank` count from 1 and are None where that leg did not propose the row; a turn that neither
-    proposed stands beside one that matches. `rerank_rank` and `rerank_score` are a cross-encoder's, where one was
-    asked. `relevance` is how likely the row answers, 0 to 1, by the bundled cross-encoder; None where that did not
-    score it. `nearest_char` is where the part of a long text begins that is nearest to the question. Of a very long
-    text `content` is the part from `first_char` on, and `size` that of the whole, in bytes; else it is 0. `structure`
-    is what a memory says of itself besides its text, and what it took the place of (`replaced`). `around` holds the
-    turns right before and after, when they were asked for.
+    proposed stands beside one that matches, or began a session on the day that the question names. `rerank_rank` and
+    `rerank_score` are a cross-encoder's, where one was asked. `relevance` is how likely the row answers, 0 to 1, by the
+    bundled cross-encoder; None where that did not score it. `nearest_char` is where the part of a long text begins that
+    is nearest to the question. Of a very long text `content` is the part from `first_char` on, and `size` that of the
+    whole, in bytes; else it is 0. `structure` is what a memory says of itself besides its text, and what it took the
+    place of (`replaced`). `around` holds the turns right before and after, when they were asked for.
     """
 
     store: Store

@@ -154,7 +154,7 @@ def _legs(explained: Mapping[str, Any]) -> str:
     if explained["words_rank"] is not None:
         parts.append(f"by words: rank {explained['words_rank']}, {explained['words_coverage']:.0%} of the question's")
     if explained["beside_a_match"]:
-        parts.append("stands beside a turn that matches")
+        parts.append("stands beside a turn that matches, or began a session on the day that the question names")
     if "rerank_rank" in explained:
         parts.append(f"reranker: rank {explained['rerank_rank']}, score {explained['rerank_score']:.3f}")
     return "; ".join([*parts, f"score {explained['score']:.3f}"])

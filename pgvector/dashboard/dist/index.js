@@ -1844,7 +1844,7 @@ function WhyFound({ row }) {
     ["Words of the question in it", why.words_coverage ? share(why.words_coverage) : null],
     ["By meaning", rank(why.meaning_rank)],
     ["Similarity", number(row.similarity)],
-    ["Beside a match", why.beside_a_match ? "yes: the turn next to it was found" : null],
+    ["Beside a match", why.beside_a_match ? "yes: the turn next to it was found, or it began a session on the day named" : null],
     ["By the reranker", rank(why.rerank_rank)],
     ["The reranker's score", number(why.rerank_score)],
     ["Score", number(why.score)],
