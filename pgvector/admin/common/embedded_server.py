@@ -16,7 +16,7 @@ from ...runtime.agent_server import ANSWER, STARTUP_S, is_migrated, root_in
 from ...server.cluster import EmbeddedServer
 from ...server.share import Conninfo
 from ...store.pool import connect
-from . import codes, words
+from . import codes, hnsw, words
 from .console import said_while
 from .migrations import migrate
 
@@ -47,9 +47,10 @@ def _bring_up_for_an_agent(server: EmbeddedServer, *, dims: int) -> bool:
 
 
 def _is_complete(admin: str) -> bool:
-    """Return False where a migration was killed before every row had its words and its code."""
+    """Return False where a migration was killed before every row had its words and its code, or in an HNSW index."""
     with connect(admin) as conn:
-        return words.are_read(conn) and not codes.lacking_rows(conn)
+        unfinished = any(index.state == "unfinished" for index in hnsw.indexes(conn))
+        return words.are_read(conn) and not codes.lacking_rows(conn) and not unfinished
 
 
 @contextmanager
