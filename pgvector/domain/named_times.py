@@ -79,10 +79,17 @@ def _plain(text: str) -> str:
 def _spoken(plain: str, today: date) -> Iterator[_Days]:
     """Yield the days and months that are named by the name of the month."""
     for match in words.spoken_date().finditer(plain):
-        before, name, after, year = match.groups()
+        before, ends, glue, name, after, after_ends, year = match.groups()
         leading = plain[max(0, match.start() - 12) : match.start()]
-        if before or after or year or words.leads_to(name).search(leading):
+        if after and name not in words.ENGLISH_MONTHS:
+            after = None
+        said = ends or glue or after_ends or year or ""
+        if (before or after) and words.means_a_day(
+            name, said, leading, plain[match.end() : match.end() + 3].lstrip()[:1]
+        ):
             yield from _days(year, words.MONTHS[name], before or after, today)
+        elif year or (not (before or after) and words.leads_to(name).search(leading)):
+            yield from _days(year, words.MONTHS[name], None, today)
 
 
 def _relative(plain: str, today: date) -> Iterator[_Days]:

@@ -24,34 +24,77 @@ def _either(words: Iterable[str]) -> str:
     return "|".join(re.escape(word) for word in sorted(set(words), key=lambda word: (-len(word), word)))
 
 
-_ENGLISH_MONTHS = (
-    "january jan", "february feb", "march mar", "april apr", "may", "june jun", "july jul", "august aug",
-    "september sept sep", "october oct", "november nov", "december dec",
+# By language the names of the months, and the words after which such a name alone is a month: "march" and "may" are
+# verbs, "June", "Jan" and "Julio" people, Mars a planet.
+_LANGUAGES: tuple[tuple[tuple[str, ...], str], ...] = (
+    (
+        (
+            "january jan", "february feb", "march mar", "april apr", "may", "june jun", "july jul", "august aug",
+            "september sept sep", "october oct", "november nov", "december dec",
+        ),
+        "in of since during last this until before after by from early late mid to",
+    ),
+    (
+        (
+            "januar janner", "februar", "marz", "april", "mai", "juni", "juli", "august", "september", "oktober okt",
+            "november", "dezember",
+        ),
+        "im seit vom bis ab anfang mitte ende letzten",
+    ),
+    (
+        (
+            "janvier", "fevrier", "mars", "avril", "mai", "juin", "juillet", "aout", "septembre", "octobre", "novembre",
+            "decembre",
+        ),
+        "en depuis debut fin mi",
+    ),
+    (
+        (
+            "enero", "febrero", "marzo", "abril", "mayo", "junio", "julio", "agosto", "septiembre setiembre", "octubre",
+            "noviembre", "diciembre",
+        ),
+        "en desde hasta",
+    ),
+    (
+        (
+            "gennaio", "febbraio", "marzo", "aprile", "maggio", "giugno", "luglio", "agosto", "settembre", "ottobre",
+            "novembre", "dicembre",
+        ),
+        "a in da dal",
+    ),
+    (
+        (
+            "janeiro", "fevereiro", "marco", "abril", "maio", "junho", "julho", "agosto", "setembro", "outubro",
+            "novembro", "dezembro",
+        ),
+        "em desde ate",
+    ),
+    (
+        (
+            "januari", "februari", "maart", "april", "mei", "juni", "juli", "augustus", "september", "oktober",
+            "november", "december",
+        ),
+        "in sinds vanaf begin eind",
+    ),
+    (
+        (
+            "января январе", "февраля феврале", "марта марте", "апреля апреле", "мая мае", "июня июне", "июля июле",
+            "августа августе", "сентября сентябре", "октября октябре", "ноября ноябре", "декабря декабре",
+        ),
+        "в с до начале конце",
+    ),
 )  # fmt: skip
-_OTHER_MONTHS = (
-    "januar janner janvier enero gennaio janeiro januari января январе",
-    "februar fevrier febrero febbraio fevereiro februari февраля феврале",
-    "marz mars marzo marco maart марта марте",
-    "avril abril aprile апреля апреле",
-    "mai mayo maggio maio mei мая мае",
-    "juni juin junio giugno junho июня июне",
-    "juli juillet julio luglio julho июля июле",
-    "aout agosto augustus августа августе",
-    "septembre septiembre settembre setembro сентября сентябре",
-    "oktober octobre octubre ottobre outubro октября октябре okt",
-    "novembre noviembre novembro ноября ноябре",
-    "dezember decembre diciembre dicembre dezembro декабря декабре dez",
+MONTHS = {word: number for months, _ in _LANGUAGES for word, number in _numbered(months, 1).items()}
+ENGLISH_MONTHS = frozenset(_numbered(_LANGUAGES[0][0]))
+# Other words as well: with a day they are months only where more says so, see `means_a_day`.
+_OTHER_WORDS = frozenset(_split("may march mar mai mars marco"))
+_NEVER_BEFORE = {"may": "this to", "march": "this to", "jan": "of by from to", "mar": "of by from to", "april": "by"}
+_BEFORE_DAY = frozenset(
+    _split(
+        "on since until till before after from by between and am vom seit bis ab zum den dem le du au depuis avant "
+        "apres el desde hasta il dal em op sinds"
+    )
 )
-ENGLISH_MONTHS = _numbered(_ENGLISH_MONTHS, 1)
-MONTHS = ENGLISH_MONTHS | _numbered(_OTHER_MONTHS, 1)
-# A month alone is one only after such a word: "march" and "may" are verbs, "June" is a person, Mars a planet.
-_BEFORE_MONTH = (
-    "in of since during last this until before after by from early late mid to im seit vom bis ab anfang mitte ende van"
-)
-_BEFORE_OTHER_MONTH = (
-    "en de du depuis debut fin mi desde hasta em ate a di del dal do da letzten sinds vorige в с до начале конце"
-)
-_NEVER_BEFORE = {"mars": "in of to from by this before after", "may": "this to", "march": "this to", "janeiro": "de"}
 
 ENGLISH_WEEKDAYS = _numbered(_split("monday tuesday wednesday thursday friday saturday sunday"))
 WEEKDAYS = ENGLISH_WEEKDAYS | _numbered(
@@ -145,17 +188,28 @@ CJK_WEEKDAYS = {
 
 @cache
 def spoken_date() -> re.Pattern[str]:
-    """Return what finds a month: the day before it, its name, the day after it, the year."""
-    before = r"(?:\b(\d{1,2})(?:st|nd|rd|th|er|\.)?(?:\s+(?:of|de|di|do))?[\s-]+)?"
-    after = rf"(?:\s+(\d{{1,2}})(?:st|nd|rd|th)?\b)?(?:,?\s+(?:(?:of|in|de|del|di)\s+)?({_YEAR})\b)?"
+    """Return what finds a month: the day before it and its end, the name, the day after it and its end, the year."""
+    before = r"(?:(?<![\w.,/])(\d{1,2})(st|nd|rd|th|er|°|º|\.|)(?:\s+(of|de))?[\s-]+)?"
+    after = rf"(?:\s+(\d{{1,2}})(st|nd|rd|th|)\b)?(?:,?\s+(?:(?:of|in|de|del|di)\s+)?({_YEAR})\b)?"
     return re.compile(rf"{before}\b({_either(MONTHS)})\b\.?{after}")
 
 
 @cache
 def leads_to(month: str) -> re.Pattern[str]:
     """Return what finds, at the end of the text before a name, a word after which it is that of the month."""
-    words = {*_split(_BEFORE_MONTH), *(() if month in ENGLISH_MONTHS else _split(_BEFORE_OTHER_MONTH))}
+    words = {lead for months, leads in _LANGUAGES if month in _numbered(months) for lead in _split(leads)}
     return re.compile(rf"\b(?:{_either(words - set(_split(_NEVER_BEFORE.get(month, ''))))})[\s-]+$")
+
+
+def means_a_day(month: str, said: str, leading: str, following: str) -> bool:
+    """Return whether a number beside `month` is a day: what is `said` with it, and stands before and after, may tell.
+
+    "22 may be closed", "march 4 miles", "3 mars bars" are none, "on 22 May", "March 4th" and "Is it 3 May?" are.
+    """
+    if month not in _OTHER_WORDS or said:
+        return True
+    words = leading.split()
+    return bool(words and words[-1] in _BEFORE_DAY) or not following or following[0] in ",;:.?!)"
 
 
 @cache
@@ -170,16 +224,18 @@ def ago() -> re.Pattern[str]:
 @cache
 def within() -> re.Pattern[str]:
     """Return what finds how long it reaches back: a count and a unit, in one of three pairs of groups."""
-    count, unit = rf"(\d{{1,3}}|{_either(COUNTS)})", rf"({_either(UNITS)})"
-    alone = rf"()(?:past|ultima|ultimo|laatste)\s+{unit}"
-    return re.compile(rf"\b(?:(?:{_either(_WITHIN)})\s+{count}\s+{unit}|{count}\s+derni(?:er|ere)s\s+{unit}|{alone})\b")
+    several = [word for word, (least, _) in COUNTS.items() if least > 1]
+    count, unit = rf"(\d{{1,3}}|{_either(several)})", rf"({_either(UNITS)})"
+    before, after = rf"(?:{_either(_WITHIN)})\s+{count}\s+{unit}", rf"{count}\s+derni(?:er|ere)s\s+{unit}"
+    return re.compile(rf"\b(?:{before}|{after}|()past\s+(week|month|year))\b")
 
 
 @cache
 def last() -> re.Pattern[str]:
     """Return what finds the last week, month or year, weekday or weekend, in one of two groups."""
-    thing = f"({_either([*(word for word, days in UNITS.items() if days > 1), *WEEKDAYS, *WEEKENDS])})"
-    return re.compile(rf"\b(?:(?:{_either(_LAST_BEFORE)})\s+{thing}|{thing}\s+(?:{_either(_LAST_AFTER)}))\b")
+    things = {*(word for word, days in UNITS.items() if days > 1), *WEEKDAYS, *WEEKENDS}
+    before, after = f"({_either(things - {'an', 'ans'})})", f"({_either(things)})"  # "to last an hour"
+    return re.compile(rf"\b(?:(?:{_either(_LAST_BEFORE)})\s+{before}|{after}\s+(?:{_either(_LAST_AFTER)}))\b")
 
 
 @cache
@@ -211,7 +267,9 @@ def numeric_dates() -> tuple[re.Pattern[str], ...]:
 def cjk_date() -> re.Pattern[str]:
     """Return what finds a month in Chinese, Japanese or Korean, with the groups m, and y and d where they are there."""
     year = rf"(?:(?P<y>{_YEAR})\s*[年년]\s*)?"
-    return re.compile(rf"{year}(?P<m>{_CJK_NUMBER})\s*[月월](?!曜)(?:\s*(?P<d>{_CJK_NUMBER})\s*[日号號일])?")
+    return re.compile(
+        rf"{year}(?P<m>{_CJK_NUMBER})\s*[月월](?!曜|天(?!气|氣))(?:\s*(?P<d>{_CJK_NUMBER})\s*[日号號일])?"
+    )
 
 
 @cache
@@ -219,7 +277,7 @@ def cjk_ago() -> re.Pattern[str]:
     """Return what finds how long ago, for `cjk_count`."""
     return re.compile(
         rf"(?<![月\d])(?P<count>{_CJK_NUMBER}|[几幾数몇한두세네])\s*(?:(?P<day>[天日일])|(?P<week>[个個]?星期|周|週|주)|"
-        r"(?P<month>[个個か月ヶカヵ]月|달|개월)|(?P<year>年|년))[之以間间일]?\s*[前전]"
+        r"(?P<month>[个個か月ヶカヵ]月|달|개월)|(?P<year>年|년))[之以間间일]?\s*[前전](?![端期後后台쟁선])"
     )
 
 
@@ -227,10 +285,11 @@ def cjk_ago() -> re.Pattern[str]:
 def cjk_last() -> re.Pattern[str]:
     """Return what finds the last week or a day of it, the last month or year, yesterday, or the day before that."""
     return re.compile(
-        r"(?<!上)(?:上[个個]?|先)(?:周|週|星期|礼拜|禮拜)の?(?P<weekday>[一二三四五六日天月火水木金土])?|"
-        r"(?:지난|저번)\s*(?:주|(?P<weekday_ko>[월화수목금토일])요일)|"
-        r"(?P<month>(?<!上)上[个個]?月|先月|(?:지난|저번)\s*달)|(?P<year>去年|昨年|작년)|"
-        r"(?P<two>前天|一昨日|おととい|그저께|그제)|(?P<one>昨天|昨日|昨晚|昨夜|きのう|어제)"
+        r"(?:(?<![上晚早网身])上[个個]?(?:周|週|星期|礼拜|禮拜)|(?<!首)先週の?)(?P<weekday>[一二三四五六日天月火水木金土])?|"
+        r"(?<!지)(?:지난|저번)\s*(?:주|(?P<weekday_ko>[월화수목금토일])요일)|"
+        r"(?P<month>(?<![上晚早网身])上[个個]?月|(?<!先)先月|(?<!지)(?:지난|저번)\s*달)|"
+        r"(?P<year>(?<![过過])去年|(?<!一)昨年|(?<!재)작년)|"
+        r"(?P<two>(?<![目以之大])前天|一昨日|おととい|그저께|그제(?![야서]))|(?P<one>昨天|昨日|昨晚|昨夜|きのう|어제)"
     )
 
 

@@ -155,10 +155,26 @@ def test_need_39_yesterday_in_any_of_many_languages(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["im Mai", "en mai", "en mayo", "a maggio", "em maio", "in mei", "в мае", "in may", "5月", "五月", "5월"],
+    ["im Mai", "en mai", "en mayo", "a maggio", "em maio", "in mei", "в мае", "in may", "5月", "五月天气", "5월"],
 )
 def test_need_39_a_month_in_any_of_many_languages(text: str) -> None:
     assert days(text) == [(date(year, 5, 1), date(year, 5, 31)) for year in range(2026, 2026 - YEARS, -1)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "on 4 may",
+        "On May 4 I told you",
+        "May 4th",
+        "Was it 4 May?",
+        "am 4. Mai",
+        "le 4 mai on a dit",
+        "el 4 de mayo",
+    ],
+)
+def test_a_day_of_a_month_whose_name_is_another_word_too(text: str) -> None:
+    assert days(text)[0] == (date(2026, 5, 4), date(2026, 5, 4))
 
 
 def test_a_day_of_the_last_week_in_chinese_japanese_and_korean() -> None:
@@ -180,6 +196,44 @@ def test_a_day_of_the_last_week_in_chinese_japanese_and_korean() -> None:
         "What is on Friday?",
         "Our last release 2026.1 and 1.2.23",
         "上上个月",
+        *(
+            "Which versions after 3.11 may break?",
+            "Port 22 may be closed",
+            "May 3 of us come?",
+            "march 4 miles",
+            "3 mars bars",
+        ),
+        *(
+            "non hai mai 10 minuti",
+            "Het adres van Jan",
+            "letter from Jan",
+            "compleanno di Marco",
+            "cumpleaños de Julio",
+        ),
+        *(
+            "What do Julio and Ana like?",
+            "the doctor from Mayo Clinic",
+            "by Avril Lavigne",
+            "make a Mai Tai",
+            "a Mars bar",
+        ),
+        *(
+            "reign of Augustus",
+            "la planète de mars",
+            "em dez minutos",
+            "Does it last an hour, or a month?",
+            "past an accident",
+        ),
+        *(
+            "der letzte an der Reihe",
+            "último día de vacaciones",
+            "目前天气",
+            "三年前端经验",
+            "晚上月亮",
+            "首先周一",
+            "五月天",
+        ),
+        *("过去年轻", "3日前後", "그제서야", "30년 전쟁", "재작년", "一昨年", "지지난주"),
         "31 February 2024",
         "2024-13 and v2026-05 and 12024-05-06",
         "999 years ago",
