@@ -16,7 +16,14 @@ from psycopg.errors import QueryCanceled
 from psycopg.pq import TransactionStatus
 from psycopg.rows import namedtuple_row
 
-from ..domain.errors import SchemaNotApplied, StatementLost, StoreReadOnly, StoreUnavailable, StoreUnsettled
+from ..domain.errors import (
+    HermesPgvectorError,
+    SchemaNotApplied,
+    StatementLost,
+    StoreReadOnly,
+    StoreUnavailable,
+    StoreUnsettled,
+)
 from .connection import DeadlineConnection, check_conninfo, translated
 from .pipeline import Pipeline, note_begun, set_limits
 from .sql import query
@@ -154,8 +161,13 @@ class _Unpooled:
     def getconn(self, timeout: float) -> DeadlineConnection:
         """Return a new connection. Raises StoreUnavailable."""
         conn = connect(self._conninfo, timeout_s=min(timeout, _CONNECT_TIMEOUT_S), prepares=self._prepares)
-        with translated():
-            _configure(conn)
+        try:
+            conn.deadline = time.monotonic() + timeout
+            with translated():
+                _configure(conn)
+        except BaseException:
+            conn.close()
+            raise
         return conn
 
     def putconn(self, conn: DeadlineConnection) -> None:
@@ -198,12 +210,13 @@ class Pool:
         )
 
     def open(self) -> None:
-        """Begin to connect, in the background; where there can be no more threads, at each use."""
+        """Begin to connect, in the background; while there can be no more threads, at each use."""
         assert isinstance(self._pool, psycopg_pool.ConnectionPool)
         try:
             self._pool.open()
         except RuntimeError:  # an interpreter that is ending starts no thread, and what was accepted is still written
             self._pool = _Unpooled(self._conninfo, prepares=self._prepares)
+            self.stale = True  # the system may only have none left for a moment
 
     @contextmanager
     def connection(self, timeout_s: float) -> Iterator[DeadlineConnection]:
@@ -238,6 +251,9 @@ class Pool:
             ) from exc
         except psycopg_pool.PoolClosed as exc:
             raise StoreUnavailable("the connection pool is closed") from exc
+        except HermesPgvectorError:
+            self.lost = True
+            raise
         self._in_use.add(conn)
         try:
             conn.deadline = deadline
