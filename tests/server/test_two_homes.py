@@ -86,9 +86,13 @@ def test_need_04_two_new_homes_of_a_user_do_not_mix_their_default_themes(user: P
         assert row["content"] == f"The Atlas budget of the home {name} is secret"
 
 
-def test_need_03_a_profile_that_is_removed_leaves_the_memory_of_its_home(user: Path) -> None:
+@pytest.mark.parametrize("named", [False, True], ids=["", "by a setting"])
+def test_need_03_a_profile_that_is_removed_leaves_the_memory_of_its_home(user: Path, named: bool) -> None:
     main, profile = user / ".hermes", user / ".hermes" / "profiles" / "coder"
     for home, name in ((main, "default"), (profile, "coder")):
+        home.mkdir(parents=True, exist_ok=True)
+        if named:
+            (home / "config.yaml").write_text(f"plugins: {{pgvector: {{embedded_dir: {default_root()}}}}}")
         provider = agent(home, agent_identity=name)
         provider.on_memory_write("add", "memory", f"The Atlas budget of {name} is secret")
         landed(provider)

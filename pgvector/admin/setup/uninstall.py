@@ -14,7 +14,8 @@ from ...config.sources import is_active, is_enabled, read_dotenv
 from ...domain.commandline import pip_uninstall
 from ...domain.errors import ConfigurationError
 from ...domain.format import format_bytes, plural
-from ...server.layout import root_of, whole_home
+from ...host.session_context import load_settings
+from ...server.layout import whole_home
 from ..common.activation import deactivate
 from ..common.client_files import entries_for
 from ..common.commands import Command, add_yes, argument, printed
@@ -139,15 +140,20 @@ def _unwritten(home: Path) -> list[str]:
 
 
 def _shared(home: Path, settings: Settings) -> list[str]:
-    """Return why a profile that goes must not take the server along: it is that of the whole home."""
+    """Return why a profile that goes must not take the server along: it holds the memory of others of its home."""
     main = whole_home(home)
     server = embedded_server(settings).root
-    if os.path.realpath(home) == str(main) or server != root_of(home).absolute() or not server.is_dir():
+    if os.path.realpath(home) == str(main) or not server.is_dir():
         return []
-    others = [each for each in (main, *sorted(main.glob("profiles/*"))) if not each.samefile(home)]
-    if not (holders := [str(each) for each in others if (each / "pgvector").is_dir()]):
+    others = [each for each in (main, *sorted(main.glob("profiles/*"))) if each.is_dir() and not each.samefile(home)]
+    if not (holders := [str(each) for each in others if _own_files(each) and _has_server(each, server)]):
         return []
     return [f"the embedded Postgres holds the memory of {', '.join(holders)} as well; to have that stay, omit --data"]
+
+
+def _has_server(home: Path, server: Path) -> bool:
+    settings = load_settings(None, home).settings
+    return not settings.dsn and embedded_server(settings).root == server
 
 
 def _own_files(home: Path) -> list[Path]:
