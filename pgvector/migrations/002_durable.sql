@@ -26,11 +26,20 @@ UPDATE memory_entries AS m
    AND (coalesce(m.metadata ->> 'source', '') NOT IN ('file', 'memory_tool')
         OR NOT EXISTS (SELECT FROM hermes_mirror AS f
                         WHERE f.agent_identity = m.agent_identity AND f.target = m.target AND f.digest = m.digest));
+SELECT set_config('hermes_pgvector.owners_named', 'on', false);
 COMMIT;
 
 BEGIN;
 SELECT pg_advisory_xact_lock(7310579462);
 SET LOCAL lock_timeout = '800ms';
+-- psql goes on after an error, unless it is told otherwise: what follows must not be recorded without what was before.
+DO $named$
+BEGIN
+    IF coalesce(current_setting('hermes_pgvector.owners_named', true), '') <> 'on' THEN
+        RAISE EXCEPTION '002_durable.sql did not get through; run it again';
+    END IF;
+END
+$named$;
 
 ALTER TABLE hermes_mirror ADD COLUMN IF NOT EXISTS held_at timestamptz, ADD COLUMN IF NOT EXISTS held_why text,
     ADD COLUMN IF NOT EXISTS kept_at timestamptz;
@@ -126,7 +135,7 @@ END
 $grants$;
 
 INSERT INTO hermes_migrations (version, name, checksum)
-VALUES (2, 'durable', '986a8eecf257fc118adfc7ed9d8f1569401368e7b52446e8791d98aeeb6a6ea4')
+VALUES (2, 'durable', '9928d2bfef28555f111f75ed2ce5efcd2fe4edecc8d8f9a3f0f74a84322bdff1')
 ON CONFLICT (version) DO NOTHING;
 
 COMMIT;

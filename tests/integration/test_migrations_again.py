@@ -106,3 +106,18 @@ def test_need_28_where_a_main_table_was_dropped_agents_wait_for_the_last_file(ad
             assert is_let_in(admin_dsn, migration)
         ensure_schema(agent, dims=DIMS)
     assert Database(admin_dsn).column(_FUNCTIONS) == made
+
+
+def test_need_13_what_psql_goes_on_to_after_an_error_is_not_recorded(empty_admin_dsn: str) -> None:
+    first, second = migrations()[:2]
+    with psycopg.connect(empty_admin_dsn, autocommit=True) as admin:
+        admin.execute(f"SET hermes_pgvector.dims = {DIMS}".encode())
+        admin.execute(first.sql.encode())
+        *_, last, nothing = second.sql.split("COMMIT;")
+        assert not nothing.strip()
+        with pytest.raises(psycopg.errors.RaiseException, match=r"002_durable\.sql did not get through; run it again"):
+            admin.execute(f"{last}COMMIT;".encode())
+        admin.execute("ROLLBACK")
+        assert admin.execute("SELECT max(version) FROM hermes_migrations").fetchone() == (1,)
+        admin.execute(second.sql.encode())
+        assert admin.execute("SELECT max(version) FROM hermes_migrations").fetchone() == (2,)

@@ -18,7 +18,7 @@ from ...server.share import Conninfo
 from ...store.pool import connect
 from . import codes, hnsw, words
 from .console import said_while
-from .migrations import migrate
+from .migrations import complete, migrate
 
 _PROGRAM = "admin.common.embedded_server"  # this one
 _COMPLETE = "complete"
@@ -42,15 +42,16 @@ def _bring_up_for_an_agent(server: EmbeddedServer, *, dims: int) -> bool:
     """Do as `bring_up`, but leave to `complete` what takes long in a filled database; return whether there is any."""
     conninfo = server.ensure(timeout_s=STARTUP_S)
     if not is_migrated(conninfo.runtime, dims):
-        migrate(conninfo.admin, dims=dims, runtime_role="hermes", complete=False)
-    return not _is_complete(conninfo.admin)
+        migrate(conninfo.admin, dims=dims, runtime_role="hermes", completes=False)
+    with connect(conninfo.admin) as conn:
+        begun = any(index.state == "unfinished" for index in hnsw.indexes(conn))
+    return begun or not _is_complete(conninfo.admin)
 
 
 def _is_complete(admin: str) -> bool:
-    """Return False where a migration was killed before every row had its words and its code, or in an HNSW index."""
+    """Return False where a migration was killed before every row had its words and its code."""
     with connect(admin) as conn:
-        unfinished = any(index.state == "unfinished" for index in hnsw.indexes(conn))
-        return words.are_read(conn) and not codes.lacking_rows(conn) and not unfinished
+        return words.are_read(conn) and not codes.lacking_rows(conn)
 
 
 @contextmanager
@@ -106,11 +107,12 @@ def main() -> int:
 
 def _complete(server: EmbeddedServer, *, dims: int) -> int:
     """Make what a filled database lacks; say once that this process is present at the server."""
-    with suppress(HermesPgvectorError):  # the next start goes on
+    try:
         conninfo = server.ensure(timeout_s=STARTUP_S)
         _answer()
-        migrate(conninfo.admin, dims=dims, runtime_role="hermes")
-    server.release()
+        complete(conninfo.admin, dims=dims)
+    finally:
+        server.release()  # the next start goes on where this did not get through, of which doctor tells
     return 0
 
 

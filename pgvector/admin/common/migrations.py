@@ -21,6 +21,8 @@ from .retrying import go_before_autovacuum, retry_deadlocks, retry_while_busy
 
 MIGRATION_LOCK = 7310579462  # each migration takes it as well
 _SEAL = re.compile(r"'[0-9a-f]{64}'")
+_COMPLETING_LOCK = 731057951  # one process at a time makes what rows lack beside agents
+_LOCK_S = 120.0  # for each wait for a lock
 # Earlier texts of a migration that make the same tables, by version.
 _EARLIER_TEXTS = {
     1: {
@@ -73,14 +75,14 @@ def migrate(
     *,
     dims: int,
     runtime_role: str = "",
-    timeout_s: float = 120.0,
+    timeout_s: float = _LOCK_S,
     tell: hnsw.Tell = lambda index, done, total: None,
-    complete: bool = True,
+    completes: bool = True,
 ) -> MigrationReport:
     """Apply what is missing, as the administrator of `admin_conninfo`. Safe in many processes at once.
 
     What a filled database lacks, codes and words of its rows and indexes, is made at the end, beside agents and without
-    a time limit, unless not `complete`; `tell` hears how far that is. `timeout_s` is for each wait for a lock.
+    a time limit, if it `completes`; `tell` hears how far that is. `timeout_s` is for each wait for a lock.
 
     Raises StoreUnavailable, UpgradeNeeded, DimensionMismatch or ConfigurationError (no such role, wrong server or
     encoding).
@@ -106,8 +108,21 @@ def migrate(
         with translated():
             # A build waits for whoever waits for this lock.
             conn.execute("SELECT pg_advisory_unlock(%s)", (MIGRATION_LOCK,))
-            built = _completed(conn, admin_conninfo, tell) if complete else []
+            built = _completed(conn, admin_conninfo, tell) if completes else []
     return MigrationReport(tuple(applied), tuple(already), tuple(notices), tuple(built))
+
+
+def complete(admin_conninfo: str, *, dims: int) -> None:
+    """Make what the rows of a migrated database lack, as `migrate` does at its end; nothing while another process does.
+
+    Raises HermesPgvectorError.
+    """
+    with connect(admin_conninfo) as conn:
+        _set_up_session(conn, dims, "", _LOCK_S)
+        with translated():
+            (mine,) = conn.execute("SELECT pg_try_advisory_lock(%s)", (_COMPLETING_LOCK,)).fetchone() or (False,)
+            if mine:
+                _completed(conn, admin_conninfo, lambda index, done, total: None)
 
 
 def _completed(conn: DeadlineConnection, admin_conninfo: str, tell: hnsw.Tell) -> list[str]:
