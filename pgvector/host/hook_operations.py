@@ -208,7 +208,8 @@ def _spans(messages: Iterable[tuple[float, int, int]], now: float) -> Iterator[S
             yield since, at - _APART_S
             since = at + _APART_S
         yield since, until
-    yield from ((at, at) for at, undone, by_host in told if undone and not by_host)
+    standing = set(stands)
+    yield from ((at, at) for at, undone, by_host in told if undone and not by_host and at not in standing)
 
 
 def _undone_turns(by_host: Iterable[tuple[float, bool]], now: float) -> Iterator[Span]:

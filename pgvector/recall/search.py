@@ -37,7 +37,7 @@ from .ranking import settle, statement_of, weighed
 
 CANDIDATES = 100  # rows each leg proposes; PAGES_END of them once these are used up
 SHORT_PERIOD = timedelta(days=7)  # named by a question, of which the beginnings of sessions are proposed as well
-FAINT = 0.01  # at most, the score of these: less than of what a leg proposes
+FAINT = 0.01  # at most, the score of these, before they gain from the time: less than of most that a leg proposes
 # Rows that are put in their last order together. A page must not depend on how far the one after it reaches.
 _BLOCK = 20
 
@@ -236,7 +236,7 @@ class Search:
             store: ask_told(pipe, store, scope, list(found), self._periods) for store, found in scores.items() if found
         }
         told = {store: {row.id: row.told for row in rows} for store, rows in asked.items()}
-        if new := [row.id for row in begun if row.id not in scores["turns"]]:
+        if new := [turn for turn in dict.fromkeys(row.id for row in begun) if turn not in scores["turns"]]:
             faint = {turn: FAINT * (1 - place / len(new)) for place, turn in enumerate(new)}
             scores = {**scores, "turns": scores["turns"] | faint}
             told["turns"] = told.get("turns", {}) | dict.fromkeys(new, TOLD_THEN)

@@ -378,6 +378,9 @@ def test_need_16_what_a_memory_file_kept_goes_with_its_entry_after_an_import(
     landed(make_provider({"dsn": second_dsn}, **profile))
     held = Database(second_dsn).column("SELECT content FROM memory_entries ORDER BY content")
     assert held == ["Invoices go to Anna.", "Releases happen on Thursdays."]
+    assert cli.main(["import", str(tmp_path / "all.jsonl"), "--rename", "default=elsewhere"]) == 0
+    owners = "SELECT DISTINCT owners FROM memory_entries WHERE agent_identity = 'elsewhere'"
+    assert Database(second_dsn).column(owners) == [["import"]], "nobody reads that file there"
 
 
 def test_need_16_a_stream_goes_from_one_home_to_another_and_a_cut_one_is_told(

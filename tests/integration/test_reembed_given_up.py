@@ -25,7 +25,7 @@ def test_need_18_a_worker_stores_nothing_in_the_change_to_another_model(
     start_cli: Start, arguments: list[str], new_model: ScriptedEmbedder,
 ) -> None:  # fmt: skip
     """Vectors of two models of one length cannot be told apart afterwards."""
-    written(make_provider, settings, dsn, turns=100)
+    written(make_provider, settings, dsn, turns=1000)  # more than is embedded before the change is given up
     configured(home, dsn, settings)
     new_model.latency_ms = 200
     worker = start_cli(*arguments, "--yes")

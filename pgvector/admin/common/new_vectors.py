@@ -104,7 +104,7 @@ def until_switched(conn: DeadlineConnection, space: EmbeddingSpace) -> Iterator[
         if recorded_space(conn) != space:
             raise _given_up(space) from exc
     except ConfigurationError:
-        if conn.closed or recorded_space(conn) != space:
+        if conn.closed or running(conn) == space or recorded_space(conn) != space:
             raise
 
 

@@ -25,7 +25,7 @@ from ..common.progress import progress
 from .exchange_format import MAX_LINE_BYTES, Checksum, Header, Trailer, read_header, read_row, read_trailer
 from .float_arrays import know_vectors
 from .ingest import IngestOptions, IngestResult, take_in
-from .records import Record
+from .records import MemoryRecord, Record
 
 _MAGIC = b"\x1f\x8b"
 _MORE = "something stands after its last line; several exports are imported one by one"
@@ -185,6 +185,8 @@ def _take_in(
                 removals.append(row._replace(theme=name))
                 if len(removals) >= 1000:
                     _bury(conn, removals, options)
+            elif isinstance(row, MemoryRecord) and name != row.theme:
+                yield replace(row, theme=name, in_file=False)  # the files that the agents of its theme read
             else:
                 yield replace(row, theme=name)
 
