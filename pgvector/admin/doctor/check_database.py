@@ -12,7 +12,7 @@ from ...domain.errors import DimensionMismatch, HermesPgvectorError, SchemaNotAp
 from ...domain.redaction import mask_dsn
 from ...domain.types import MEMORY_FILES
 from ...store import schema
-from ...store.connection import DeadlineConnection
+from ...store.connection import DeadlineConnection, translated
 from ...store.memory_files import WHY
 from ...store.pool import connect, is_pooled
 from ..common import pooler, schema_checks
@@ -48,7 +48,7 @@ def check_database(context: DoctorContext) -> Iterator[Check]:
         if not conninfo:
             yield note("postgres", "embedded, not looked at")
             return
-        with connect(conninfo) as conn:
+        with connect(conninfo) as conn, translated():
             conn.deadline = time.monotonic() + _DEADLINE_S
             yield from _server(conn, context, where)
             if notice := account_notice(settings):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ...domain.errors import HermesPgvectorError
 from ...domain.redaction import mask_dsn
-from ...store.connection import DeadlineConnection
+from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
 from ...store.replica import about_replica, check_replica, look_at_primary, replayed
 from .check import Check, DoctorContext, fail, note, ok
@@ -24,14 +24,14 @@ def check_read_replica(context: DoctorContext) -> Iterator[Check]:
         return
     where = mask_dsn(settings.read_dsn)
     try:
-        with connect(settings.dsn) as primary:
+        with connect(settings.dsn) as primary, translated():
             primary.deadline = time.monotonic() + _DEADLINE_S
             place = look_at_primary(primary)
     except HermesPgvectorError:
         yield note("replica", f"{where}: not looked at, since the primary does not answer")
         return
     try:
-        with connect(settings.read_dsn) as conn:
+        with connect(settings.read_dsn) as conn, translated():
             conn.deadline = time.monotonic() + _DEADLINE_S
             started = time.monotonic()
             missing = place.position - check_replica(conn, place)
