@@ -79,17 +79,10 @@ def _plain(text: str) -> str:
 def _spoken(plain: str, today: date) -> Iterator[_Days]:
     """Yield the days and months that are named by the name of the month."""
     for match in words.spoken_date().finditer(plain):
-        before, ends, glue, name, after, after_ends, year = match.groups()
-        leading = plain[max(0, match.start() - 12) : match.start()]
-        if after and name not in words.ENGLISH_MONTHS:
-            after = None
-        said = ends or glue or after_ends or year or ""
-        if (before or after) and words.means_a_day(
-            name, said, leading, plain[match.end() : match.end() + 3].lstrip()[:1]
-        ):
-            yield from _days(year, words.MONTHS[name], before or after, today)
-        elif year or (not (before or after) and words.leads_to(name).search(leading)):
-            yield from _days(year, words.MONTHS[name], None, today)
+        month = match["month"]
+        day = match["before"] or (match["after"] if month in words.ENGLISH_MONTHS else None)
+        if words.means_a_day(match) if day else match["year"] or words.leads_to(month).search(words.leading(match)):
+            yield from _days(match["year"], words.MONTHS[month], day, today)
 
 
 def _relative(plain: str, today: date) -> Iterator[_Days]:

@@ -188,10 +188,11 @@ CJK_WEEKDAYS = {
 
 @cache
 def spoken_date() -> re.Pattern[str]:
-    """Return what finds a month: the day before it and its end, the name, the day after it and its end, the year."""
-    before = r"(?:(?<![\w.,/])(\d{1,2})(st|nd|rd|th|er|°|º|\.|)(?:\s+(of|de))?[\s-]+)?"
-    after = rf"(?:\s+(\d{{1,2}})(st|nd|rd|th|)\b)?(?:,?\s+(?:(?:of|in|de|del|di)\s+)?({_YEAR})\b)?"
-    return re.compile(rf"{before}\b({_either(MONTHS)})\b\.?{after}")
+    """Return what finds a month, with the day before or after it, how that ends, and the year."""
+    before = r"(?:(?<![\w.,/])(?P<before>\d{1,2})(?P<ends>st|nd|rd|th|er|°|º|\.|)(?:\s+(?P<of>of|de))?[\s-]+)?"
+    after = r"(?:\s+(?P<after>\d{1,2})(?P<after_ends>st|nd|rd|th|)\b)?"
+    year = rf"(?:,?\s+(?:(?:of|in|de|del|di)\s+)?(?P<year>{_YEAR})\b)?"
+    return re.compile(rf"{before}\b(?P<month>{_either(MONTHS)})\b\.?{after}{year}")
 
 
 @cache
@@ -201,15 +202,22 @@ def leads_to(month: str) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{_either(words - set(_split(_NEVER_BEFORE.get(month, ''))))})[\s-]+$")
 
 
-def means_a_day(month: str, said: str, leading: str, following: str) -> bool:
-    """Return whether a number beside `month` is a day: what is `said` with it, and stands before and after, may tell.
+def leading(match: re.Match[str]) -> str:
+    """Return the end of the text before a match."""
+    return match.string[max(0, match.start() - 12) : match.start()]
+
+
+def means_a_day(match: re.Match[str]) -> bool:
+    """Return whether the number in a match of `spoken_date` is a day: what is said with it and around it may tell.
 
     "22 may be closed", "march 4 miles", "3 mars bars" are none, "on 22 May", "March 4th" and "Is it 3 May?" are.
     """
-    if month not in _OTHER_WORDS or said:
+    said = match["ends"] or match["of"] or match["after_ends"] or match["year"]
+    if said or match["month"] not in _OTHER_WORDS:
         return True
-    words = leading.split()
-    return bool(words and words[-1] in _BEFORE_DAY) or not following or following[0] in ",;:.?!)"
+    *_, lead = ["", *leading(match).split()]
+    following = match.string[match.end() : match.end() + 3].lstrip()
+    return lead in _BEFORE_DAY or not following or following[0] in ",;:.?!)"
 
 
 @cache

@@ -230,15 +230,16 @@ class Search:
         With them the turns that sessions of such a day began with, behind what the legs propose: "What did we speak
         about on 3 May?" has no word in common with these.
         """
-        scope = self.asked.scope
         begun = self._ask_begun(pipe) if "turns" in scores else []
         asked = {
-            store: ask_told(pipe, store, scope, list(found), self._periods) for store, found in scores.items() if found
+            store: ask_told(pipe, store, self.asked.scope, list(found), self._periods)
+            for store, found in scores.items()
+            if found
         }
         told = {store: {row.id: row.told for row in rows} for store, rows in asked.items()}
-        if new := [turn for turn in dict.fromkeys(row.id for row in begun) if turn not in scores["turns"]]:
-            faint = {turn: FAINT * (1 - place / len(new)) for place, turn in enumerate(new)}
-            scores = {**scores, "turns": scores["turns"] | faint}
+        turns = scores.get("turns", {})
+        if new := [turn for turn in dict.fromkeys(row.id for row in begun) if turn not in turns]:
+            scores["turns"] = turns | {turn: FAINT * (1 - place / len(new)) for place, turn in enumerate(new)}
             told["turns"] = told.get("turns", {}) | dict.fromkeys(new, TOLD_THEN)
         return {store: favour(found, told.get(store, {})) for store, found in scores.items()}
 
