@@ -47,6 +47,8 @@ _SCALARS: Final = (
     bool, numbers.Number, str, UUID, PurePath, bytes, bytearray, memoryview, datetime, date, time, timedelta,
 )  # fmt: skip
 
+_OTHER_SCRIPT = re.compile(r"[^\W\d_\u0000-\u024f\u1e00-\u1eff]")
+_OTHER_SHARE = 0.1  # of a text in other letters than Latin ones: names may be
 _FENCE = re.compile(r"<\s*(/?)\s*memory-context\s*>", re.IGNORECASE)
 
 
@@ -91,6 +93,11 @@ def apart(text: str) -> str:
 def _is_mark(char: str) -> bool:
     """Return whether a character is ordered among its neighbours: itself, or what it is taken apart into."""
     return unicodedata.combining(unicodedata.normalize("NFKD", char)[0]) != 0
+
+
+def is_of_other_script(text: str) -> bool:
+    """Return whether a text is written in other letters than Latin ones, but for names in it."""
+    return len(_OTHER_SCRIPT.findall(text)) > _OTHER_SHARE * len(text)
 
 
 def digest(text: str) -> bytes:

@@ -49,6 +49,14 @@ _MATRYOSHKA = re.compile(
 )
 
 
+_ENGLISH = re.compile(r"(?:^|[-_/.])en(?:[-_/.:]|$)|(?<![a-z])minilm-l(?:6|12)-v2|all-mpnet", re.IGNORECASE)
+
+
+def is_for_english(model: str) -> bool:
+    """Return whether a model is for texts in English only, as far as its name says."""
+    return _ENGLISH.search(model) is not None and "multilingual" not in model.lower()
+
+
 def instructions_for(model: str, *, document: str = KNOWN, query: str = KNOWN) -> Instructions:
     """Return the prefixes given, and for `auto` those that the family of `model` was trained with, if it is known.
 

@@ -13,6 +13,8 @@ from ..domain.types import Candidate
 from ..store.vector_search import Beside
 
 VECTOR_WEIGHT = 0.4  # convex combination; reciprocal ranks are worse than words alone
+# Of vectors by a model for English, where the question is in other letters: it tells next to nothing of these.
+FOREIGN_WEIGHT = 0.1
 LENT_SHARES = (0.5, 0.5)  # of a turn's score, to each turn right beside it and to each one after next
 LENDERS = 40  # turns that lend: the best ones; with every candidate results are no better, and the look-up is dearer
 DATED_SHARE = 0.8  # of the best score, that a row gains from a time that the question names
@@ -20,18 +22,20 @@ AROUND_SHARE = 0.5  # of that, what a row gains that was told up to a day before
 TOLD_THEN = 2  # what the store says of a row of that time; of one around it 1
 
 
-def fuse(vector: Sequence[Candidate], lexical: Sequence[Candidate]) -> dict[int, float]:
+def fuse(
+    vector: Sequence[Candidate], lexical: Sequence[Candidate], *, vector_weight: float | None = None
+) -> dict[int, float]:
     """Score every candidate 0 to 1: each leg's scores on a scale up to 1, then weighed; absent from a leg counts 0.
 
     Nothing matches by words that holds none, so that leg has a zero; of vectors the last candidate is it. With one leg
-    empty the other decides alone.
+    empty the other decides alone. `vector_weight` is VECTOR_WEIGHT unless given.
     """
+    weight = VECTOR_WEIGHT if vector_weight is None else vector_weight
     dense, words = _stretched(vector), _scaled(lexical)
     if not dense or not words:
         return dense or words
     return {
-        row: VECTOR_WEIGHT * dense.get(row, 0.0) + (1 - VECTOR_WEIGHT) * words.get(row, 0.0)
-        for row in dense.keys() | words.keys()
+        row: weight * dense.get(row, 0.0) + (1 - weight) * words.get(row, 0.0) for row in dense.keys() | words.keys()
     }
 
 

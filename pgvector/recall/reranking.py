@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from ..config.settings import Settings
 from ..domain.errors import EmbedderError
 from ..domain.measures import Latencies
+from ..domain.text import is_of_other_script
 from ..domain.types import Hit
 from ..embed.cross_encoder import LANGUAGE, CrossEncoder
 from ..embed.factory import cross_encoder_for, reranker_for
@@ -33,8 +33,6 @@ MODEL_WEIGHT = 0.4  # beside the search; .3 to .5 are alike, and alone it is wor
 PIECE_MAX_CHARS = 240  # of a text; 400 find no more, for a third more of time
 _WORDS_DECIDE = 0.5  # coverage, from which the words say where a long text answers
 _MIN_S = 0.01  # less is not worth a request
-_OTHER_SCRIPT = re.compile(r"[^\W\d_\u0000-\u024f\u1e00-\u1eff]")
-_OTHER_SHARE = 0.1  # of a question in other letters than Latin ones: names may be
 
 
 class Reorderer(Protocol):
@@ -153,7 +151,7 @@ class BundledReorderer:
             return False  # nothing is fetched and cut for a model that is not there
         if set(languages) != {LANGUAGE} or phrases(question):
             return False
-        return len(_OTHER_SCRIPT.findall(question)) <= _OTHER_SHARE * len(question)
+        return not is_of_other_script(question)
 
     def reorder(self, question: str, hits: Sequence[Hit], end: float) -> tuple[list[Hit], bool]:
         """Return the hits, best first, and whether that is a blend: of as many as were scored in time.

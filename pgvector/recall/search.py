@@ -8,8 +8,10 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from ..domain.named_times import named_periods
+from ..domain.text import is_of_other_script
 from ..domain.types import PAGES_END, Candidate, EmbeddingSpace, Hit, Question, Store
 from ..embed.embedder import Vector
+from ..embed.instructions import is_for_english
 from ..store.lexical import EXACT_ROWS, LexicalSearch, QuestionReader, ask_size, search_words, size_of
 from ..store.pipeline import Pipeline, Rows
 from ..store.vector_search import (
@@ -32,7 +34,7 @@ from ..store.vector_search import (
     procedures_in,
 )
 from ..store.vectors import ask_space, space_in
-from .fuse import LENDERS, LENT_SHARES, TOLD_THEN, favour, fuse, smooth
+from .fuse import FOREIGN_WEIGHT, LENDERS, LENT_SHARES, TOLD_THEN, favour, fuse, smooth
 from .ranking import settle, statement_of, weighed
 
 CANDIDATES = 100  # rows each leg proposes; PAGES_END of them once these are used up
@@ -88,6 +90,7 @@ class Search:
         self._nearest: Legs = {}
         self._own_graphs: set[Store] = set()
         self._vector: SentVector | None = None
+        self._vector_weight: float | None = None
         # What need not be asked twice, once while the endpoint thinks and again by both legs.
         self._known_beside: dict[int, Beside] = {}
         self._around: dict[int, tuple[Hit, ...]] = {}
@@ -140,7 +143,10 @@ class Search:
         self._note_beside(*self._by_words_beside)
         for search in self._by_vectors.values():
             self._known_beside |= search.beside
-        return space_in(self._space)
+        space = space_in(self._space)
+        if is_for_english(space.model) and is_of_other_script(self._text):
+            self._vector_weight = FOREIGN_WEIGHT
+        return space
 
     def page(self, pipe: Pipeline, *, by_words: bool = False) -> list[Hit]:
         """Return the rows wanted, best first, by the legs that were run; `by_words` alone where that is said.
@@ -197,7 +203,10 @@ class Search:
         return not self.asked.filters.restrict()
 
     def _scores(self, nearest: Legs, worded: Legs) -> dict[Store, dict[int, float]]:
-        return {store: fuse(nearest.get(store, []), worded.get(store, [])) for store in self._stores}
+        return {
+            store: fuse(nearest.get(store, []), worded.get(store, []), vector_weight=self._vector_weight)
+            for store in self._stores
+        }
 
     def _lenders(self, scores: dict[Store, dict[int, float]]) -> list[int]:
         """Return the turns that lend of their score, best first."""
