@@ -100,8 +100,12 @@ def bring_memories(
     *,
     restore: bool,
     really: bool,
+    owner_of_there: str = "",
 ) -> BatchResult:
-    """Insert those memories that are not there; with `restore` those too that were removed since they were written."""
+    """Insert those memories that are not there; with `restore` those too that were removed since they were written.
+
+    `owner_of_there` keeps from now on what is there already, besides the owners of the records.
+    """
     if not records:
         return BatchResult()
     lock_themes(conn, (each.theme for each in records))
@@ -118,7 +122,7 @@ def bring_memories(
             removed.append(record)
     if really:
         _insert_memories(conn, added, languages)
-        _confirm(conn, there)
+        _confirm(conn, there, owner_of_there)
     return BatchResult(added, [record for _, record in there], removed)
 
 
@@ -143,12 +147,12 @@ def _insert_memories(conn: DeadlineConnection, records: Sequence[MemoryRecord], 
     _bring_chunks(conn, "memories", list(zip(ids, records, strict=True)))
 
 
-def _confirm(conn: DeadlineConnection, there: Sequence[tuple[int, MemoryRecord]]) -> None:
+def _confirm(conn: DeadlineConnection, there: Sequence[tuple[int, MemoryRecord]], owner: str) -> None:
     if there:
         records = [record for _, record in there]
         row = column_lists(records, themes="theme", created="created_at", updated="updated_at") | {
             "ids": [id for id, _ in there],
-            "owners": [",".join(each.owners) for each in records],
+            "owners": [",".join(filter(None, (*each.owners, owner))) for each in records],
             "metadata": [Jsonb(dict(each.metadata)) for each in records],
         }
         _confirm_structure(conn, [(id, record) for id, record in there if record.said != NOTHING_SAID])

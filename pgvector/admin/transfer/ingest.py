@@ -187,7 +187,14 @@ def _write(
         memories = [each for each in with_vectors if isinstance(each, MemoryRecord)]
         turns = [each for each in with_vectors if isinstance(each, TurnRecord)]
         brought = store.bring_memories(
-            conn, memories, languages, intake.moved, restore=intake.restore, really=intake.really
+            conn,
+            memories,
+            languages,
+            intake.moved,
+            restore=intake.restore,
+            really=intake.really,
+            # Whoever imports what is there already wants it kept, whatever becomes of a memory file.
+            owner_of_there="import" if intake.origin == "export" else "",
         )
         said = store.bring_turns(conn, turns, languages, intake.moved, near_s=intake.near_s, really=intake.really)
     found.memories_added += len(brought.added)
