@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -107,13 +107,20 @@ def connect(conninfo: str, *, timeout_s: float = _CONNECT_TIMEOUT_S, prepares: b
     `prepares` only where it is known that no pooler stands in between.
     """
     check_conninfo(conninfo)
+    return _opened(conninfo, settle, timeout_s, prepares=prepares)
+
+
+def _opened(
+    conninfo: str, configure: Callable[[DeadlineConnection], None], timeout_s: float, *, prepares: bool
+) -> DeadlineConnection:
+    """Return a new connection once it is configured, each within `timeout_s`. Raises StoreUnavailable."""
     with translated():
         conn = DeadlineConnection.connect(
             conninfo, row_factory=namedtuple_row, **_connection_settings(timeout_s, prepares=prepares)
         )
         try:
             conn.deadline = time.monotonic() + timeout_s
-            settle(conn)
+            configure(conn)
             conn.deadline = None
         except BaseException:
             conn.close()
@@ -160,15 +167,7 @@ class _Unpooled:
 
     def getconn(self, timeout: float) -> DeadlineConnection:
         """Return a new connection. Raises StoreUnavailable."""
-        conn = connect(self._conninfo, timeout_s=min(timeout, _CONNECT_TIMEOUT_S), prepares=self._prepares)
-        try:
-            conn.deadline = time.monotonic() + timeout
-            with translated():
-                _configure(conn)
-        except BaseException:
-            conn.close()
-            raise
-        return conn
+        return _opened(self._conninfo, _configure, min(timeout, _CONNECT_TIMEOUT_S), prepares=self._prepares)
 
     def putconn(self, conn: DeadlineConnection) -> None:
         """Close the connection."""
