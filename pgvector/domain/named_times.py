@@ -95,7 +95,7 @@ def _relative(plain: str, today: date) -> Iterator[_Days]:
         yield from _around(today, least * unit_days, most * unit_days, unit_days)
     for match in words.within().finditer(plain):
         _, most, unit_days = _count(match)
-        yield from _since(today, most * unit_days)
+        yield from _around(today, 0, most * unit_days, 1)
     for match in words.last().finditer(plain):
         yield from _last(match[1] or match[2], today)
 
@@ -143,12 +143,6 @@ def _around(today: date, least: float, most: float, unit_days: int) -> Iterator[
         slack = unit_days // 2 if least == most else 0
         first, last = today - timedelta(days=int(most) + slack), today - timedelta(days=int(least) - slack)
         yield first, min(last, today)
-
-
-def _since(today: date, days: float) -> Iterator[_Days]:
-    """Yield from so many days ago until today."""
-    if days < (today - date(1970, 1, 1)).days:
-        yield today - timedelta(days=int(days)), today
 
 
 def _east_asian(text: str, today: date) -> Iterator[_Days]:

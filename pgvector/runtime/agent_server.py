@@ -32,7 +32,7 @@ STARTUP_S = 60.0  # a server that has to be created on a slow disk
 # To start it may have to recover much, and migrations to change large tables; once told to stop it does so by itself.
 _LONGEST_S = {"bring-up": 1800.0, "stop-unused": 60.0}
 _END_S = 60.0  # for the end of a process that has answered
-_OPERATOR = "admin.common.embedded_server"
+OPERATOR = "admin.common.embedded_server"  # the program that does what an agent may not
 ANSWER = "hermes-pgvector server: "  # how the line begins by which the operator's process answers
 _ANSWER_LINE = re.compile(rb"^" + ANSWER.encode() + rb"(.*)\n", re.MULTILINE)
 
@@ -102,7 +102,7 @@ class AgentServer:
         given = (str(self._share.root), settings.embedded_bin_dir, settings.embedded_run_as, str(settings.dims))
         try:
             process = subprocess.Popen(
-                command_of(_OPERATOR, action, *given),
+                command_of(OPERATOR, action, *given),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

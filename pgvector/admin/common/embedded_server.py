@@ -12,7 +12,7 @@ from pathlib import Path
 from ...config.settings import Settings
 from ...domain.commandline import command_of
 from ...domain.errors import HermesPgvectorError
-from ...runtime.agent_server import ANSWER, STARTUP_S, is_migrated, root_in
+from ...runtime.agent_server import ANSWER, OPERATOR, STARTUP_S, is_migrated, root_in
 from ...server.cluster import EmbeddedServer
 from ...server.share import Conninfo
 from ...store.pool import connect
@@ -20,7 +20,6 @@ from . import codes, hnsw, words
 from .console import said_while
 from .migrations import complete, migrate
 
-_PROGRAM = "admin.common.embedded_server"  # this one
 _COMPLETE = "complete"
 
 
@@ -43,15 +42,17 @@ def _bring_up_for_an_agent(server: EmbeddedServer, *, dims: int) -> bool:
     conninfo = server.ensure(timeout_s=STARTUP_S)
     if not is_migrated(conninfo.runtime, dims):
         migrate(conninfo.admin, dims=dims, runtime_role="hermes", completes=False)
-    with connect(conninfo.admin) as conn:
-        begun = any(index.state == "unfinished" for index in hnsw.indexes(conn))
-    return begun or not _is_complete(conninfo.admin)
+    return not _is_complete(conninfo.admin, indexes=True)
 
 
-def _is_complete(admin: str) -> bool:
-    """Return False where a migration was killed before every row had its words and its code."""
+def _is_complete(admin: str, *, indexes: bool = False) -> bool:
+    """Return False where a migration was killed before every row had its words and code, or an HNSW index was whole.
+
+    The latter only with `indexes`: to build one takes long.
+    """
     with connect(admin) as conn:
-        return words.are_read(conn) and not codes.lacking_rows(conn)
+        begun = indexes and any(index.state == "unfinished" for index in hnsw.indexes(conn))
+        return not begun and words.are_read(conn) and not codes.lacking_rows(conn)
 
 
 @contextmanager
@@ -121,7 +122,7 @@ def _complete_beside_agents(arguments: Sequence[str]) -> None:
 
     Agents recall by what there is meanwhile.
     """
-    command = command_of(_PROGRAM, _COMPLETE, *arguments)
+    command = command_of(OPERATOR, _COMPLETE, *arguments)
     with suppress(OSError):  # the next start goes on
         process = subprocess.Popen(
             command,
