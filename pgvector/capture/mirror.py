@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import io
 import logging
 import os
 import socket
-import stat
 import time
 import uuid
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from ..domain.files import read_regular_file
 from ..domain.fork_safety import fork_lock
 from ..domain.text import clean
 from ..domain.types import MEMORY_FILES
@@ -71,7 +70,7 @@ class Mirror:
             else:
                 with os.fdopen(handle, "w") as file:
                     file.write(uuid.uuid4().hex)
-            return f"{marker.read_text()[:32]}:{where}"
+            return f"{read_regular_file(marker).decode()[:32]}:{where}"
         except OSError:
             return f":{where}"
 
@@ -161,14 +160,6 @@ class Mirror:
         return found
 
 
-def read_memory_file(path: Path) -> bytes:
-    """Return what a file holds; of a pipe or device, which could keep its reader waiting, nothing. Raises OSError."""
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file")
-        return file.read()
-
-
 def _signature(path: Path) -> _Signature:
     """Return what changes when a file does: a copy that was put back may have the time and size of the one before."""
     try:
@@ -181,7 +172,7 @@ def _signature(path: Path) -> _Signature:
 def _read(target: str, path: Path, signature: _Signature, *, read_at: float = 0.0) -> FileState:
     if signature is None:
         return FileState(target, (), 0.0, read_at=read_at)
-    data = read_memory_file(path)
+    data = read_regular_file(path)
     damaged = b"\0" in data
     try:
         text = data.decode("utf-8-sig")  # some editors put a byte order mark first, and take it away again

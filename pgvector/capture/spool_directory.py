@@ -20,6 +20,7 @@ from pathlib import Path
 
 from ..config.settings import Settings
 from ..domain.errors import SpoolBusy, SpoolError
+from ..domain.files import read_regular_file, replace_text
 from ..store.connection import place_of
 from .private_folders import close_to_others, is_in_other_hands, is_private, make_private
 from .spool import Spool
@@ -45,7 +46,7 @@ class Destination:
 
     def _known(self) -> dict[str, str]:
         with contextlib.suppress(OSError, ValueError):
-            found = {} if self._record is None else json.loads(self._record.read_text(encoding="utf-8"))
+            found = {} if self._record is None else json.loads(read_regular_file(self._record))
             return {str(place): str(database) for place, database in dict(found).items()}
         return {}
 
@@ -56,11 +57,9 @@ class Destination:
         self.database = database
         if self._record is not None:
             text = json.dumps(self._known() | {self.place: database}, indent=1)
-            fresh = self._record.with_name(f".{os.getpid()}-{self._record.name}")
             with contextlib.suppress(OSError):
                 self._record.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-                fresh.write_text(text, encoding="utf-8")
-                os.replace(fresh, self._record)
+                replace_text(self._record, text)
         return True
 
     def takes(self, place: str, database: str) -> bool:

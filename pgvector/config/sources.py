@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
+from ..domain.files import read_regular_file
 from .settings import ENV_PREFIX, FIELDS
 
 PROVIDER: Final = "pgvector"
@@ -75,7 +76,7 @@ def read_cached(path: Path, parse: Callable[[Path, bytes], _T], *, lasts: bool =
         found = os.stat(path)
         stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
         if known is None or known[0] != stamp:
-            raw = path.read_bytes()
+            raw = read_regular_file(path)
             # One that was written while we read it has another stamp by now, so what we keep is never stale for long.
             if raw or known is None or not lasts:
                 known = _cache[key] = (stamp, parse(path, raw))
@@ -230,7 +231,7 @@ def host_config(hermes_home: Path) -> object:
     import yaml
 
     try:
-        return yaml.safe_load((hermes_home / CONFIG_NAME).read_text(encoding="utf-8-sig"))
+        return yaml.safe_load(read_regular_file(hermes_home / CONFIG_NAME).decode("utf-8-sig"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
         return None
 

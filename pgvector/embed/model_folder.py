@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ..domain.errors import ConfigurationError, EmbedderError
+from ..domain.files import read_regular_file
 from .instructions import Instructions
 
 Pooling = Literal["cls", "mean", "last"]
@@ -95,7 +96,7 @@ def read_model_folder(path: Path, *, pooling: Pooling | None = None) -> ModelFol
 def read_json(path: Path) -> dict[str, Any]:
     """Return the object in a JSON file; empty when there is no such file. Raises EmbedderError when it is damaged."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_regular_file(path))
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError, RecursionError) as exc:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..domain.errors import ConfigurationError
+from ..domain.files import read_regular_file
 from ..domain.theme import normalise_theme
 
 ANY_THEME: Final = "*"
@@ -72,7 +73,7 @@ class TokenFile:
             found = self.path.stat()
             seen = (found.st_ino, found.st_size, found.st_mtime_ns)
             if seen != self._seen:
-                self._tokens = _parsed(self.path.read_bytes())
+                self._tokens = _parsed(read_regular_file(self.path))
                 self._seen = seen
         except FileNotFoundError:
             self._tokens, self._seen = (), ()

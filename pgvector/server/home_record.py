@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..config.sources import read_cached
+from ..domain.files import replace_text
 
 
 class HomeRecord(NamedTuple):
@@ -45,13 +46,8 @@ def record(home: Path, server: Path) -> None:
     now = HomeRecord(home, server)
     if recorded(home) == now:
         return
-    path = path_in(home)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
     with suppress(OSError):
-        # Nothing is followed that somebody else may have put there.
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            file.write(json.dumps({"home": str(home), "server": str(server)}) + "\n")
-        os.replace(fresh, path)
+        replace_text(path_in(home), json.dumps({"home": str(home), "server": str(server)}) + "\n")
 
 
 def has_data(server: Path) -> bool:

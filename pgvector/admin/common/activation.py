@@ -11,6 +11,7 @@ from typing import Literal
 
 from ...config.sources import PROVIDER, at, host_config, is_active, is_enabled
 from ...domain.errors import ConfigurationError
+from ...domain.files import read_regular_file
 from .yaml_file import set_values
 
 Activation = Literal["already active", "by hermes config set", "in config.yaml"]
@@ -98,7 +99,7 @@ def _note_before(hermes_home: Path) -> None:
 
 def _noted_before(hermes_home: Path) -> str:
     try:
-        noted = _before_file(hermes_home).read_text(encoding="utf-8").strip()
+        noted = read_regular_file(_before_file(hermes_home)).decode().strip()
     except (OSError, UnicodeDecodeError):
         return ""
     return noted if noted != PROVIDER else ""

@@ -20,6 +20,7 @@ import yaml
 from ...config.sources import CONFIG_NAME
 from ...domain.commandline import command_of
 from ...domain.errors import ConfigurationError, WrongUsage
+from ...domain.files import read_regular_file
 from .file_replacing import write_file
 from .toml_tables import without_table, written_table
 from .yaml_file import set_values
@@ -108,7 +109,7 @@ def shown_entry(place: ClientFile, name: str, entry: Mapping[str, Any]) -> str:
 
 def _text(place: ClientFile) -> str:
     try:
-        return place.path.read_bytes().decode()
+        return read_regular_file(place.path).decode()
     except FileNotFoundError:
         return ""
     except OSError as exc:

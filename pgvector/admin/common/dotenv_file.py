@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ...config.sources import DOTENV_NAME, assignments
 from ...domain.errors import ConfigurationError
+from ...domain.files import read_regular_file
 from .file_replacing import replace_file
 
 _BOM = "\ufeff"
@@ -26,7 +27,7 @@ def set_dotenv(home: Path, values: Mapping[str, str | None]) -> bytes | None:
         if _NOT_ONE_LINE.intersection(value or ""):
             raise ConfigurationError(f"{name} must be one line")
     try:
-        before = path.read_bytes() if path.exists() else None
+        before = read_regular_file(path) if path.exists() else None
         text = (before or b"").decode(errors="surrogateescape")
         edited = _edited(text, values)
         if edited != text:

@@ -21,6 +21,7 @@ from ruamel.yaml.tokens import CommentToken
 
 from ...config.sources import CONFIG_NAME, yaml_place
 from ...domain.errors import ConfigurationError
+from ...domain.files import read_regular_file
 from ...domain.redaction import mask_dsn
 from .file_replacing import replace_file
 
@@ -71,7 +72,7 @@ class _CannotEdit(Exception):
 
 
 def _read(path: Path) -> bytes:
-    return path.read_bytes() if path.exists() else b""
+    return read_regular_file(path) if path.exists() else b""
 
 
 def _refusal(path: Path, values: Mapping[Key, object], why: str) -> ConfigurationError:

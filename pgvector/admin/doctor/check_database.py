@@ -6,9 +6,10 @@ import time
 from collections.abc import Iterator
 from datetime import timedelta
 
-from ...capture.mirror import Mirror, read_memory_file
+from ...capture.mirror import Mirror
 from ...config.settings import Settings
 from ...domain.errors import DimensionMismatch, HermesPgvectorError, SchemaNotApplied, UpgradeNeeded
+from ...domain.files import read_regular_file
 from ...domain.redaction import mask_dsn
 from ...domain.types import MEMORY_FILES
 from ...store import schema
@@ -255,7 +256,7 @@ def _removals(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Chec
     for name in MEMORY_FILES.values():
         path = context.home / "memories" / name
         try:
-            read_memory_file(path)
+            read_regular_file(path)
         except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError as exc:

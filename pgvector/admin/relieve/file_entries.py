@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...capture.mirror import DELIMITER, read_memory_file
+from ...capture.mirror import DELIMITER
 from ...domain.errors import ConfigurationError
+from ...domain.files import read_regular_file
 from ...domain.types import MEMORY_FILES
 from ..common.file_replacing import locked, write_file
 
@@ -63,7 +64,7 @@ def read_file(home: Path, target: str) -> MemoryFile:
     """
     path = home / "memories" / MEMORY_FILES[target]
     try:
-        written_at, data = path.stat().st_mtime, read_memory_file(path)
+        written_at, data = path.stat().st_mtime, read_regular_file(path)
     except (FileNotFoundError, NotADirectoryError):
         written_at, data = 0.0, b""
     except OSError as exc:

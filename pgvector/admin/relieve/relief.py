@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from ...domain.errors import ConfigurationError, InvalidArgument, StoreUnavailable
+from ...domain.files import read_regular_file
 from ...domain.operations import RememberMemory
 from ...domain.text import digest
 from ...domain.types import MEMORY_FILES
@@ -190,7 +191,7 @@ def read_record(home: Path) -> UndoRecord | None:
     """Return what the last run left; None where nothing is to be undone. Raises ConfigurationError."""
     path = home / "pgvector" / _NAME
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(read_regular_file(path))
         entries = tuple(TakenEntry(**{**each, "themes": tuple(each["themes"])}) for each in found["entries"])
         return UndoRecord(float(found["at"]), entries, dict(found["chars"]))
     except FileNotFoundError:

@@ -6,7 +6,6 @@ No metric has a theme or a process for a label: their number is unbounded, and a
 from __future__ import annotations
 
 import math
-import os
 import socket
 import threading
 from collections import Counter
@@ -20,6 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from ...domain.errors import ConfigurationError, WrongUsage
+from ...domain.files import replace_text
 from .report import WORK, Status
 
 PREFIX = "hermes_pgvector_"
@@ -271,14 +271,7 @@ def listen(registry: CollectorRegistry, address: str) -> Iterator[str]:
 
 def write_textfile(registry: CollectorRegistry, path: Path) -> None:
     """Put the metrics into a file, of which no reader ever sees a part. Raises ConfigurationError."""
-    body = generate_latest(registry)
-    part = path.with_name(f".{path.name}.{os.getpid()}")  # the node exporter reads *.prom
     try:
-        try:
-            part.write_bytes(body)
-            part.chmod(0o644)  # read by the exporter's own user
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+        replace_text(path, generate_latest(registry).decode(), mode=0o644)  # read by the exporter's own user
     except OSError as exc:
         raise ConfigurationError(f"--textfile {path} cannot be written ({exc.strerror or exc})") from exc

@@ -1,0 +1,40 @@
+"""Small files of a home: read without waiting for anybody, and replaced in one step."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)
+
+
+def read_regular_file(path: Path) -> bytes:
+    """Return what a file holds. Raises OSError, also for a pipe or device, which could keep its reader waiting."""
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _NO_WAIT)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        return file.read()
+
+
+def replace_text(path: Path, text: str, *, mode: int = 0o600) -> None:
+    """Put a text (UTF-8) at `path`: whoever reads it finds the former or the new, never a part.
+
+    It is not forced to the disk, so it is for what can be made anew. Nothing is followed that somebody else may have
+    put beside it. Raises OSError, with what was there as it was.
+    """
+    fresh = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
+    with suppress(FileNotFoundError):
+        fresh.unlink()  # of a thread of this number that was killed while it wrote
+    try:
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+            os.chmod(fresh, mode)  # whatever the umask
+            file.write(text)
+        os.replace(fresh, path)
+    except OSError:
+        with suppress(OSError):
+            fresh.unlink()
+        raise
