@@ -160,6 +160,12 @@ class Mirror:
         return found
 
 
+def entries_in(text: str) -> tuple[str, ...]:
+    """Return the entries of a file's text, or of what the host writes into one, as the host reads them from there."""
+    parts = io.StringIO(text, newline=None).read().split(DELIMITER)
+    return tuple(dict.fromkeys(entry for part in parts if (entry := clean(part).strip())))
+
+
 def _signature(path: Path) -> _Signature:
     """Return what changes when a file does: a copy that was put back may have the time and size of the one before."""
     try:
@@ -178,7 +184,4 @@ def _read(target: str, path: Path, signature: _Signature, *, read_at: float = 0.
         text = data.decode("utf-8-sig")  # some editors put a byte order mark first, and take it away again
     except UnicodeDecodeError:
         text, damaged = data.decode("utf-8-sig", errors="replace"), True
-    text = io.StringIO(text, newline=None).read()
-    entries = (clean(part).strip() for part in text.split(DELIMITER))
-    contents = tuple(dict.fromkeys(entry for entry in entries if entry))
-    return FileState(target, contents, signature[0] / 1e9, damaged, read_at)
+    return FileState(target, entries_in(text), signature[0] / 1e9, damaged, read_at)

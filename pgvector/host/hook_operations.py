@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from ..capture.mirror import entries_in
 from ..capture.sanitize import Sanitizer
 from ..capture.turn_filter import TurnFilter, own_words
 from ..domain.operations import (
@@ -258,24 +259,29 @@ class BuiltInMemory:
 
     def written(
         self, action: str, target: str, content: Any, metadata: Mapping[str, Any] | None, provenance: dict[str, str]
-    ) -> FileOperation | None:
-        """Return what its tool wrote; None, and counted, for what says nothing or is of a kind we do not know."""
+    ) -> list[FileOperation]:
+        """Return what its tool wrote; nothing, and counted, for what is empty or of a kind we do not know."""
         counts = self._runtime.counts
-        given, replaced = _split(metadata)
-        text, old_text = storable(content, self._keep, counts), storable(replaced, self._keep, counts)
         if action not in ("add", "replace", "remove") or target not in ("memory", "user"):
             counts["memory_writes_unknown"] += 1
-            return None
-        if not (text or action == "remove") or not (old_text or action == "add"):
+            return []
+        given, replaced = _split(metadata)
+        # As they will be read from the file: under another text an entry would be gone from it, and a new one there.
+        texts, (old_text, *_) = self._entries(content), (*self._entries(replaced), "")
+        if not (texts or action == "remove") or not (old_text or action == "add"):
             counts["memory_writes_empty"] += 1
-            return None
+            return []
         self._runtime.mirror.note_written(target)
-        every = self._fields(target, provenance | self._keep.metadata(given, counts))
-        if action == "add":
-            return AddMemory(**every, content=text)
+        known = provenance | self._keep.metadata(given, counts)
+        if action == "remove":
+            return [RemoveMemory(**self._fields(target, known), old_text=old_text)]
+        ops: list[FileOperation] = []
         if action == "replace":
-            return ReplaceMemory(**every, content=text, old_text=old_text)
-        return RemoveMemory(**every, old_text=old_text)
+            ops.append(ReplaceMemory(**self._fields(target, known), content=texts.pop(0), old_text=old_text))
+        return [*ops, *(AddMemory(**self._fields(target, known), content=text) for text in texts)]
+
+    def _entries(self, content: object) -> list[str]:
+        return [storable(each, self._keep, self._runtime.counts) for each in entries_in(clean(content))]
 
     def _fields(self, target: str, metadata: dict[str, object]) -> dict[str, Any]:
         # Where it was said decides who may read it: there what `initialize` learned counts, whatever is given here.

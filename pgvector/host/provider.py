@@ -268,7 +268,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
         runtime, context = ready
         provenance = context.provenance(self._session_id, self._parent_session_id)
         memory = BuiltInMemory(runtime, context, self._policy.keep)
-        if (op := memory.written(action, target, content, metadata, provenance)) is not None:
+        for op in memory.written(action, target, content, metadata, provenance):
             self._submit(runtime, op)
 
     # -- sessions ------------------------------------------------------------------------------------------------

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
+
+import pytest
 
 from tests.conftest import MakeProvider
-from tests.support.memory import landed, recalled, runtime_of
+from tests.support.memory import DELIMITER, landed, recalled, runtime_of
 from tests.support.stored import Database
 
 
@@ -160,3 +163,24 @@ def test_trap_14_replace_carries_the_new_provenance(make_provider: MakeProvider,
         "note": "new",
     }
     assert recalled(second, "atlas launch") == ["The Atlas launch is on 9 June"]
+
+
+@pytest.mark.parametrize("content", ["Atlas is blue\r\nand tall", "Atlas is blue\nand tall\n§\nBorealis is green"])
+def test_need_15_what_a_tool_writes_stays_in_its_theme_when_the_file_is_read(
+    make_provider: MakeProvider, home: Path, content: str
+) -> None:
+    """The host reads an entry with other line ends than were written, and one with its delimiter inside as two."""
+    provider = make_provider()
+    (home / "memories").mkdir()
+    (home / "memories" / "MEMORY.md").write_text(f"Cygnus is red{DELIMITER}{content}", encoding="utf-8", newline="")
+    provider.on_memory_write("replace", "memory", content, {"old_text": "Atlas is white"})
+    landed(provider)
+    entries = content.replace("\r\n", "\n").split(DELIMITER)
+    assert sorted(recalled(provider, "atlas borealis")) == entries
+    provider = make_provider()
+    landed(provider)
+    assert sorted(recalled(provider, "atlas borealis")) == entries
+    assert recalled(provider, "atlas borealis cygnus", scope="default") == ["Cygnus is red"]
+    provider.on_memory_write("remove", "memory", "", {"old_text": entries[0]})
+    landed(provider)
+    assert recalled(provider, "atlas borealis") == entries[1:]
