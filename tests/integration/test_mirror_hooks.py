@@ -53,6 +53,16 @@ def test_need_15_a_replacement_without_the_old_entry_is_a_fact_all_the_same(make
     assert runtime_of(provider).stats()["replace_unmatched"] == 1
 
 
+def test_need_15_a_replaced_entry_that_nobody_has_read_yet_costs_no_other_memory(make_provider: MakeProvider) -> None:
+    """A background review or an editor has written "Standup is at nine on Monday" since the session began."""
+    provider = make_provider()
+    provider.on_memory_write("add", "memory", "Atlas deploys on Monday")
+    provider.on_memory_write("replace", "memory", "Atlas deploys on Tuesday", {"old_text": "Monday"})
+    provider.on_memory_write("replace", "memory", "Standup is at ten on Wednesday", {"old_text": "Monday"})
+    landed(provider)
+    assert sorted(recalled(provider, "atlas standup")) == ["Atlas deploys on Tuesday", "Standup is at ten on Wednesday"]
+
+
 def test_need_15_a_batch_is_applied_in_its_order(make_provider: MakeProvider) -> None:
     """The host expands a batch into one announcement after the other, without a pause."""
     provider = make_provider()

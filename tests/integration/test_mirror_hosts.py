@@ -109,3 +109,17 @@ def test_trap_04_the_entry_of_this_hosts_own_file_is_meant_before_another_hosts(
     second.on_memory_write("remove", "memory", "", {"old_text": "on port 5432"})
     landed(second)
     assert recalled(first, "atlas port") == ["Atlas is on port 5432"]
+
+
+def test_trap_05_a_part_of_an_entry_that_another_host_has_replaced_means_what_it_says_now(
+    hosts: tuple[Host, Host],
+) -> None:
+    one, two = hosts
+    for host in hosts:
+        host.write("Atlas deploys on Monday", age_s=60)
+        host.session().shutdown()
+    for host, day in ((one, "Tuesday"), (two, "Friday")):
+        session = host.session()
+        session.on_memory_write("replace", "memory", f"Atlas deploys on {day}", {"old_text": "Monday"})
+        landed(session)
+    assert recalled(two.session(), "atlas") == ["Atlas deploys on Friday"]

@@ -131,12 +131,17 @@ SELECT m.id, m.agent_identity, m.content, m.content = %(old_text)s, m.owners <> 
  WHERE f.origin = %(origin)s AND f.target = %(target)s AND position(%(old_text)s IN m.content) > 0;
 
 -- name: find_successor
--- What became of an entry that was replaced: the memory that says it now, newest change first.
+-- What became of an entry of this host's own file that another host replaced: the memory that says it now, newest change
+-- first. By a part of it alone any text that a memory ever had would be meant.
 SELECT m.id, m.agent_identity, m.content, m.owners <> '{}' AS owned, h.old_digest = substr(hermes_digest(%(old_text)s), 1, 8) AS whole
   FROM memory_history AS h
   JOIN memory_entries AS m ON m.id = h.memory_id AND m.agent_identity = h.agent_identity
  WHERE h.agent_identity = %(theme)s AND h.target = %(target)s AND h.action = 'replaced'
-   AND (h.old_digest = substr(hermes_digest(%(old_text)s), 1, 8) OR position(%(old_text)s IN h.old_content) > 0)
+   AND (h.old_digest = substr(hermes_digest(%(old_text)s), 1, 8)
+        OR position(%(old_text)s IN h.old_content) > 0
+           AND EXISTS (SELECT FROM hermes_mirror AS f
+                        WHERE f.agent_identity = h.agent_identity AND f.origin = %(origin)s AND f.target = h.target
+                          AND substr(f.digest, 1, 8) = h.old_digest))
  ORDER BY h.id DESC;
 
 -- name: let_go_of_memory
