@@ -197,7 +197,8 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from .admin.common.commands import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, abandon_stdout
+    from .admin.common.commands import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
+    from .admin.common.console import abandon
     from .admin.common.repeat import ended_as_by_ctrl_c
 
     if not getattr(args, "pgvector_command", None):
@@ -212,7 +213,7 @@ def _run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        abandon_stdout()
+        abandon(sys.stdout)
         return EXIT_OK
     except Exception as exc:
         return _explain(exc, as_json=getattr(args, "json", False))

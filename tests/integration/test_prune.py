@@ -296,6 +296,19 @@ def test_trap_02_stopped_in_the_middle_it_leaves_whole_batches_and_goes_on_when_
     assert Database(dsn).column("SELECT count(*) FROM conversation_chunks") == [0]
 
 
+def test_need_16_what_nobody_reads_to_its_end_is_done_anyway(
+    start_cli: Callable[..., subprocess.Popen[str]], home: Path, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure(home, dsn)
+    fill(dsn, "marketing")
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")  # what is shown first does not fit into a buffer
+    with start_cli("prune", "--theme", "marketing", "--older-than", "100d", "--yes") as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(timeout=150) == 0
+    assert turns(dsn, "marketing") == 100
+
+
 def test_need_04_a_role_of_one_theme_prunes_that_theme_only(
     postgres: EmbeddedServer, admin_dsn: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

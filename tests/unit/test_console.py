@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from hermes_memory_pgvector.admin.common.console import Column, say, show_pairs, show_table
+from hermes_memory_pgvector.admin.common.progress import ProgressLine
 from hermes_memory_pgvector.cli import main
 
 COLUMNS = (Column("theme"), Column("turns", right=True), Column("last_words", flexible=True))
@@ -128,3 +129,14 @@ def test_the_version_is_that_of_the_manifest(capsys: pytest.CaptureFixture[str])
 
     assert left.value.code == 0
     assert re.fullmatch(r"hermes-pgvector \d+\.\d+\.\d+\S*\n", capsys.readouterr().out)
+
+
+def test_a_work_goes_on_where_nobody_reads_how_far_it_is() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w", encoding="utf-8") as stream:
+        line = ProgressLine("deleted", 10, stream=stream)
+        line.say("begun")
+        line.advance(10)
+        line.finish()
+    assert line.done == 10

@@ -8,7 +8,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ...domain.commandline import typed
+from .console import abandon
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
 
@@ -83,7 +85,7 @@ class Parser(argparse.ArgumentParser):
         try:
             sys.stdout.flush()
         except BrokenPipeError:
-            abandon_stdout()
+            abandon(sys.stdout)
         super().exit(status, message)
 
 
@@ -108,9 +110,14 @@ class GroupedHelp(argparse.RawDescriptionHelpFormatter):
         return f"\n{' ' * (self._current_indent - 2)}{heading}:\n{text}" if heading else text
 
 
-def abandon_stdout() -> None:
-    """Have what is still printed go nowhere: its reader is gone."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+@contextmanager
+def read_or_not() -> Iterator[None]:
+    """Go on behind the block where nobody reads what it prints, as with `| head`: what is to be done is done anyway."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        abandon(sys.stdout)
 
 
 @dataclass(frozen=True, slots=True)

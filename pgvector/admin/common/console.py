@@ -5,6 +5,7 @@ NO_COLOR and TERM=dumb are honoured. Text that comes from the database can move 
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import unicodedata
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TextIO
 
 from ...domain.commandline import typed
 
@@ -40,6 +41,11 @@ class Column:
     def title(self) -> str:
         """Return what stands above the column."""
         return self.heading or self.key.replace("_", " ")
+
+
+def abandon(stream: TextIO) -> None:
+    """Have what is still printed there go nowhere: its reader is gone."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def show_table(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]], *, empty: str = "nothing found") -> None:

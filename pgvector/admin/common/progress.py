@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from ...domain.format import format_duration
+from .console import abandon
 
 _ON_TERMINAL_S, _ELSEWHERE_S = 0.2, 10.0
 _TOLD_FROM = 5000  # rows; fewer are done before anybody wonders
@@ -38,32 +39,37 @@ class ProgressLine:
 
     def say(self, line: str) -> None:
         """Print a line of its own."""
-        self._stream.write(("\r\033[K" if self._open else "") + line + "\n")
-        self._stream.flush()
+        self._write(("\r\033[K" if self._open else "") + line + "\n")
         self._open = False
 
     def clear(self) -> None:
         """Take away what stands on a terminal."""
         if self._open:
-            self._stream.write("\r\033[K")
-            self._stream.flush()
+            self._write("\r\033[K")
             self._open = False
 
     def finish(self) -> None:
         """Say the last figure."""
         self._tell()
         if self._open:
-            self._stream.write("\n")
+            self._write("\n")
             self._open = False
 
     def _tell(self) -> None:
         line = f"{self._what}: {describe(self.done, self.total, self._rate())}"
         if self._terminal:
-            self._stream.write("\r\033[K" + line)
+            self._write("\r\033[K" + line)
             self._open = True
         else:
-            self._stream.write(line + "\n")
-        self._stream.flush()
+            self._write(line + "\n")
+
+    def _write(self, text: str) -> None:
+        """Print it; the work goes on where nobody reads how far it is."""
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except BrokenPipeError:
+            abandon(self._stream)
 
     def _rate(self) -> float:
         return (self.done - self._done_at_first) / max(time.monotonic() - self._began, 1e-3)

@@ -27,6 +27,7 @@ from ..common.commands import (
     given_admin_dsn,
     print_json,
     printed,
+    read_or_not,
 )
 from ..common.console import Column, say, show_table, warn
 from ..common.database import connection, settings_of
@@ -93,7 +94,8 @@ def _make_smaller(args: argparse.Namespace, conn: DeadlineConnection, rules: The
     )
     plan = plan_compaction(conn, options, rules, languages)
     if not args.json:
-        _show_plan(plan)
+        with read_or_not():
+            _show_plan(plan)
     if args.yes:
         return _carry_out(args, conn, plan)
     if args.json:
@@ -181,7 +183,8 @@ def _summarise(
             tuple(settings.mask_patterns),
         )
         if not args.json:
-            _show_sessions(summaries)
+            with read_or_not():
+                _show_sessions(summaries)
         return _replace_sessions(args, summaries) if args.yes else _preview(args, summaries)
 
 

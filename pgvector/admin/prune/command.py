@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ...domain.format import format_bytes
-from ..common.commands import Command, add_login, add_yes, argument, filled, positive, printed
+from ..common.commands import Command, add_login, add_yes, argument, filled, positive, printed, read_or_not
 from ..common.console import Column, say, show_table, warn
 from ..common.database import database
 from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
@@ -36,7 +36,8 @@ def _prune(args: argparse.Namespace, home: Path) -> int:
             summary = ADD_YES if planned.parts else ""
             return print_outcome(meant, as_json=args.json, before=lambda: _show(planned), summary=summary)
         if not args.json:
-            print_outcome(meant, as_json=False, before=lambda: _show(planned))
+            with read_or_not():
+                print_outcome(meant, as_json=False, before=lambda: _show(planned))
         pruning = Pruning(conn, planned)
         try:
             done = pruning.run()
