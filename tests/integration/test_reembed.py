@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import signal
 import subprocess
@@ -156,6 +157,29 @@ def test_need_18_reembed_changes_model_and_length(
     new = make_provider({"embed_url": new_model.url, "embed_model": "newer", "dims": NEW_DIMS}, session_id="session-3")
     until(lambda: database.column(WITHOUT_VECTOR) == [0], 30, "vectors of the new model for what the old agent wrote")
     assert called(new, "recall_conversation", {"query": "container 7 berth"})["mode"] == "hybrid"
+
+
+@pytest.mark.parametrize("place", [".env", "pgvector/config.json"])
+def test_need_18_a_home_recalls_by_the_new_model_wherever_it_named_the_old_one(
+    make_provider: MakeProvider,
+    settings: dict[str, object],
+    home: Path,
+    dsn: str,
+    cli: Run,
+    arguments: list[str],
+    place: str,
+) -> None:
+    written(make_provider, settings, dsn, turns=3)
+    configured(home, dsn, {})
+    lines = "".join(f"HERMES_PGVECTOR_{name.upper()}={value}\n" for name, value in settings.items())
+    (home / place).parent.mkdir(exist_ok=True)
+    (home / place).write_text(lines if place == ".env" else json.dumps(settings), encoding="utf-8")
+
+    said = cli(*arguments, "--yes")
+
+    assert said.returncode == 0, said.stderr
+    found = cli("search", "Which berth has container 2?", "--json")
+    assert json.loads(found.stdout)["mode"] == "hybrid", found.stderr
 
 
 def test_need_18_reembed_goes_on_after_kill(

@@ -20,6 +20,7 @@ from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.domain.errors import ConfigurationError, EmbedderError
 from hermes_memory_pgvector.embed.model_folder import models_folder
+from hermes_memory_pgvector.host.session_context import load_settings
 from tests.support.embedding_server import EmbedHandler, LoopbackServer
 from tests.support.local_models import link_model, make_wheel
 from tests.support.model_files import MODEL_DIMS, MODEL_NAME, RERANKER_NAME, model_dir
@@ -386,6 +387,25 @@ def test_the_commands_from_list_to_remove(home: Path, capsys: pytest.CaptureFixt
         main(["model", "remove", *at])
     assert left.value.code == 2
     assert "NAME" in capsys.readouterr().err
+
+
+def test_a_model_is_used_although_other_files_named_another_endpoint(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / ".env").write_text("HERMES_PGVECTOR_EMBED_URL=http://127.0.0.1:1\nOTHER=kept\n", encoding="utf-8")
+    (home / "pgvector").mkdir()
+    (home / "pgvector" / "config.json").write_text('{"dims": 5}', encoding="utf-8")
+    install = ["model", "install", "--from", str(model_dir()), "--use", "--hermes-home", str(home)]
+
+    assert main(install) == 0
+
+    now = load_settings(None, home).settings
+    assert (now.embed_url, now.dims) == (f"local:{MODEL_NAME}", MODEL_DIMS)
+    assert (home / ".env").read_text(encoding="utf-8") == "OTHER=kept\n"
+    assert "overrules" not in capsys.readouterr().err
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBED_URL", "http://127.0.0.1:1")
+    assert main(install) == 0
+    assert "$HERMES_PGVECTOR_EMBED_URL in the environment overrules" in capsys.readouterr().err
 
 
 def test_reading_needs_no_right_to_write(home: Path) -> None:

@@ -22,11 +22,10 @@ from .embedded_server import embedded_server
 from .installed_models import install_model, use_model
 from .model_source import BUNDLED, CATALOGUE, Say
 from .new_vectors import is_without_vectors
-from .yaml_file import set_values
+from .saving import set_settings
 
 Mode = Literal["endpoint", "local", "lexical"]
 LocateDatabase = Callable[[], str]
-_SECTION = ("plugins", "pgvector")
 _SET_URL = "hermes config set plugins.pgvector.embed_url URL"
 
 
@@ -131,7 +130,7 @@ def adopt(
     held = _requirement(settings, given, existing)
     if not held.model:
         if held.dims and held.dims != settings.dims:
-            set_values(home, {(*_SECTION, "dims"): held.dims})
+            set_settings(home, {"dims": held.dims})
         return None
     if choice.mode == "local" and choice.source is None:
         words = f"by words: {held.why}, which is not in this home yet"
@@ -167,7 +166,7 @@ def apply_choice(
             values["embed_url"] = choice.url
         if choice.mode != "local" and choice.model:
             values["embed_model"] = choice.model
-        set_values(home, {(*_SECTION, key): value for key, value in values.items()})
+        set_settings(home, values)
     return _install_local(choice, home, settings, say, source) if choice.mode == "local" else choice
 
 

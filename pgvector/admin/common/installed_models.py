@@ -42,7 +42,7 @@ from .model_source import (
     folder_bytes,
     sha256_of,
 )
-from .yaml_file import set_values
+from .saving import set_settings
 
 _WORK = ".install-"
 _LOCK = ".lock"
@@ -254,10 +254,7 @@ def use_model(home: Path, model: ModelView) -> bool:
 
     Raises ConfigurationError.
     """
-    return set_values(
-        home,
-        {("plugins", "pgvector", "embed_url"): LOCAL + model.name, ("plugins", "pgvector", "dims"): model.dims},
-    )
+    return set_settings(home, {"embed_url": LOCAL + model.name, "dims": model.dims})
 
 
 def _fill_bundled(bundled: BundledModel, fresh: Path, source: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ from ...config.settings import FIELDS, KNOWN_ENV, Field, Settings
 from ...config.sources import form_path, read_dotenv, read_form, read_section
 from ...domain.errors import ConfigurationError
 from ...domain.redaction import mask_dsn
-from ...host.session_context import came_from_dotenv, environment, process_home
+from ...host.session_context import came_from_dotenv, environment, load_settings, process_home
 from .conninfo import has_secret
+from .console import warn
 from .dotenv_file import restore_dotenv, set_dotenv
 from .file_replacing import replace_file
 
@@ -96,6 +97,25 @@ def _add_change(changes: Changes, each: Field, value: Any, said: object, *, expl
             changes.settings["dsn"] = ""
     elif explicit or said or value or value != each.default:
         changes.settings[each.key] = list(value) if isinstance(value, tuple) else value
+
+
+def set_settings(home: Path, values: Mapping[str, Any]) -> bool:
+    """Have settings hold from now on, whatever file says otherwise now; return whether that changes anything.
+
+    What the environment overrules is told on stderr. Raises ConfigurationError, with the files as they were.
+    """
+    current = load_settings(None, home).settings
+    wanted = replace(current, **values)
+    changes = changes_to(home, current, wanted, explicit=frozenset(values))
+    save(home, changes)
+    warn_overruled(home, wanted)
+    return bool(changes)
+
+
+def warn_overruled(home: Path, wanted: Settings) -> None:
+    """Tell which variables of the environment make settings other than what was just written."""
+    for name in overruled(wanted, load_settings(None, home).settings):
+        warn(f"${name} in the environment overrules what was written now: change it there")
 
 
 def save(home: Path, changes: Changes) -> None:

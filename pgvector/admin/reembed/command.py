@@ -30,7 +30,7 @@ from ..common.database import settings_of
 from ..common.embedded_server import borrowed_server
 from ..common.given_dims import dims_given
 from ..common.outcome import ADD_YES
-from ..common.yaml_file import set_values
+from ..common.saving import set_settings
 from .reembedding import Reembedding, backfill, cold_turns, plan
 
 _MAX_DIMS = 2000  # of a vector in an HNSW index
@@ -94,7 +94,7 @@ def _reembed(args: argparse.Namespace, home: Path) -> int:
     finally:
         embedder.close()
     if not args.no_config:
-        set_values(home, {("plugins", "pgvector", key): value for key, value in changes.items()})
+        set_settings(home, changes)
     told = {"model": embedder.model, "dims": wanted.dims, "refused": refused, "config_changed": not args.no_config}
     return printed(args, told, lambda: _report(embedder.model, wanted.dims, refused, changes, noted=not args.no_config))
 

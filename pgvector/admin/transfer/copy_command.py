@@ -27,7 +27,7 @@ from ..common.commands import (
 from ..common.console import Column, say, show_table, warn
 from ..common.database import connection, settings_of
 from ..common.outcome import counted
-from ..common.saving import changes_to, overruled, save
+from ..common.saving import changes_to, save, warn_overruled
 from .command import add_themes, show_arrivals
 from .copy_themes import Copy, CopyRequest, copy
 from .export_rows import identity
@@ -91,8 +91,7 @@ def _source(settings: Settings, named: str | None) -> Settings:
 def _switch(home: Path, settings: Settings, to: str) -> bool:
     wanted = dataclasses.replace(settings, dsn=to)
     save(home, changes_to(home, settings, wanted))
-    for name in overruled(wanted, settings_of(home)):
-        warn(f"${name} in the environment overrules what was written now: change it there")
+    warn_overruled(home, wanted)
     return True
 
 
