@@ -1,22 +1,14 @@
-"""What the host's hooks report, as operations for the writer: turns, delegations, `/undo`, the built-in memory.
-
-Of `/undo` the command line tells us that it happened and not how far it went; a chat on a platform gets a new agent and
-tells nothing. Both mark the messages in the host's session database, state.db, first.
-"""
+"""What the host's hooks report, as operations for the writer: turns, delegations, `/undo`, the built-in memory."""
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
 import time
 import uuid
-from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from ..capture.mirror import entries_in
 from ..capture.sanitize import Sanitizer
@@ -38,6 +30,7 @@ from ..domain.theme import SessionThemes
 from .guard import warn_once
 from .recall_tools import QUESTION_MAX_CHARS
 from .session_context import SessionContext
+from .undone import rewound
 
 if TYPE_CHECKING:
     from ..runtime.process import Runtime
@@ -45,13 +38,6 @@ if TYPE_CHECKING:
 _TURNS = uuid.UUID("6f6b3c1e-53c7-4c7e-9a4e-0c1f6f2a9a10")
 _DELEGATIONS = uuid.UUID("0b5f7f0e-6b0a-4c38-9d53-3f1b9f4f6f57")
 _UNDOS = uuid.UUID("1d0c2f7a-2f0e-4d55-8f0f-6a7d5c2b9e31")
-_BUSY_S = 0.05  # a hook waits for this
-_SESSION = "SELECT coalesce(rewind_count, 0) FROM sessions WHERE id = ?"
-_MESSAGES = """
-SELECT timestamp, active = 0 AND NOT coalesce(compacted, 0), role <> 'user' FROM messages
- WHERE session_id = ? ORDER BY id
-"""
-_APART_S = 1e-5  # Postgres keeps microseconds, and of these a float is not sure
 
 
 def within_limit(content: object, max_chars: int, counts: Counter[str]) -> str:
@@ -151,14 +137,6 @@ def delegation(
     return turn, memory
 
 
-@dataclass(frozen=True)
-class _Rewound:
-    """How often something of a session was taken back, and when those turns were accepted."""
-
-    times: int
-    spans: tuple[Span, ...]
-
-
 def taken_back(
     said: SessionTurns, session: Session, home: Path, host_session_id: str, *, told: bool
 ) -> UndoTurns | None:
@@ -168,7 +146,7 @@ def taken_back(
     turn.
     """
     now = time.time()
-    found = _rewound(home, host_session_id, now)
+    found = rewound(home, host_session_id, now)
     if found.times and (op_ids := said.take_back(session, found.times, found.spans)) is not None:
         name = "\0".join((*session, str(found.times)))
         return _operation(session, found.spans, op_ids, now, named_uuid(_UNDOS, name))
@@ -182,52 +160,6 @@ def _operation(
 ) -> UndoTurns:
     theme, session_id = session
     return UndoTurns(theme=theme, at=now, op_id=op_id, session_id=session_id, spans=spans, op_ids=tuple(op_ids))
-
-
-def _rewound(home: Path, session_id: str, now: float) -> _Rewound:
-    path = home / "state.db"
-    try:
-        address = f"file:{quote(str(path))}?mode=ro"
-        with contextlib.closing(sqlite3.connect(address, uri=True, timeout=_BUSY_S)) as file:
-            (times,) = file.execute(_SESSION, (session_id,)).fetchone() or (0,)
-            if not times:
-                return _Rewound(0, ())
-            return _Rewound(int(times), tuple(_spans(file.execute(_MESSAGES, (session_id,)), now)))
-    except (sqlite3.Error, ValueError, TypeError):  # none, of another version, or busy
-        return _Rewound(0, ())
-
-
-def _spans(messages: Iterable[tuple[float, int, int]], now: float) -> Iterator[Span]:
-    """Give the times of what was undone, which `bring` may have stored by the host's time of each message.
-
-    At the time of a message that stands there is nothing of what was undone.
-    """
-    told = [(float(at), bool(undone), bool(by_host)) for at, undone, by_host in messages]
-    stands = sorted(at for at, undone, _ in told if not undone)
-    for since, until in _undone_turns([(at, undone) for at, undone, by_host in told if by_host], now):
-        for at in stands[bisect_left(stands, since) : bisect_right(stands, until)]:
-            yield since, at - _APART_S
-            since = at + _APART_S
-        yield since, until
-    standing = set(stands)
-    yield from ((at, at) for at, undone, by_host in told if undone and not by_host and at not in standing)
-
-
-def _undone_turns(by_host: Iterable[tuple[float, bool]], now: float) -> Iterator[Span]:
-    """From the first message of the host in a row of undone ones to the next that stands; `now` where none does.
-
-    What the host writes itself bears the host's time; a user's message that of their platform, which may be from
-    before the turn in front of it.
-    """
-    since: float | None = None
-    for at, undone in by_host:
-        if undone and since is None:
-            since = at
-        elif not undone and since is not None:
-            yield since, at
-            since = None
-    if since is not None:
-        yield since, now
 
 
 class BuiltInMemory:

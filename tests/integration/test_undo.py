@@ -53,6 +53,13 @@ class Host:
         self.database.append_message(SESSION, "user", turn(number), timestamp=sent_at)
         self.database.append_message(SESSION, "assistant", ANSWER)
 
+    def compress(self, *numbers: int) -> None:
+        """As its command line does: the messages of these turns, the last ones, stay beside a summary."""
+        left = [{"role": "user", "content": "[CONTEXT COMPACTION] what was said before"}]
+        for number in numbers:
+            left += [{"role": "user", "content": turn(number)}, {"role": "assistant", "content": ANSWER}]
+        self.database.archive_and_compact(SESSION, left)
+
     def undo(self, turns: int = 1) -> None:
         recent = self.database.list_recent_user_messages(SESSION, limit=10)
         self.database.rewind_to_message(SESSION, recent[turns - 1]["id"])
@@ -175,6 +182,27 @@ def test_need_38_the_hosts_database_says_how_far_it_goes(
     undo(provider)
     landed(provider)
     assert stored(dsn) == [turn(number) for number in (1, 2, 3)[:-turns]]
+
+
+@pytest.mark.parametrize("compressions", [1, 2])
+@pytest.mark.parametrize("turns", [1, 2])
+def test_need_38_what_was_said_before_a_compression_can_be_taken_back(
+    turns: int, compressions: int, host: Host, make_provider: MakeProvider, dsn: str
+) -> None:
+    provider = make_provider(session_id=SESSION)
+    for number in (1, 2, 3, 4):
+        host.say(provider, number)
+    landed(provider)
+    for _ in range(compressions):
+        host.compress(2, 3, 4)
+    host.undo(turns)
+    undo(provider)
+    assert sorted(said(provider)) == [turn(number) for number in (1, 2, 3, 4)[:-turns]]
+    landed(provider)
+    assert stored(dsn) == [turn(number) for number in (1, 2, 3, 4)[:-turns]]
+    host.say(provider, 4)
+    landed(provider)
+    assert stored(dsn)[-1] == turn(4)
 
 
 def test_need_38_in_a_chat_the_next_agent_learns_of_it(host: Host, make_provider: MakeProvider, dsn: str) -> None:
