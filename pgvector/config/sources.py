@@ -228,12 +228,25 @@ def is_disabled(hermes_home: Path) -> bool:
 
 def host_config(hermes_home: Path) -> object:
     """Return the home's whole configuration; None when it cannot be read."""
+    return _whole(hermes_home)[0]
+
+
+def is_legible(hermes_home: Path) -> bool:
+    """Return False where the home's configuration holds what cannot be read, and would be lost were it written anew."""
+    config, problem = _whole(hermes_home)
+    if isinstance(problem, FileNotFoundError):
+        return True
+    return problem is None and (config is None or isinstance(config, dict))
+
+
+def _whole(hermes_home: Path) -> tuple[object, Exception | None]:
+    """Return the home's whole configuration, and why it cannot be read."""
     import yaml
 
     try:
-        return yaml.safe_load(read_regular_file(hermes_home / CONFIG_NAME).decode("utf-8-sig"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        return None
+        return yaml.safe_load(read_regular_file(hermes_home / CONFIG_NAME).decode("utf-8-sig")), None
+    except (OSError, ValueError, OverflowError, RecursionError, yaml.YAMLError) as exc:
+        return None, exc
 
 
 def at(config: object, *path: str) -> object:

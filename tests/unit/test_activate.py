@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hermes_memory_pgvector.admin.common.activation import activate, find_hermes
+from hermes_memory_pgvector.admin.common.activation import activate, enable, find_hermes
+from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.config.sources import is_active
 from hermes_memory_pgvector.domain.errors import ConfigurationError
 
@@ -46,10 +47,30 @@ def test_a_hermes_that_does_not_work_is_done_without(tmp_path: Path, hermes: str
     assert is_active(tmp_path)
 
 
-def test_a_broken_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text("memory: [\n", encoding="utf-8")
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "memory: [\n",
+        "model: x\nmemory:\n  provider: pgvector\nplugins:\n  pgvector:\n\tdsn: host=db\n",
+        "model: x\nsince: 2026-13-45\n",
+        "- model\n- memory\n",
+    ],
+)
+def test_a_broken_file_is_refused_and_left_as_it_is(
+    tmp_path: Path, broken: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hermes = find_hermes()
+    assert hermes
+    path = tmp_path / "config.yaml"
+    path.write_text(broken, encoding="utf-8")
 
     with pytest.raises(ConfigurationError):
-        activate(tmp_path, None)
+        activate(tmp_path, hermes)
+    assert not enable(tmp_path, hermes)
+    for command in ("install", "deactivate"):
+        assert main([command, "--hermes-home", str(tmp_path)]) == 1
+    assert "built-in memory" not in capsys.readouterr().out
+    main(["doctor", "--hermes-home", str(tmp_path)])
 
-    assert (tmp_path / "config.yaml").read_text(encoding="utf-8") == "memory: [\n"
+    assert f"active: {path} cannot be read" in capsys.readouterr().out
+    assert path.read_text(encoding="utf-8") == broken

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from ...config.sources import PROVIDER, at, host_config, is_active, is_enabled
+from ...config.sources import CONFIG_NAME, PROVIDER, at, host_config, is_active, is_enabled, is_legible
 from ...domain.errors import ConfigurationError
 from ...domain.files import read_regular_file
 from .yaml_file import set_values
@@ -33,12 +33,13 @@ def activate(hermes_home: Path, hermes: str | None) -> Activation:
     """
     if is_active(hermes_home):
         return "already active"
-    _note_before(hermes_home)
+    if is_legible(hermes_home):
+        _note_before(hermes_home)
     try:
         set_values(hermes_home, {("memory", "provider"): PROVIDER})
     except ConfigurationError:
         command = ("config", "set", "memory.provider", PROVIDER)
-        if not (hermes and _run(hermes_home, hermes, *command) and is_active(hermes_home)):
+        if not (_host_may(hermes_home, hermes, *command) and is_active(hermes_home)):
             raise
         return "by hermes config set"
     return "in config.yaml"
@@ -55,9 +56,7 @@ def enable(hermes_home: Path, hermes: str | None) -> bool:
     try:
         set_values(hermes_home, {("plugins", "enabled"): [*(enabled if isinstance(enabled, list) else []), PROVIDER]})
     except ConfigurationError:
-        return (
-            bool(hermes) and _run(hermes_home, str(hermes), "plugins", "enable", PROVIDER) and is_enabled(hermes_home)
-        )
+        return _host_may(hermes_home, hermes, "plugins", "enable", PROVIDER) and is_enabled(hermes_home)
     return True
 
 
@@ -69,8 +68,10 @@ def main() -> int:
 def deactivate(hermes_home: Path) -> str:
     """Give memory.provider back to what it was before us and load us no more; return what it is now, empty for none.
 
-    Nothing is deleted. Raises ConfigurationError when config.yaml cannot be changed.
+    Nothing is deleted. Raises ConfigurationError when config.yaml cannot be read or changed.
     """
+    if not is_legible(hermes_home):
+        raise ConfigurationError(f"{hermes_home / CONFIG_NAME} cannot be read, and was left as it is: mend it first")
     now = at(host_config(hermes_home), "memory", "provider")
     if now == PROVIDER:
         now = _noted_before(hermes_home)
@@ -103,6 +104,11 @@ def _noted_before(hermes_home: Path) -> str:
     except (OSError, UnicodeDecodeError):
         return ""
     return noted if noted != PROVIDER else ""
+
+
+def _host_may(hermes_home: Path, hermes: str | None, *command: str) -> bool:
+    """Have the host change its file, and return whether it did: of one that it cannot read it would keep nothing."""
+    return hermes is not None and is_legible(hermes_home) and _run(hermes_home, hermes, *command)
 
 
 def _run(hermes_home: Path, hermes: str, *command: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from ...config.sources import at, host_config, is_active, is_enabled
+from ...config.sources import CONFIG_NAME, at, host_config, is_active, is_enabled, is_legible
 from ...domain.commandline import pip_install
 from ..common.installation import (
     DISTRIBUTION,
@@ -221,6 +221,13 @@ def _as_the_host_sees_it(home: Path, directory: Path) -> Iterator[Check]:
 
 def _switches(home: Path) -> Iterator[Check]:
     """memory.provider, and plugins.enabled."""
+    if not is_legible(home):
+        yield fail(
+            "active",
+            f"{home / CONFIG_NAME} cannot be read, memory.provider in it neither",
+            "mend the file by hand; hermes config set would write a new one, without all that it cannot read",
+        )
+        return
     if not is_active(home):
         other = str(at(host_config(home), "memory", "provider") or "")
         yield fail(
