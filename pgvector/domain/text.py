@@ -49,7 +49,8 @@ _SCALARS: Final = (
 
 _OTHER_SCRIPT = re.compile(r"[^\W\d_\u0000-\u024f\u1e00-\u1eff]")
 _OTHER_SHARE = 0.1  # of a text in other letters than Latin ones: names may be
-_FENCE = re.compile(r"<\s*(/?)\s*memory-context\s*>", re.IGNORECASE)
+# Possessive: after a `<` that stands before blanks without end, no blank is looked at twice.
+_FENCE = re.compile(r"<\s*+(/?)\s*+memory-context\s*+>", re.IGNORECASE)
 
 
 def clean(text: object, *, max_chars: int | None = None) -> str:

@@ -109,6 +109,13 @@ def test_of_a_huge_text_the_part_that_answers_is_shown(api: DashboardApi, dsn: s
     assert marked(row) == ["harbour", "crane", "greased"]
 
 
+def test_a_pasted_word_without_end_is_answered_in_time(api: DashboardApi, provider: PgvectorMemoryProvider) -> None:
+    for word in ("a" * 8000, "a." * 4000):
+        found = api.get("/search", q=f"violet {word}")
+
+        assert marked(found["results"][0]) == ["Violet"]
+
+
 def test_what_was_said_around_a_turn_comes_with_it(api: DashboardApi, provider: PgvectorMemoryProvider) -> None:
     row = api.get("/search", q="thursdays", store="turns")["results"][0]
     assert row["content"] == ANSWERED

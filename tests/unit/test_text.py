@@ -9,6 +9,7 @@ import fractions
 import hashlib
 import json
 import math
+import time
 import types
 import unicodedata
 import uuid
@@ -23,6 +24,7 @@ from hermes_memory_pgvector.domain.errors import InvalidArgument
 from hermes_memory_pgvector.domain.facts import structure_of
 from hermes_memory_pgvector.domain.text import clean, clean_json, digest, flatten, named_uuid, strip_injected
 from hermes_memory_pgvector.domain.theme import normalise_theme
+from tests.support.limits import NOT_WAITED_S
 
 _any_text = st.text(st.characters() | st.characters(categories=["Cs"]))
 _leaves = (
@@ -236,3 +238,13 @@ def test_digest() -> None:
 )
 def test_need_12_injected_memory_is_removed(text: str, kept: str) -> None:
     assert strip_injected(text) == kept
+
+
+@pytest.mark.parametrize("text", ["<" + " " * 500_000, "a <\n" + "\t\n" * 250_000 + "b", "< / " + " " * 500_000 + ">"])
+def test_need_01_no_blanks_behind_a_sign_hold_a_turn_up(text: str) -> None:
+    """It is looked for in every message and answer before the hook returns, and no other thread runs meanwhile."""
+    started = time.thread_time()
+
+    assert strip_injected(text) == text
+
+    assert time.thread_time() - started < NOT_WAITED_S

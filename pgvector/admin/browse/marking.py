@@ -12,7 +12,7 @@ from ...store.question_words import is_pair
 
 Mark = tuple[int, int]
 _WORD = re.compile(r"\w{1,200}")
-_JOINED = re.compile(r"\w+(?:[.:/@'’+-]\w+)+")  # a host, a path, a version: the index may have it whole only
+_JOINED = re.compile(r"(?<!\w)\w+(?:[.:/@'’+-]\w+)+")  # a host, a path, a version: the index may have it whole only
 
 
 def marks(conn: DeadlineConnection, texts: Sequence[str], question: str, languages: Sequence[str]) -> list[list[Mark]]:
