@@ -10,9 +10,12 @@ from pathlib import Path
 
 import psycopg
 import pytest
+import yaml
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from hermes_memory_pgvector import cli
+from hermes_memory_pgvector.admin.common.embedded_server import embedded_server
+from hermes_memory_pgvector.config.settings import Settings
 from tests.conftest import MakeProvider
 from tests.support.memory import landed, recalled
 from tests.support.records import all_rows, fill_theme
@@ -145,18 +148,48 @@ def test_need_16_the_switch_writes_the_settings_and_keeps_the_rest(
     assert copied(capsys, "--from", dsn, "--to", with_password)["turns_added"] == 1
 
 
+def test_need_16_from_a_server_back_to_the_embedded_one_and_what_came_meanwhile(
+    in_use: Path,
+    place: Path,
+    dsn: str,
+    make_provider: MakeProvider,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBEDDED_DIR", str(place / "pg"))
+    fill_theme(dsn, "sales")
+    provider = make_provider(gateway_session_key="sales")
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    landed(provider)
+    server = embedded_server(Settings(embedded_dir=str(place / "pg")))
+    try:
+        told = copied(capsys, "--to", "embedded", "--switch")
+        assert told["verified"] and told["switched"] and told["history"]
+        assert yaml.safe_load(in_use.read_text())["plugins"]["pgvector"]["dsn"] == ""
+        fill_theme(dsn, "late", memories=0, turns=1)
+        assert copied(capsys, "--from", dsn)["turns_added"] == 1
+        assert cli.main(["themes", "list", "--json"]) == 0
+        rows = {row["theme"]: row["turns"] for row in json.loads(capsys.readouterr().out)}
+        assert rows == {"sales": 4, "late": 1}
+        assert cli.main(["copy", "--to", "embedded"]) == 1
+        assert "same database" in capsys.readouterr().err
+    finally:
+        server.ensure()
+        server.stop()
+        server.release()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ((), "--to DSN"),
-        (("--to", "embedded"), "--to takes a DSN"),
         (("--to", "{dsn}"), "same database"),
         (("--to", "{dsn}", "--switch", "--theme", "sales"), "left behind"),
         (("--to", "{second}", "--theme", "nobody"), "nobody"),
         (("--to", "host=/nowhere dbname=x"), "start Postgres there"),
         (("--to", "{empty}"), "migrate"),
     ],
-    ids=["no target", "embedded", "itself", "some themes", "unknown theme", "nobody there", "not migrated"],
+    ids=["no target", "itself", "some themes", "unknown theme", "nobody there", "not migrated"],
 )
 def test_need_02_what_cannot_be_copied_is_said(
     in_use: Path,
@@ -169,7 +202,7 @@ def test_need_02_what_cannot_be_copied_is_said(
 ) -> None:
     before = in_use.read_text()
     given = [word.format(dsn=dsn, second=second_dsn, empty=empty_admin_dsn) for word in arguments]
-    wrong_usage = said in ("--to DSN", "--to takes a DSN", "left behind")
+    wrong_usage = said in ("--to DSN", "left behind")
     assert cli.main(["copy", *given]) == (2 if wrong_usage else 1)
     assert said in capsys.readouterr().err
     assert in_use.read_text() == before

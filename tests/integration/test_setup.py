@@ -109,6 +109,23 @@ def test_need_02_a_database_and_an_endpoint_are_tried_saved_and_active(
     assert again.told["changes"] == {"config.yaml": {}, ".env": {}}
 
 
+def test_need_16_another_database_says_how_to_bring_along_what_the_old_one_holds(
+    home: Path, dsn: str, second_dsn: str, tmp_path: Path, setup: Setup
+) -> None:
+    first = setup("--dsn", dsn, "--no-model")
+    assert not any("copy --from" in note for note in first.told["notes"]), "there is nothing yet"
+    same = setup("--dsn", make_conninfo(dsn, connect_timeout="7"), "--no-model")
+    assert not any("copy --from" in note for note in same.told["notes"]), "the same database, by another DSN"
+    notes = setup("--dsn", second_dsn, "--no-model").told["notes"]
+    assert any(note.endswith("copy --from OLD_DSN") for note in notes)
+
+    (home / "config.yaml").write_text("plugins: {}\n", encoding="utf-8")
+    (tmp_path / "no-server" / "data").mkdir(parents=True)
+    (tmp_path / "no-server" / "data" / "PG_VERSION").write_text("18\n")
+    notes = setup("--dsn", dsn, "--no-model").told["notes"]
+    assert any(note.endswith("copy --from embedded") for note in notes), notes
+
+
 def test_need_22_passwords_go_to_the_dotenv_and_are_shown_nowhere(
     home: Path, dsn: str, endpoint: str, setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -191,6 +191,11 @@ def _install_local(
     return choice
 
 
+def has_cluster(settings: Settings) -> bool:
+    """Return whether the embedded server of these settings was made already."""
+    return (embedded_server(settings).root / "data" / "PG_VERSION").exists()
+
+
 @contextmanager
 def existing_database(settings: Settings) -> Iterator[LocateDatabase]:
     """Return for one command how to get the conninfo of the database that is there already; empty without one."""
@@ -199,7 +204,7 @@ def existing_database(settings: Settings) -> Iterator[LocateDatabase]:
 
     def locate() -> str:
         nonlocal started
-        if settings.dsn or not (server.root / "data" / "PG_VERSION").exists():
+        if settings.dsn or not has_cluster(settings):
             return settings.dsn
         started = True
         return server.ensure().runtime

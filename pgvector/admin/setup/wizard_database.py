@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from ...domain.errors import ConfigurationError, HermesPgvectorError, StoreMisconfigured
 from ...domain.redaction import mask_dsn
-from ..common.choose import existing_database
+from ...store.connection import place_of
+from ..common.choose import existing_database, has_cluster
 from ..common.conninfo import as_admin, user_of, with_password
 from ..common.embedded_server import embedded_server
 from .appraisal import Appraisal, appraise
@@ -59,7 +60,21 @@ class DatabaseStep(Interview):
             self.notes.append(
                 f"the role {database.found.role} {', '.join(database.found.excess_rights)}: agents need less than that"
             )
+        self._tell_what_stays_behind(database.dsn)
         return self._with_admin(database) if database.needs_admin else database
+
+    def _tell_what_stays_behind(self, dsn: str) -> None:
+        """Note how to bring along what the database in use until now holds, where another one takes its place."""
+        before, source = "the embedded Postgres", "embedded"
+        if self.current.dsn:
+            if dsn and place_of(dsn) == place_of(self.current.dsn):
+                return
+            before, source = mask_dsn(self.current.dsn), "OLD_DSN"
+        elif not dsn or not has_cluster(self.current):
+            return
+        self.notes.append(
+            f"memory in {before} stays there; once this is saved, bring it along: hermes-pgvector copy --from {source}"
+        )
 
     def _ask_for_database(self) -> str:
         options = {

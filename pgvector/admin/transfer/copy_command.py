@@ -15,6 +15,7 @@ from ...domain.errors import ConfigurationError, WrongUsage
 from ...domain.format import plural
 from ...host.session_context import Policy
 from ...store.connection import DeadlineConnection
+from ..common.admin_login import admin_conninfo
 from ..common.commands import (
     EXIT_FAILED,
     EXIT_OK,
@@ -59,19 +60,20 @@ def _copy(args: argparse.Namespace, home: Path) -> int:
 
 
 def _target_dsn(args: argparse.Namespace, settings: Settings) -> str:
-    to = args.to or os.environ.get(_ENV, "") or (settings.dsn if args.source else "")
-    if not to:
+    """Return the DSN to copy to, empty for the embedded server. Raises WrongUsage where none is named."""
+    to = str(args.to or os.environ.get(_ENV, ""))
+    if not to and not args.source:
         raise WrongUsage(f"name the database to copy to: --to DSN, or ${_ENV}")
-    if to == _EMBEDDED:
-        raise WrongUsage(
-            "--to takes a DSN; to go back to the embedded Postgres: setup --embedded, then copy --from DSN"
-        )
-    return str(to)
+    return _named(to) if to else settings.dsn
 
 
 @contextlib.contextmanager
 def _target(args: argparse.Namespace, target: Settings) -> Iterator[DeadlineConnection]:
-    """Connect to the database to copy to; by an admin's login where one was given."""
+    """Connect to the database to copy to; by an admin's login where one was given, or the server is our own."""
+    if not target.dsn and not args.admin_dsn:
+        with admin_conninfo(target, "") as own, connection(target, own) as there:
+            yield there
+        return
     admin = given_admin_dsn(args)
     option = "--to" if args.to or not args.source else "dsn"
     with connection(target, admin, named="--admin-dsn" if admin else option) as there:
@@ -82,10 +84,14 @@ def _target(args: argparse.Namespace, target: Settings) -> Iterator[DeadlineConn
         yield there
 
 
+def _named(database: str) -> str:
+    return "" if database == _EMBEDDED else database
+
+
 def _source(settings: Settings, named: str | None) -> Settings:
     if named is None:
         return settings
-    return dataclasses.replace(settings, dsn="" if named == _EMBEDDED else named)
+    return dataclasses.replace(settings, dsn=_named(named))
 
 
 def _switch(home: Path, settings: Settings, to: str) -> bool:
@@ -127,12 +133,13 @@ def _show_left_behind(done: Copy) -> None:
 COPY = Command(
     'hermes-pgvector copy --to "host=db dbname=hermes_memory user=hermes"\n'
     'hermes-pgvector copy --to "host=db dbname=hermes_memory user=hermes" --switch\n'
-    "hermes-pgvector copy --from embedded",
+    "hermes-pgvector copy --from embedded\n"
+    "hermes-pgvector copy --to embedded --switch",
     _copy,
     [
         argument(
             "--to DSN",
-            f"the database to copy to, migrated already; or in ${_ENV} (default with --from: the one in use)",
+            f"the database to copy to, migrated, or: embedded; also in ${_ENV} (default with --from: the one in use)",
         ),
         argument("--from DSN", "the database to copy from, or: embedded (default: the one in use)", dest="source"),
         add_admin_dsn,
