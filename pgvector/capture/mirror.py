@@ -109,19 +109,19 @@ class Mirror:
 
         One that is missing counts where it was there before.
         """
-        states = []
+        states, seen = [], self._seen
         for target, name in MEMORY_FILES.items():
             path = self._home / "memories" / name
             try:
                 signature = _signature(path)
-                if target in self._seen and self._seen[target] == signature:
+                if target in seen and seen[target] == signature:
                     continue
                 if signature is not None:
                     self._note_there(target)
                 if signature is not None or self._was_there(target):
                     # Before the file is read: what is noted later is none of this reading's business.
                     states.append(_read(target, path, signature, read_at=self.now()))
-                self._seen[target] = signature
+                seen[target] = signature
                 self._unreadable.pop(target, None)
             except OSError as exc:
                 why = exc.strerror or str(exc)
@@ -134,6 +134,10 @@ class Mirror:
                         why,
                     )
         return states
+
+    def read_again(self) -> None:
+        """Have the next call of `changed` return all files: what they held may not be where it was stored."""
+        self._seen = {}
 
     def note_written(self, target: str) -> None:
         """Note that the host has written a file, which may be gone by the time when it would be read."""

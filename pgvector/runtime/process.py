@@ -73,7 +73,9 @@ class Runtime:
         self.embedder, self.reorderer, self.latencies = models.embedder, models.reorderer, models.latencies
         locate = self.server.locate if self.server is not None else lambda: settings.dsn
         self.backend = backend_of(settings, locate)
+        self.mirror = Mirror(home)
         self.backend.on_outage, self.backend.on_return = _say_outage, _say_return
+        self.backend.on_other_server = self.mirror.read_again
         self._documents = models.documents(settings, self.backend)
         self._retention = RetentionProcess(settings, locate)
         folder, *elsewhere = spool_folders(home)
@@ -103,7 +105,6 @@ class Runtime:
         limits, deadline_s = HotLimits.of(settings), settings.hot_deadline_s
         self.hot = HotBlocks(functools.partial(self.searcher.hot, limits=limits, deadline_s=deadline_s), self.counts)
         self.transcripts = Transcripts(self.said)
-        self.mirror = Mirror(home)
         self.pid = os.getpid()
         self.users: weakref.WeakSet[object] = weakref.WeakSet()
         self._closed = False

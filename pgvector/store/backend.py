@@ -96,6 +96,7 @@ class Backend:
         self.on_down: Callable[[], None] = lambda: None  # with each connection that is lost
         self.on_outage: Callable[[HermesPgvectorError], None] = lambda reason: None  # once an outage
         self.on_return: Callable[[], None] = lambda: None  # after an outage
+        self.on_other_server: Callable[[], None] = lambda: None  # where `server` is not what it was
         self.replica: Replica | None = None
         if read_conninfo:
             self.replica = Replica(
@@ -323,8 +324,11 @@ class Backend:
             row = conn.execute(query("server_start")).fetchone()
         start = row.started if row else ""
         # Who finds the start noted finds the rest as well: transactions at the same time compare both.
+        before = self.server
         self.database, self.server = str(identity), f"{identity}/{identity.tables}/{start}"
         self._server_start = start
+        if before not in ("", self.server):
+            self.on_other_server()
 
     def _check_server(self, conn: DeadlineConnection) -> None:
         """Raise StoreReplaced, once, where another server answers: a pool connects anew whenever it likes."""

@@ -18,7 +18,7 @@ from hermes_memory_pgvector.capture import batches
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import DIMS, MakeProvider
-from tests.support.memory import landed, runtime_of
+from tests.support.memory import landed, recalled, runtime_of, write_entries
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
 from tests.support.streaming import replicated_postgres
@@ -108,6 +108,24 @@ def test_need_03_tables_made_anew_under_an_agent_are_no_fault_of_its_writes(
     until(lambda: finds(provider, f"number{after:04d}", turn(after)), 30, "recall")
     traffic.assert_never_waited()
     assert not [line for line in log.warnings() if "ERROR" in line or "rejects" in line]
+
+
+@pytest.mark.parametrize("made_anew", [schema_made_anew, database_made_anew])
+def test_need_15_what_a_server_lacks_of_the_memory_files_is_read_in_anew(
+    made_anew: Callable[[str], None], direct_dsn: str, admin_dsn: str, make_provider: MakeProvider, home: Path
+) -> None:
+    """An old backup was restored: what was read in is longer ago than acknowledged writes are kept."""
+    settings = {"dsn": direct_dsn, "spool_keep_s": 0}
+    write_entries(home, "Atlas is blue", "Borealis is green")
+    provider = make_provider(settings)
+    landed(provider)
+    backend = runtime_of(provider).backend
+    before = backend.server
+    made_anew(admin_dsn)
+    until(lambda: backend.server != before, LANDED_TIMEOUT_S, "the agent to see it")
+    provider = make_provider(settings)
+    landed(provider)
+    assert set(recalled(provider, "atlas borealis", scope="default")) == {"Atlas is blue", "Borealis is green"}
 
 
 def test_need_03_a_write_that_fails_alone_for_no_reason_of_the_server_is_set_aside_in_the_end(
