@@ -14,7 +14,7 @@ from typing import Any
 
 from ..domain.errors import SpoolBusy, SpoolError, SpoolGone
 from ..domain.gil import yielding_gil
-from ..domain.operations import Envelope, MalformedWrite, Operation, decode, encode
+from ..domain.operations import Envelope, MalformedWrite, Operation, decode, encode, seconds
 
 # What a damaged file raises: SQLite quotes it in its words, and Python may not be able to read them.
 FAULTS = (sqlite3.Error, UnicodeDecodeError)
@@ -147,7 +147,7 @@ def operation_of(row: tuple[Any, ...]) -> Operation:
     try:
         body = json.loads(payload)
         if isinstance(body, dict):
-            every: Envelope = {"theme": str(theme), "at": float(at), "op_id": uuid.UUID(bytes=op_id), "seq": seq}
+            every: Envelope = {"theme": str(theme), "at": seconds(at, "time"), "op_id": uuid.UUID(bytes=op_id), "seq": seq}
             return decode(str(kind), body, every)
     except (ValueError, TypeError, RecursionError):
         pass

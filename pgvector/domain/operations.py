@@ -203,6 +203,7 @@ class Envelope(TypedDict):
     again: NotRequired[bool]
 
 
+_FIRST_S, _END_S = -62_135_596_800.0, 253_402_300_800.0  # the years 1 to 9999
 _Reader = Callable[[Any, str], Any]  # of the value of a field and its name; raises ValueError
 
 
@@ -227,8 +228,12 @@ def _pair(read: _Reader) -> _Reader:
     return both
 
 
-def _number(value: Any, name: str) -> float:
-    return float(_a((int, float), "a number")(value, name))
+def seconds(value: Any, name: str) -> float:
+    """Return a number of seconds since the epoch that Postgres has a date for. Raises ValueError."""
+    found = float(_a((int, float), "a number")(value, name))
+    if not _FIRST_S <= found < _END_S:
+        raise ValueError(f"its {name} is no time")
+    return found
 
 
 def _message(value: Any, name: str) -> Message:
@@ -238,14 +243,14 @@ def _message(value: Any, name: str) -> Message:
 _text, _list = _a(str, "a text"), _a(list, "a list")
 _READERS: Mapping[str, _Reader] = {  # by the type of a field
     "str": _text,
-    "float": _number,
+    "float": seconds,
     "bool": lambda value, name: bool(value),
     "Metadata": _a(dict, "an object"),
     "Structure": lambda value, name: structure_of(_a(dict, "an object")(value, name)),
     "tuple[str, ...]": _many(_text),
     "tuple[uuid.UUID, ...]": _many(lambda value, name: uuid.UUID(value)),
     "tuple[Message, ...]": _many(_message),
-    "tuple[Span, ...]": _many(_pair(_number)),
+    "tuple[Span, ...]": _many(_pair(seconds)),
     "tuple[tuple[str, str], ...]": _many(_pair(_text)),
 }
 _KINDS: Mapping[str, type[Operation]] = {

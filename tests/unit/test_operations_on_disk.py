@@ -95,6 +95,7 @@ def test_what_an_earlier_version_wrote_is_read(kind: str, payload: str, op: Oper
         ("undo", {"session_id": "s", "spans": [[1]], "op_ids": []}, "unpack"),
         ("add", {"target": "memory", "content": "x", "origin": None}, "origin is not a text"),
         ("reconcile", {**ENTRY, "contents": [3], "file_time": 1}, "not a text"),
+        ("reconcile", {**ENTRY, "contents": [], "file_time": 1.7e18}, "file_time is no time"),
     ],
 )
 def test_what_is_no_operation_is_kept_as_it_is_with_what_is_wrong(
