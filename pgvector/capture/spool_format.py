@@ -147,7 +147,8 @@ def operation_of(row: tuple[Any, ...]) -> Operation:
     try:
         body = json.loads(payload)
         if isinstance(body, dict):
-            every: Envelope = {"theme": str(theme), "at": seconds(at, "time"), "op_id": uuid.UUID(bytes=op_id), "seq": seq}
+            told_at, number = seconds(at, "time"), uuid.UUID(bytes=op_id)
+            every: Envelope = {"theme": str(theme), "at": told_at, "op_id": number, "seq": seq}
             return decode(str(kind), body, every)
     except (ValueError, TypeError, RecursionError):
         pass
