@@ -145,9 +145,10 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
         return ready if ready is not None and self._may_write(*ready) else None
 
     def _reconcile(self, runtime: Runtime, context: SessionContext) -> None:
-        """Queue what the host's memory files hold."""
+        """Queue what the host's memory files hold; what is refused is read again by the next session."""
         for op in BuiltInMemory(runtime, context, self._policy.keep).files():
-            self._submit(runtime, op)
+            if not self._submit(runtime, op):
+                runtime.mirror.read_again()
 
     @guarded(None)
     def shutdown(self, **kwargs: Any) -> None:

@@ -18,7 +18,7 @@ from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.runtime.process import close_all
 from tests.conftest import DIMS, MakeProvider
 from tests.support.left_spool import leave_spool, operation
-from tests.support.memory import landed, runtime_of
+from tests.support.memory import landed, recalled, runtime_of, write_entries
 from tests.support.stored import Database
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.turns import memories, turn, user_turns
@@ -288,6 +288,24 @@ def test_need_03_past_its_bound_the_spool_refuses_counts_and_tells(
     landed(provider)
     assert memories(database)[-1] == "There is room again"
     assert len(records(logging.ERROR)) == 3
+
+
+def test_need_15_a_memory_file_that_a_full_spool_refused_is_read_in_by_a_later_session(
+    make_provider: MakeProvider, proxy: TcpProxy, proxied: str, home: Path
+) -> None:
+    proxy.stop()
+    settings = {"dsn": proxied, "spool_max_mb": 1}
+    provider = make_provider(settings)
+    for number in range(10):
+        provider.on_memory_write("add", "memory", f"Entry {number}: " + "x" * 99_000)
+    write_entries(home, "Atlas is blue " * 9_000)
+    refused = runtime_of(make_provider(settings)).counts["refused"]
+    assert refused == 1
+    proxy.start()
+    landed(provider)
+    provider = make_provider(settings)
+    landed(provider)
+    assert recalled(provider, "atlas blue", scope="default"), "the file has not changed since"
 
 
 def test_need_03_the_log_of_the_spool_stays_small_however_long_the_outage(
