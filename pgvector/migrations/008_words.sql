@@ -1,5 +1,5 @@
 -- hermes-memory-pgvector, migration 008: Latin words, numbers and identifiers are found where they stand between Chinese, Japanese,
--- Korean or Thai characters without a blank, and both words of a name such as ReactJS.
+-- Korean or Thai characters without a blank, both words of a name such as ReactJS, and the parts of names by any form of these.
 --
 -- Run it after 007_proposals.sql, in the same ways. Running it again changes nothing. It only replaces a function, and takes no
 -- longer for a large table. Rows that are stored already keep their words until
@@ -15,8 +15,8 @@ ALTER TABLE hermes_migrations ADD COLUMN IF NOT EXISTS completed_at timestamptz;
 COMMENT ON COLUMN hermes_migrations.completed_at IS
     'of a migration that leaves stored rows to `hermes-pgvector migrate`: since when they are done; NULL of the others';
 
--- Words (stems of the text's language, accents folded), identifiers whole and in parts, emoji, and pairs of characters
--- where a script has no spaces; Latin words and numbers between such characters are words of their own. `language` is the name of a text search configuration of Postgres; an unknown one means
+-- Words (stems of the text's language, accents folded), identifiers whole and in parts (each as it is, and by its stem), emoji,
+-- and pairs of characters where a script has no spaces; Latin words and numbers between such characters are words of their own. `language` is the name of a text search configuration of Postgres; an unknown one means
 -- `simple`, which stems nothing. Nothing raises: of a text the first two million characters are indexed, and what does not
 -- fit into the 1 MB of a tsvector is left out, piece by piece.
 CREATE OR REPLACE FUNCTION hermes_lexemes(body text, language text DEFAULT 'english') RETURNS tsvector
@@ -37,6 +37,7 @@ DECLARE
     folded    text;
     found     tsvector;
     names     text;
+    parts     text;
     tokens    text[];
     is_spaceless boolean;
     total     tsvector := '';
@@ -92,11 +93,16 @@ BEGIN
           FROM regexp_matches(
                    folded, '([[:alnum:]]+(?:[-_./:#@][[:alnum:]]+)+|[[:alnum:]]*[a-z0-9][A-Z][[:alnum:]]*|[[:alpha:]]+[0-9][[:alnum:]]*)', 'g') AS m;
         IF names IS NOT NULL THEN
-            names := lower(names || ' ' || regexp_replace(
+            parts := lower(regexp_replace(
                          regexp_replace(names, '([a-z0-9])([A-Z])', '\1 \2', 'g'), '[^[:alnum:]]+', ' ', 'g'));
+            names := lower(names) || ' ' || parts;
             found := found || to_tsvector('pg_catalog.simple', names)
                            || array_to_tsvector(ARRAY(
                                   SELECT DISTINCT left(word, 200) FROM string_to_table(names, ' ') AS word WHERE word <> ''));
+            IF language <> 'simple' THEN
+                -- Who asks for a part asks with a word of the language, of which the stem is looked for.
+                found := found || to_tsvector(config, parts);
+            END IF;
         END IF;
         IF last = 0 THEN
             RETURN found;
@@ -115,7 +121,7 @@ DECLARE
     filled boolean := EXISTS (SELECT FROM memory_entries) OR EXISTS (SELECT FROM conversations);
 BEGIN
     INSERT INTO hermes_migrations (version, name, checksum, completed_at)
-    VALUES (8, 'words', '23646492cdf29221b648093f2fc994081632b8d9ee94d15faecf922f4846b36a', CASE WHEN NOT filled THEN now() END)
+    VALUES (8, 'words', '1c10a18861a04ab8595a468a6bd0725fb9c4d1baf54a8c4996a86135baa946a6', CASE WHEN NOT filled THEN now() END)
     ON CONFLICT (version) DO NOTHING;
     IF filled AND (SELECT completed_at IS NULL FROM hermes_migrations WHERE version = 8) THEN
         RAISE NOTICE 'stored rows keep their words until this has read them anew: hermes-pgvector migrate --admin-dsn "dbname=% user=%"',

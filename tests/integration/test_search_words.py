@@ -37,6 +37,8 @@ ROWS = {
     "thai": "การประชุมทีมเลื่อนไปวันอังคาร",
     "russian": "Встреча команды перенесена на вторник",
     "single": "黒い猫は三階に住んでいます",
+    "folders": "Rates are computed in src/pricing/discount_policies.py since the audit",
+    "file": "The proxy reads /srv/atlas/proxy-limits.toml when it starts",
 }
 QUESTIONS = [
     ("ERR_CONN_42", "code"),
@@ -80,6 +82,11 @@ QUESTIONS = [
     ("ประชุม", "thai"),
     ("встреча", "russian"),
     ("猫", "single"),
+    ("policies", "folders"),
+    ("pricing", "folders"),
+    ("discount policy", "folders"),
+    ("limits", "file"),
+    ("budget policies", "camel"),
 ]
 
 

@@ -20,6 +20,7 @@ from .conftest import Run
 from .test_migrate import _SHAPE
 
 MIXED = "系统报错ERR_CONN_77错误，需要重启nginx服务器"
+NAMED = "Rates come from src/pricing/discount_policies.py"
 PLAIN = "The harbour office opens at nine"
 HISTORY = "SELECT count(*) FROM memory_history"
 _INSERT = "INSERT INTO memory_entries (agent_identity, target, content) VALUES (%s, 'memory', %s)"
@@ -33,7 +34,7 @@ def of_version_007(empty_admin_dsn: str) -> str:
         admin.execute("SET hermes_pgvector.runtime_role = 'hermes'")
         for migration in migrations()[:7]:
             admin.execute(migration.sql.encode())
-        for content in (MIXED, PLAIN):
+        for content in (MIXED, NAMED, PLAIN):
             admin.execute(_INSERT, ("marketing", content))
     return empty_admin_dsn
 
@@ -54,11 +55,12 @@ def test_need_20_stored_rows_are_found_by_words_without_blanks_after_migrate(
     assert "words of stored rows" in built(cli, of_version_007)
     assert built(cli, of_version_007) == [], "it is done once"
     moved = set(places) - set(database.column("SELECT ctid::text FROM memory_entries"))
-    assert len(moved) == 1, "only what is read otherwise is written again"
+    assert len(moved) == 2, "only what is read otherwise is written again"
     assert database.column(HISTORY) == history, "nobody has changed a memory"
     assert database.column(_SHAPE) == Database(admin_dsn).column(_SHAPE)
     provider = make_provider({"dsn": psycopg.conninfo.make_conninfo(of_version_007, user="hermes")})
     assert recalled(provider, "ERR_CONN_77")[0] == MIXED
+    assert recalled(provider, "policies")[0] == NAMED
     assert recalled(provider, "harbour")[0] == PLAIN
 
 
