@@ -35,10 +35,13 @@ _MAX_CORRECTED = 4  # words of a question for which other spellings are looked u
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """What the text index is asked: the terms by their words, the terms of each phrase, whether pg_trgm is there."""
+    """What the text index is asked: the terms by their words, those of each phrase, whether pg_trgm is there.
+
+    A phrase has other terms in each language, all of which a row of that language holds.
+    """
 
     terms: dict[QuestionWord, str]
-    phrases: dict[str, frozenset[str]]
+    phrases: dict[str, frozenset[frozenset[str]]]
     has_trigrams: bool
 
 
@@ -55,14 +58,15 @@ class QuestionReader:
     @cached_property
     def words(self) -> _Words:
         """Return what was read."""
-        terms: list[set[str]] = [set() for _ in self._texts]
+        read: list[set[frozenset[str]]] = [set() for _ in self._texts]
         has_trigrams = False
         for row in self._rows:
-            terms[row.number - 1].update(row.terms)
+            read[row.number - 1].add(frozenset(row.terms))
             has_trigrams = row.has_trigrams
-        first = terms[-1] if ends(self.text) != self.text else terms[0]
-        chosen = {word(term): term for term in select(terms[0], first)}
-        quoted = dict(zip(self._quoted, map(frozenset, terms[1:]), strict=False))
+        terms = frozenset[str]().union(*read[0])
+        first = frozenset[str]().union(*read[-1]) if ends(self.text) != self.text else terms
+        chosen = {word(term): term for term in select(terms, first)}
+        quoted = {phrase: frozenset(filter(None, each)) for phrase, each in zip(self._quoted, read[1:], strict=False)}
         return _Words(chosen | characters(chosen.values()), quoted, has_trigrams)
 
 
@@ -177,10 +181,10 @@ class LexicalSearch:
         self._quotes = [
             self._pipe.ask(
                 f"phrase_search_{self._store}",
-                self._row | {"phrase": phrase, "match": every(terms), "limit": self._limit},
+                self._row | {"phrase": phrase, "match": every(spoken), "limit": self._limit},
             )
-            for phrase, terms in self._asked.phrases.items()
-            if terms
+            for phrase, spoken in self._asked.phrases.items()
+            if spoken
         ]
 
     def look_for_slips(self) -> None:

@@ -117,9 +117,10 @@ def characters(terms: Collection[str]) -> dict[QuestionWord, str]:
     return {replace(word(char), share=_CHARACTER_SHARE, proposes=False): char for char in found}
 
 
-def every(terms: Collection[str]) -> str:
-    """Return the tsquery of all of some terms."""
-    return " & ".join(word(term).matcher for term in sorted(terms))
+def every(spoken: Collection[Collection[str]]) -> str:
+    """Return the tsquery of all the terms that a phrase has in one of some languages."""
+    of_each = (" & ".join(word(term).matcher for term in sorted(terms)) for terms in spoken)
+    return " | ".join(f"({terms})" for terms in sorted(of_each))
 
 
 def exactly(words: Sequence[QuestionWord]) -> WordChoice:

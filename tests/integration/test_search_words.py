@@ -312,6 +312,24 @@ def test_need_20_a_theme_has_its_language(make_provider: MakeProvider, admin_dsn
     assert languages == ["berlin-support german", "london english", "raw simple"]
 
 
+def test_need_20_a_phrase_is_found_across_themes_of_several_languages(make_provider: MakeProvider) -> None:
+    config = {"text_languages": ["berlin*=german", "raw=simple"]}
+    scattered = "The running stopped, the houses with open windows were empty, and nobody was at home"
+    rows = {
+        "london": "We saw houses with running water and open windows",
+        "berlin-support": "Die Häuser mit offenen Fenstern stehen leer",
+    }
+    for theme, row in rows.items():
+        provider = make_provider(config, gateway_session_key=theme)
+        for text in (row, *(f"{scattered}, number {n}" for n in range(5))):
+            provider.on_memory_write("add", "memory", text)
+        landed(provider)
+    asked = make_provider(config)
+    for phrase, theme in (("houses with running water", "london"), ("Häuser mit offenen Fenstern", "berlin-support")):
+        question = f'which empty houses stopped running at home, nobody said "{phrase}"'
+        assert recalled(asked, question, scope="all")[0] == rows[theme], phrase
+
+
 def test_need_20_a_theme_changes_its_language_by_one_statement(make_provider: MakeProvider, admin_dsn: str) -> None:
     row = "Die Häuser am Ufer sind gelb"
     provider = make_provider()
