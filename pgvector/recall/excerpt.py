@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import groupby, pairwise
 
-_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
-_WORD = rf"[{_CJK}]|\d+|[^\W\d_{_CJK}]{{2,}}"  # compiled for the first long text: that takes milliseconds
+from ..domain.text import both_ends
+
+_QUESTION_MAX_CHARS = 1000  # of a longer one both ends: that bounds how many words are looked for
 _STEM_CHARS = 6  # enough to tell words apart, few enough that "deploy" finds "deployed"
+_PLACES_MOST = 200  # of one word in a text: one that stands there so often says little, and all of them take long
 _CUT = "…"
 
 
@@ -46,10 +49,23 @@ def _best_start(text: str, question: str, max_chars: int, margin: int) -> int:
 
 def _occurrences(text: str, question: str) -> list[tuple[int, str]]:
     """Return where words of the question stand in the text, and their stems."""
-    wanted = {_stem(match.group()) for match in re.finditer(_WORD, question)}
-    if not wanted:
-        return []
-    return [(match.start(), stem) for match in re.finditer(_WORD, text) if (stem := _stem(match.group())) in wanted]
+    wanted = _stems(both_ends(question, _QUESTION_MAX_CHARS))
+    plain = _plain(text) if wanted else ""
+    return sorted((place, stem) for stem in wanted for place in _places(stem, plain))
+
+
+def _places(stem: str, plain: str) -> Iterator[int]:
+    """Yield where words with a stem begin, of many the first. To read every word of a long text takes far longer."""
+    kind = _kind(stem[0])
+    is_whole = kind == "number" or (kind == "word" and len(stem) < _STEM_CHARS)
+    count, place = 0, plain.find(stem)
+    while place >= 0 and count < _PLACES_MOST:
+        end = place + len(stem)
+        begins = kind in _SPACELESS or place == 0 or _kind(plain[place - 1]) != kind
+        if begins and not (is_whole and end < len(plain) and _kind(plain[end]) == kind):
+            count += 1
+            yield place
+        place = plain.find(stem, place + 1)
 
 
 def _stretches(found: Sequence[tuple[int, str]], chars: int) -> Iterator[tuple[int, float]]:
@@ -68,8 +84,55 @@ def _stretches(found: Sequence[tuple[int, str]], chars: int) -> Iterator[tuple[i
         worth -= 0 if inside[stem] else 1 / occurrences[stem]
 
 
-def _stem(word: str) -> str:
-    """Return what a word is compared by: its beginning, without case and accents; numbers whole."""
-    if not word.isascii():
-        word = "".join(char for char in unicodedata.normalize("NFKD", word) if not unicodedata.combining(char))
-    return word if word[:1].isdigit() else word.casefold()[:_STEM_CHARS]
+@lru_cache(maxsize=16)
+def _stems(question: str) -> tuple[str, ...]:
+    """Return what words of a question are compared by: their beginnings, numbers whole, of some scripts pairs."""
+    found: list[str] = []
+    for kind, run in groupby(_plain(question), _kind):
+        word = "".join(run)
+        if kind == "sign":
+            found += word
+        elif kind == "syllable":
+            found += map("".join, pairwise(word))
+        elif kind == "number" or (kind == "word" and len(word) > 1):
+            found.append(word if kind == "number" else word[:_STEM_CHARS])
+    return tuple(dict.fromkeys(found))
+
+
+_SPACELESS = ("sign", "syllable")  # of scripts that are written without spaces
+
+
+@lru_cache(maxsize=4096)
+def _kind(char: str) -> str:
+    """Return what a character is a part of; "" of no word."""
+    if char.isdecimal():
+        return "number"
+    # Vowels of many scripts are marks; accents are none of a word's letters, which are compared without.
+    if not (char.isalpha() or unicodedata.category(char).startswith("M")) or "\u0300" <= char <= "\u036f":
+        return ""
+    if any(first <= char <= last for first, last in _SIGNS):
+        return "sign"
+    return "syllable" if any(first <= char <= last for first, last in _SYLLABLES) else "word"
+
+
+_SIGNS = (("\u3040", "\u30ff"), ("\u3400", "\u4dbf"), ("\u4e00", "\u9fff"), ("\uac00", "\ud7af"))
+_SYLLABLES = (("\u0e00", "\u0eff"), ("\u1000", "\u109f"), ("\u1780", "\u17ff"))  # Thai, Lao; Burmese; Khmer
+
+
+def _plain(text: str) -> str:
+    """Return a text in small letters without accents, of which every character keeps its place."""
+    return text.lower() if text.isascii() else text.translate(_small_letters)
+
+
+class _SmallLetters(dict[int, str]):
+    """For each character what it is compared by, found out when it first occurs."""
+
+    def __missing__(self, code: int) -> str:
+        first, *marks = unicodedata.normalize("NFKD", chr(code))
+        plain = first if all(map(unicodedata.combining, marks)) else chr(code)
+        folded = plain.casefold()
+        self[code] = folded if len(folded) == 1 else plain
+        return self[code]
+
+
+_small_letters = _SmallLetters()

@@ -12,6 +12,7 @@ from ..domain.types import Hit
 RECENCY_WEIGHT = 0.05  # of its score, that a hit of this moment gains over one of long ago
 HALF_LIFE_DAYS = 30.0  # after which half of that is left
 _SAME_SHARE = 0.8  # of all words of two texts, from which they say nearly the same
+_LONG_CHARS = 10_000  # a text from this length on is the same as another one to the letter only: to fold it takes long
 _WORD = re.compile(r"\w+")
 
 
@@ -52,7 +53,8 @@ def newest_of_near_equals(hits: Sequence[Hit]) -> list[Hit]:
 
 def statement_of(hit: Hit) -> tuple[str, str, str, str]:
     """Return what two rows have in common that say the same: store, theme, who said it, and the words."""
-    return (hit.store, hit.theme, hit.kind, " ".join(hit.content.casefold().split()))
+    text = hit.content
+    return (hit.store, hit.theme, hit.kind, text if len(text) >= _LONG_CHARS else " ".join(text.casefold().split()))
 
 
 class _Statement:

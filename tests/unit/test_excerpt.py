@@ -34,6 +34,8 @@ def hidden(sentence: str, place: float, chars: int = 41_000) -> str:
         ("서울 사무실은 매주 금요일에 점검합니다.", "서울 사무실 점검"),
         ("Пароль от сейфа лежит у Анны.", "пароль от сейфа"),
         ("كلمة السر محفوظة عند ليلى.", "كلمة السر"),
+        ("तिजोरी की चाबी अलमारी में रखी है।", "तिजोरी की चाबी कहाँ है?"),
+        ("รหัสตู้นิรภัยคือ 7719", "รหัสตู้นิรภัย"),
     ],
 )
 def test_need_19_the_sentence_that_answers_is_shown_whole(sentence: str, question: str, place: float) -> None:
@@ -59,6 +61,16 @@ def test_need_19_a_long_question_about_a_long_text_takes_a_moment() -> None:
     started = time.thread_time()
     assert len(excerpt(text, " ".join(words), 6000)) <= 6000
     assert time.thread_time() - started < 10
+
+
+def test_need_01_a_page_of_long_texts_is_cut_within_a_moment() -> None:
+    """A tool cuts each of its results, and what stands around them, more than once, after its deadline was kept."""
+    dice = random.Random(7)
+    text = " ".join(dice.choices(FILLER.split(), k=18_000))
+    started = time.thread_time()
+    for number in range(60):
+        excerpt(text, f"what was said again in the meeting of which nothing happened, part {number}", 300)
+    assert time.thread_time() - started < 1.5
 
 
 def test_a_short_text_is_given_as_it_is() -> None:
