@@ -128,8 +128,8 @@ class _SmallLetters(dict[int, str]):
     """For each character what it is compared by, found out when it first occurs."""
 
     def __missing__(self, code: int) -> str:
-        first, *marks = unicodedata.normalize("NFKD", chr(code))
-        plain = first if all(map(unicodedata.combining, marks)) else chr(code)
+        apart = unicodedata.normalize("NFKD", chr(code))
+        plain = apart[0] if all(map(unicodedata.combining, apart[1:])) else chr(code)
         folded = plain.casefold()
         self[code] = folded if len(folded) == 1 else plain
         return self[code]
