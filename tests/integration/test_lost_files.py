@@ -238,6 +238,42 @@ def test_need_31_a_held_removal_is_confirmed_or_dismissed_and_can_be_undone(
     assert set(recalled(provider, "crane", scope="all")) == set(COLOURS)
 
 
+def test_need_31_all_that_is_removed_is_what_the_files_of_this_home_lack(
+    make_provider: MakeProvider, home: Path, tmp_path: Path, dsn: str, ask: Callable[..., Any], cli: Run
+) -> None:
+    ships = [f"Ship {number} is white" for number in range(4)]
+    other = tmp_path / "other"
+    for whose, entries in ((home, COLOURS), (other, ships)):
+        write_entries(whose, *entries, age_s=60)
+        session(make_provider, hermes_home=str(whose))
+        (whose / "memories" / "MEMORY.md").unlink()
+        session(make_provider, hermes_home=str(whose))
+    assert len(ask("removals", "list")) == 10
+    shown = ask("removals", "confirm", "--all")
+    assert shown["counts"] == {"memories": 6} and "4 memories that files of other homes lack" in shown["notes"][0]
+    done = ask("removals", "confirm", "--all", "--yes")
+    assert (done["counts"], done["notes"]) == (shown["counts"], shown["notes"])
+    left = Database(dsn).column("SELECT content FROM memory_entries ORDER BY id")
+    assert left == ships and len(ask("removals", "list")) == 4
+    again = cli("removals", "confirm", "--all", "--yes")
+    assert again.stdout.startswith("note: 4 memories that files of other homes lack"), "and not that nothing waits"
+    assert ask("removals", "confirm", ask("removals", "list")[0]["ref"], "--yes")["counts"] == {"memories": 1}
+
+
+def test_need_32_what_somebody_else_keeps_is_not_told_as_removed(
+    make_provider: MakeProvider, home: Path, dsn: str, ask: Callable[..., Any], cli: Run
+) -> None:
+    stored(home, make_provider)
+    assert ask("add", COLOURS[1], "--theme", "default")["rows"][0]["state"] == "confirmed"
+    (home / "memories" / "MEMORY.md").unlink()
+    session(make_provider)
+    kept = next(row["ref"] for row in ask("removals", "list") if row["content"] == COLOURS[1])
+    shown, done = (ask("removals", "confirm", "--all", *yes) for yes in ([], ["--yes"]))
+    for each in (shown, done):
+        assert each["counts"] == {"memories": 5} and each["notes"] == [f"{kept} stays: it is remembered besides (add)"]
+    assert Database(dsn).column("SELECT content FROM memory_entries") == [COLOURS[1]]
+
+
 def test_need_31_undecided_they_stay(
     make_provider: MakeProvider, home: Path, dsn: str, admin_dsn: str, ask: Callable[..., Any]
 ) -> None:

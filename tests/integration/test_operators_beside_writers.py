@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 
+from hermes_memory_pgvector.capture.mirror import Mirror
 from tests.support.stored import Database
 from tests.support.waiting import until
 
@@ -73,14 +74,15 @@ def test_need_03_what_was_closed_while_an_edit_waited_stays_closed(
 
 
 def test_need_31_a_removal_that_is_withdrawn_while_it_is_confirmed_removes_nothing(
-    ask: Callable[..., Any], start_cli: Start, dsn: str
+    ask: Callable[..., Any], start_cli: Start, home: Path, dsn: str
 ) -> None:
     ask("add", "Crane a is red", "--theme", "sre")
     with psycopg.connect(dsn) as conn:
         conn.execute("UPDATE memory_entries SET owners = '{}'")
         conn.execute(
             "INSERT INTO hermes_mirror (agent_identity, origin, target, digest, announced, held_at, held_why)"
-            " SELECT agent_identity, 'host:home', target, digest, true, now(), 'missing' FROM memory_entries"
+            " SELECT agent_identity, %s, target, digest, true, now(), 'missing' FROM memory_entries",
+            [Mirror(home).origin],
         )
     with written_first(dsn) as writer:
         confirming = start_cli("removals", "confirm", "--all", "--yes", "--json")

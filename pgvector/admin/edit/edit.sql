@@ -56,14 +56,14 @@ SELECT DISTINCT ON (h.at, h.id) h.id AS removal, h.memory_id AS id, h.agent_iden
 -- name: held_removals
 -- exempt: for the operator, and for doctor: what waits for somebody's word, whichever theme owns it.
 SELECT m.id, m.agent_identity AS theme, m.target, left(m.content, %(chars)s) AS content, length(m.content) AS chars,
-       f.origin, f.held_at, f.held_why
+       f.origin, f.held_at, f.held_why, m.owners
   FROM hermes_mirror AS f
   JOIN memory_entries AS m ON m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest
  WHERE f.held_at IS NOT NULL ORDER BY f.held_at, m.id, f.origin;
 
 -- name: lock_held
 -- Of a theme's memories the removals that still wait, and that nobody changes before this transaction ends.
-SELECT m.id, f.agent_identity AS theme, f.origin
+SELECT m.id, f.agent_identity AS theme, f.origin, m.owners
   FROM hermes_mirror AS f
   JOIN memory_entries AS m ON m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest
  WHERE f.agent_identity = %(theme)s AND f.held_at IS NOT NULL AND m.id = ANY(%(ids)s)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from ...capture.mirror import Mirror
 from ...domain.errors import InvalidArgument
+from ...domain.format import plural
 from ...domain.types import MEMORY_FILES
 from ...store import memory_files
 from ...store.connection import DeadlineConnection
@@ -63,26 +64,51 @@ def decide(
 ) -> Outcome:
     """Remove held memories (`confirm`) or keep them (`dismiss`): those of `refs`, or with None all.
 
-    `place`: where it was decided, for the history, if not by a command. Raises InvalidArgument for a number that names
-    none of them.
+    All that are removed are those that this home's own files lack: another home's file may be lost by an accident.
+    What somebody else keeps besides stays, and is not counted. `place`: where it was decided, for the history, if not
+    by a command. Raises InvalidArgument for a number that names none of them.
     """
-    verb = f"removals {decision}"
+    verb, origin = f"removals {decision}", Mirror(home).origin
     with conn.transaction():
-        chosen = _chosen(conn, refs)
+        chosen, notes = _chosen(conn, refs), list[str]()
+        if refs is None and decision == "confirm":
+            chosen, notes = _of_own_files(chosen, origin)
         if really:
             chosen = _still_held(conn, chosen, refs)
-        counts = {"memories": len({each.id for each in chosen})}
-        if really:
-            if decision == "confirm":
+        stay: list[Any] = []
+        if decision == "confirm":
+            stay = [each for each in chosen if each.owners]
+            if really:
                 _confirm(conn, chosen, operator(place + verb))
-            else:
-                ids = sorted({each.id for each in chosen})
-                memory_files.own_kept(conn, conn.execute(_query("keep_held"), {"ids": ids}).fetchall())
+        elif really:
+            ids = sorted({each.id for each in chosen})
+            memory_files.own_kept(conn, conn.execute(_query("keep_held"), {"ids": ids}).fetchall())
+        counts = {"memories": len({each.id for each in chosen} - {each.id for each in stay})}
         if really and chosen:
             themes = sorted({each.theme for each in chosen})
             record_where_allowed(conn, place + verb, {"themes": themes}, counts)
-    origin = Mirror(home).origin
-    return Outcome(verb, really, counts, [_held_row(each, origin, days) for each in chosen])
+    rows = [_held_row(each, origin, days) for each in chosen]
+    return Outcome(verb, really, counts, rows, notes=[*_staying(stay), *notes])
+
+
+def _of_own_files(waiting: Sequence[Any], origin: str) -> tuple[list[Any], list[str]]:
+    """Return the removals that the files of this home ask for, and a note where those of other homes ask for more."""
+    own = [each for each in waiting if each.origin == origin]
+    others = {each.id for each in waiting} - {each.id for each in own}
+    if not others:
+        return own, []
+    of_others = plural(
+        len(others), "memory that a file of another home lacks is", "memories that files of other homes lack are"
+    )
+    return own, [f"{of_others} not meant by --all: decide with the --hermes-home of theirs, or by ids"]
+
+
+def _staying(stay: Sequence[Any]) -> list[str]:
+    """Return a note for each memory that the file lets go of and somebody else keeps."""
+    kept = {each.id: each.owners for each in stay}
+    return [
+        f"{Ref('memories', id)} stays: it is remembered besides ({', '.join(owners)})" for id, owners in kept.items()
+    ]
 
 
 def _chosen(conn: DeadlineConnection, refs: Sequence[Ref] | None) -> list[Any]:
@@ -109,8 +135,10 @@ def _still_held(conn: DeadlineConnection, chosen: Sequence[Any], refs: Sequence[
     lock_themes(conn, themes)
     ids = [each.id for each in chosen]
     locked = [row for theme in themes for row in conn.execute(_query("lock_held"), {"theme": theme, "ids": ids})]
-    there = {(row.theme, row.id, row.origin) for row in locked}
-    still = [each for each in chosen if (each.theme, each.id, each.origin) in there]
+    owners = {(row.theme, row.id, row.origin): row.owners for row in locked}
+    still = [
+        each._replace(owners=owners[key]) for each in chosen if (key := (each.theme, each.id, each.origin)) in owners
+    ]
     if refs is not None and len(still) < len(chosen):
         raise InvalidArgument(
             "the file holds some of it again, or somebody has decided; nothing was changed: look again"

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ...domain.commandline import typed
 from ...domain.dates import parse_when
 from ...domain.errors import WrongUsage
 from ..common.commands import Command, action, add_login, add_yes, argument, filled, printed
@@ -48,9 +49,8 @@ def _list(args: argparse.Namespace, home: Path) -> int:
 def _show_waiting(rows: list[dict[str, Any]]) -> None:
     _show_held(rows)
     if rows:
-        say(
-            "they stay unless you say otherwise: hermes-pgvector removals confirm ID... | removals dismiss ID...", "dim"
-        )
+        advice = "they stay unless you say otherwise: hermes-pgvector removals confirm ID... | removals dismiss ID..."
+        say(typed(advice), "dim")
 
 
 def _decide(decision: Decision, args: argparse.Namespace, home: Path) -> int:
@@ -61,9 +61,7 @@ def _decide(decision: Decision, args: argparse.Namespace, home: Path) -> int:
         done = removals.decide(
             conn, home, settings.removal_hold_days, decision, refs, really=decision == "dismiss" or args.yes
         )
-    return print_outcome(
-        done, as_json=args.json, before=lambda: _show_held(done.rows), summary=_decided(done, decision)
-    )
+    return print_outcome(done, as_json=args.json, before=lambda: _show_meant(done), summary=_decided(done, decision))
 
 
 def _decided(done: Outcome, decision: Decision) -> str:
@@ -72,12 +70,18 @@ def _decided(done: Outcome, decision: Decision) -> str:
     if decision == "dismiss":
         return f"kept: {_memories(done)}, whatever the file holds"
     if done.done:
-        return f"removed: {_memories(done)}; to bring them back: hermes-pgvector restore --since 1h"
-    return f"would remove {_memories(done)}; {ADD_YES}" if done.counts["memories"] else ""
+        back = typed("; to bring them back: hermes-pgvector restore --since 1h") if done.counts["memories"] else ""
+        return f"removed: {_memories(done)}{back}"
+    return f"would remove {_memories(done)}; {ADD_YES}"
 
 
 def _memories(done: Outcome) -> str:
     return counted(done.counts, also_none=True)
+
+
+def _show_meant(done: Outcome) -> None:
+    if done.rows or not done.notes:
+        _show_held(done.rows)
 
 
 def _show_held(rows: list[dict[str, Any]]) -> None:
@@ -122,10 +126,7 @@ def _show_restored(done: Outcome) -> None:
     show_table(_REMOVED, rows, empty="nothing that was removed can be brought back")
 
 
-_WAITING = (
-    argument("id ID", "the memory: m123, or 123", nargs="*", type=filled),
-    argument("--all", "every removal that waits, instead of ids"),
-)
+_ID = argument("id ID", "the memory: m123, or 123", nargs="*", type=filled)
 REMOVALS = Command(
     "hermes-pgvector removals list\nhermes-pgvector removals confirm m12 --yes\nhermes-pgvector removals dismiss --all",
     actions=[
@@ -141,14 +142,14 @@ REMOVALS = Command(
             "remove memories that their memory file no longer holds",
             "hermes-pgvector removals confirm m12 m17\nhermes-pgvector removals confirm --all --yes",
             partial(_decide, "confirm"),
-            [*_WAITING, add_login, add_yes],
+            [_ID, argument("--all", "all that this home's files lack, instead of ids"), add_login, add_yes],
         ),
         action(
             "dismiss",
             "keep memories although their memory file no longer holds them",
             "hermes-pgvector removals dismiss m12\nhermes-pgvector removals dismiss --all",
             partial(_decide, "dismiss"),
-            [*_WAITING, add_login],
+            [_ID, argument("--all", "every removal that waits, instead of ids"), add_login],
         ),
     ],
 )
