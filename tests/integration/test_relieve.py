@@ -103,6 +103,19 @@ def test_shows_how_full_the_files_are_and_changes_nothing(
     assert Database(dsn).column("SELECT to_jsonb(m) FROM memory_entries AS m ORDER BY id") == before
 
 
+def test_a_number_names_the_same_entry_with_a_target(home: Path, configured: Path, ask: Ask, cli: Run) -> None:
+    write_entries(home, "The lift is broken", "The cellar is locked")
+    write_entries(home, "Eats no nuts", "Lives in Nantes", "Speaks Breton", file="USER.md")
+    shown = {row["number"]: row["content"] for row in ask("relieve")["rows"]}
+    assert shown[3] == "Eats no nuts"
+    assert {row["number"]: row["content"] for row in ask("relieve", "--target", "user")["rows"]} == {
+        number: shown[number] for number in (3, 4, 5)
+    }
+    (row,) = ask("relieve", "--target", "user", "--entry", "3")["rows"]
+    assert row["content"] == shown[3]
+    assert "there is no entry 1" in cli("relieve", "--target", "user", "--entry", "1").stderr
+
+
 def test_counts_as_the_host_does(home: Path, configured: Path, ask: Ask) -> None:
     from tools.memory_tool import load_on_disk_store
 

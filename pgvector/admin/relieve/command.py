@@ -49,9 +49,9 @@ def _relieve(args: argparse.Namespace, home: Path) -> int:
         return _undo(args, home)
     before = parse_when(args.unused_for or _UNUSED_FOR, "--unused-for")
     assert before is not None, "a text is given"
-    files = [read_file(home, target) for target in MEMORY_FILES if args.target in (None, target)]
+    files, before_them = _files(home, args.target)
     with context_for(args, home) as (context, rules):
-        entries = look(context, rules, files)
+        entries = look(context, rules, files, after=before_them)
         notes = _judge(context, entries, args, before, every=not chooses)
         if chooses:
             done = relieve(context, files, _chosen(entries, args), really=args.yes)
@@ -61,6 +61,21 @@ def _relieve(args: argparse.Namespace, home: Path) -> int:
     done.notes += notes
     summary = _summary(done) if chooses else _hint(entries)
     return print_outcome(done, as_json=args.json, before=lambda: _show(done), summary=summary)
+
+
+def _files(home: Path, target: str | None) -> tuple[list[MemoryFile], int]:
+    """Return the files that are meant, and how many entries the files before them have: numbers are those of all."""
+    files: list[MemoryFile] = []
+    before = 0
+    for each in MEMORY_FILES:
+        file = read_file(home, each)
+        if target in (None, each):
+            files.append(file)
+        elif files:
+            break
+        else:
+            before += len(file.entries)
+    return files, before
 
 
 def _report(home: Path, files: Sequence[MemoryFile], entries: Sequence[JudgedEntry]) -> Outcome:

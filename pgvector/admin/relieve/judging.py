@@ -109,8 +109,11 @@ class JudgedEntry:
         }
 
 
-def look(context: CommandContext, rules: ThemeRules, files: Sequence[MemoryFile]) -> list[JudgedEntry]:
-    """Return every entry of the files with what the database knows of it: superseded, removed, remembered besides."""
+def look(context: CommandContext, rules: ThemeRules, files: Sequence[MemoryFile], *, after: int) -> list[JudgedEntry]:
+    """Return every entry of the files with what the database knows of it: superseded, removed, remembered besides.
+
+    They are numbered from behind the number `after`.
+    """
     found = [(file, place, text) for file in files for place, text in enumerate(file.entries)]
     kept = [context.keep.text(clean(text), Counter()) for _, _, text in found]
     asked = {
@@ -131,7 +134,9 @@ def look(context: CommandContext, rules: ThemeRules, files: Sequence[MemoryFile]
         memories = tuple(row for row in rows if row.id is not None)
         reasons = list(_from_rows(rows, memories))
         entries.append(
-            JudgedEntry(number, file.target, place, text, shown, file.written_at, rows[0].theme, memories, reasons)
+            JudgedEntry(
+                after + number, file.target, place, text, shown, file.written_at, rows[0].theme, memories, reasons
+            )
         )
     return entries
 
