@@ -9,7 +9,10 @@ from ...config.settings import Settings
 from ...domain.errors import ConfigurationError, HermesPgvectorError
 from ...domain.types import EmbeddingSpace
 from ...store.connection import DeadlineConnection
+from ...store.pool import connect
 from . import new_vectors
+from .choose import existing_database
+from .database_identity import identity
 from .embedded_server import bring_up, embedded_server, starting_said
 
 
@@ -33,6 +36,40 @@ def admin_conninfo(settings: Settings, admin_dsn: str) -> Iterator[str]:
         yield admin
     finally:
         server.release()
+
+
+@contextlib.contextmanager
+def agents_admin(settings: Settings, admin_dsn: str) -> Iterator[str]:
+    """Do as `admin_conninfo`, for what changes the very database that agents use.
+
+    Raises ConfigurationError as that does, and where `admin_dsn` leads to another one.
+    """
+    if admin_dsn:
+        require_same(settings, admin_dsn)
+    with admin_conninfo(settings, admin_dsn) as conninfo:
+        yield conninfo
+
+
+def require_same(settings: Settings, admin_dsn: str) -> None:
+    """Raise ConfigurationError where an admin's login leads to another database than that of the agents.
+
+    A variable may have been left set for another home. Where one of both cannot be reached, whoever needs it tells.
+    """
+    try:
+        with existing_database(settings) as existing:
+            if not (conninfo := existing()):
+                return
+            with connect(conninfo) as agents, connect(admin_dsn) as admins:
+                same = identity(agents) == identity(admins)
+    except HermesPgvectorError:
+        return
+    if not same:
+        theirs = "`dsn`" if settings.dsn else "the embedded Postgres of this home"
+        raise ConfigurationError(
+            "--admin-dsn, or HERMES_PGVECTOR_ADMIN_DSN in the environment, leads to another database than "
+            f"{theirs}; nothing was changed: "
+            + ("name the same database" if settings.dsn else "leave it out, or set `dsn` to that database first")
+        )
 
 
 def resize_embedded(settings: Settings, dims: int) -> bool:

@@ -16,7 +16,7 @@ from ...domain.format import format_bytes, plural
 from ...domain.theme import Languages, ThemeRules
 from ...host.session_context import Policy
 from ...store.connection import DeadlineConnection
-from ..common.admin_login import admin_conninfo
+from ..common.admin_login import agents_admin
 from ..common.asked_model import model_at
 from ..common.commands import (
     EXIT_FAILED,
@@ -69,7 +69,7 @@ def _compact(args: argparse.Namespace, home: Path) -> int:
         raise WrongUsage("give --yes or --dry-run, not both")
     settings = settings_of(home)
     with contextlib.ExitStack() as stack:
-        login = stack.enter_context(admin_conninfo(settings, given_admin_dsn(args))) if args.vacuum else args.admin_dsn
+        login = stack.enter_context(agents_admin(settings, given_admin_dsn(args))) if args.vacuum else args.admin_dsn
         conn = stack.enter_context(connection(settings, login))
         if args.vacuum:
             require_owner(conn)

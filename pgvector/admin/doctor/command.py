@@ -11,7 +11,7 @@ from ...config.settings import Settings
 from ...domain.commandline import typed
 from ...domain.errors import ConfigurationError
 from ...host.session_context import environment
-from ..common.admin_login import admin_conninfo
+from ..common.admin_login import agents_admin
 from ..common.commands import (
     EXIT_FAILED,
     EXIT_OK,
@@ -74,7 +74,7 @@ def _repaired(
     context = RepairContext(
         settings,
         home,
-        admin=(lambda: admin_conninfo(settings, login)) if login or not settings.dsn else None,
+        admin=(lambda: agents_admin(settings, login)) if login or not settings.dsn else None,
         deliver=lambda: deliver_left(settings, home, environ),
     )
     if args.json:

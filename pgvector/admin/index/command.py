@@ -16,7 +16,7 @@ from ...domain.theme import ThemeRules
 from ...host.session_context import Policy
 from ...store.connection import DeadlineConnection
 from ...store.schema import ensure_schema
-from ..common.admin_login import admin_conninfo
+from ..common.admin_login import agents_admin
 from ..common.commands import (
     Command,
     action,
@@ -150,7 +150,7 @@ def _memory_for(todo: Sequence[HnswIndex], *, ours: bool) -> str:
 def _admin(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConnection, str, ThemeRules]]:
     """Yield an admin's connection, how it logged in, and the rules of names."""
     settings = settings_of(home)
-    with admin_conninfo(settings, given_admin_dsn(args)) as conninfo, admin_connection(conninfo) as conn:
+    with agents_admin(settings, given_admin_dsn(args)) as conninfo, admin_connection(conninfo) as conn:
         ensure_schema(conn, dims=settings.dims)
         yield conn, conninfo, Policy.of(settings).rules
 

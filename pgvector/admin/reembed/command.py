@@ -17,7 +17,7 @@ from ...embed.model_folder import is_local
 from ...host.session_context import environment
 from ...store.backend import Backend
 from ..common import new_vectors as store
-from ..common.admin_login import admin_conninfo
+from ..common.admin_login import agents_admin
 from ..common.commands import (
     Command,
     add_admin_dsn,
@@ -82,7 +82,7 @@ def _reembed(args: argparse.Namespace, home: Path) -> int:
     wanted, changes = _wanted(args, settings, home)
     embedder = _embedder(wanted, home)
     try:
-        with admin_conninfo(settings, admin_dsn) as conninfo, store.admin_connection(conninfo) as conn:
+        with agents_admin(settings, admin_dsn) as conninfo, store.admin_connection(conninfo) as conn:
             planned = plan(conn, embedder, wanted.chunk_tokens)
             if not args.yes:
                 said = planned.render() + (f"\n{ADD_YES}" if planned.needed or args.again else "")
@@ -142,7 +142,7 @@ def _model_wanted(args: argparse.Namespace, settings: Settings) -> dict[str, Any
 
 
 def _abort(args: argparse.Namespace, settings: Settings, admin_dsn: str) -> int:
-    with admin_conninfo(settings, admin_dsn) as conninfo, store.admin_connection(conninfo) as conn:
+    with agents_admin(settings, admin_dsn) as conninfo, store.admin_connection(conninfo) as conn:
         under_way = store.running(conn)
         done = args.yes and store.abort(conn)
     if under_way is None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from ...domain.errors import ConfigurationError, HermesPgvectorError, StoreMisconfigured
 from ...domain.redaction import mask_dsn
 from ...store.connection import place_of
+from ..common.admin_login import require_same
 from ..common.choose import existing_database, has_cluster
 from ..common.conninfo import as_admin, user_of, with_password
 from ..common.embedded_server import embedded_server
@@ -123,7 +124,7 @@ class DatabaseStep(Interview):
         login = self.options.admin_dsn
         if not login and not self.options.attended:
             raise StoreMisconfigured(f"{why}; an admin runs: {command}\nor give --admin-dsn DSN, and it is done here")
-        while not login or (seen := self._as_admin(login)) is None:
+        while not login or (seen := self._as_admin(login, database.dsn)) is None:
             self.say(f"  {why}. An admin of the database runs:\n    {command}")
             login = self.ask.line("Or the DSN of an admin, to do it at the end of this (empty: not here)")
             if not login:
@@ -134,9 +135,10 @@ class DatabaseStep(Interview):
         found = replace(database.found, space=seen.space, empty=seen.empty)
         return replace(database, found=found, admin_dsn=login)
 
-    def _as_admin(self, login: str) -> Appraisal | None:
-        """Return the database as an admin sees it; None, which was said, when this is no admin's login."""
+    def _as_admin(self, login: str, dsn: str) -> Appraisal | None:
+        """Return the database as an admin sees it; None, which was said, when this is no admin's login to it."""
         try:
+            require_same(replace(self.current, dsn=dsn), login)
             found = appraise(login)
             if found.may_migrate:
                 return found

@@ -27,11 +27,11 @@ from ..common.commands import (
 )
 from ..common.console import Column, say, show_table, warn
 from ..common.database import connection, settings_of
+from ..common.database_identity import identity
 from ..common.outcome import counted
 from ..common.saving import changes_to, save, warn_overruled
 from .command import add_themes, show_arrivals
 from .copy_themes import Copy, CopyRequest, copy
-from .export_rows import identity
 
 _ENV = "HERMES_PGVECTOR_TARGET_DSN"
 _EMBEDDED = "embedded"

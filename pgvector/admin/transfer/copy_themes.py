@@ -13,6 +13,7 @@ from ...domain.types import EmbeddingSpace
 from ...store.connection import DeadlineConnection, translated
 from ...store.memories import note_actor
 from ...store.vectors import STORES, recorded_space
+from ..common.database_identity import identity
 from ..common.operators import operator, record_where_allowed
 from ..common.progress import progress
 from . import copy_rows as store
@@ -92,7 +93,7 @@ def copy(request: CopyRequest) -> Copy:
     with translated():
         know_vectors(source)
         know_vectors(target)
-        if export_rows.identity(source) == export_rows.identity(target):
+        if identity(source) == identity(target):
             raise ConfigurationError("both are the same database: name another one with --to")
         with source.transaction():
             space = export_rows.begin(source)

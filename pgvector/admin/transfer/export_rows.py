@@ -103,8 +103,3 @@ def fingerprint(conn: DeadlineConnection, theme: str, store: Store) -> Fingerpri
     """Return what a theme holds, in two figures."""
     row = one(conn, query(f"fingerprint_{store}"), {"theme": theme})
     return Fingerprint(int(row.count), row.checksum)
-
-
-def identity(conn: DeadlineConnection) -> tuple[object, ...]:
-    """Return what tells this database from every other one that runs."""
-    return tuple(conn.execute(query("database_identity")).fetchone() or ())
