@@ -43,6 +43,9 @@ _SETTLE_S = 1.0  # how long `forget` waits for what this process has not written
 _LEAST_S = 0.1  # for a statement, however late it is
 LASTS_S = 600.0  # how long a token is good
 _TOKENS_MOST = 1000  # of a client that asks and never confirms
+_TURNS_STAY = (
+    "messages in which it was said stay and can be recalled: only the operator deletes them: hermes-pgvector forget"
+)
 
 
 class _Pending(NamedTuple):
@@ -277,15 +280,17 @@ def _forgotten(entries: Sequence[Entry], context: WriteContext) -> dict[str, Any
     # By digests, in the order of this process's writes: what was forgotten stays so where the server is set back.
     removals = tuple((entry.target, digest(entry.content).hex()) for entry in entries)
     context.submit(ForgetMemories(theme=context.theme, at=time.time(), removals=removals, who=who))
-    result = {"forgotten": [_shown(entry) for entry in entries], "count": len(entries), "theme": context.theme}
+    notes = [_TURNS_STAY]
     standing = sorted({entry.target for entry in entries if (entry.target, entry.content) in in_files})
     if standing:
         names = " and ".join(MEMORY_FILES[target] for target in standing)
-        result["note"] = (
+        notes.insert(
+            0,
             f"it is also in this host's {names}, and so in every prompt of the profile: "
-            "remove it there with the memory tool, or by hand"
+            "remove it there with the memory tool, or by hand",
         )
-    return result
+    forgotten = [_shown(entry) for entry in entries]
+    return {"forgotten": forgotten, "count": len(entries), "theme": context.theme, "note": "; ".join(notes)}
 
 
 def _shown(entry: Entry) -> dict[str, Any]:

@@ -399,6 +399,20 @@ def test_need_16_forget_shows_first_and_then_removes_exactly_that(
     assert "forget 'marketing'" in say("themes", "log")
 
 
+def test_need_16_forget_names_the_turns_that_say_it_too(make_provider: MakeProvider, say: Say, ask: Ask) -> None:
+    ask("add", "The salary of Anna Lindqvist is 91000", "--theme", "marketing")
+    talk(make_provider, "s-1", "the salary of Anna Lindqvist is 91000", gateway_session_key="marketing")
+    told = " ".join(ask("forget", "--query", "salary of Anna Lindqvist", "--theme", "marketing", "--yes")["notes"])
+    command = "forget --query 'salary of Anna Lindqvist' --store turns --theme marketing"
+    assert "as well and stay" in told and command in told
+    while "would forget" in say(*shlex.split(command)):
+        say(*shlex.split(command), "--yes")
+    told = say(*shlex.split("search 'salary of Anna Lindqvist' --theme marketing"))
+    assert "91000" not in told
+    nothing = ask("forget", "--query", "salary of Anna Lindqvist", "--theme", "marketing")
+    assert nothing["rows"] == [] and not any("as well" in note for note in nothing["notes"])
+
+
 def test_need_16_forget_drops_refused_copies_from_the_spool_and_names_waiting_ones(
     say: Say, ask: Ask, home: Path
 ) -> None:

@@ -15,7 +15,7 @@ from ...domain.commandline import typed
 from ...domain.errors import HermesPgvectorError, InvalidArgument, WrongUsage
 from ...domain.format import plural
 from ...domain.theme import ThemeRules
-from ...domain.types import Filters, Question, Scope
+from ...domain.types import Filters, Question, Scope, Store
 from ...recall.prefetch import worth_showing
 from ...store.backend import WRITE_TIMEOUT_S
 from ..common.command_context import CommandContext, context_for
@@ -122,13 +122,15 @@ def _forget(args: argparse.Namespace, home: Path) -> int:
     _check_forget(args)
     refs = parse_refs(args.id)
     with context_for(args, home) as (context, rules):
-        unlike = 0
+        notes: list[str] = []
         if args.query:
-            refs, unlike = _found(args, context, rules)
+            refs, unlike = _found(args, context, rules, args.store)
+            if unlike:
+                others = plural(unlike, "other result fits", "other results fit")
+                notes.append(f"{others} too little: name by id what is meant as well")
+            notes += _turns_left(args, context, rules)
         done = _forgotten(args, context, rules, refs)
-        if unlike:
-            others = plural(unlike, "other result fits", "other results fit")
-            done.notes.append(f"{others} too little: name by id what is meant as well")
+        done.notes += notes
     return print_outcome(
         done, as_json=args.json, before=lambda: _show_forgotten(done), summary=_forget_summary(args, done, refs)
     )
@@ -163,16 +165,29 @@ def _forgotten(args: argparse.Namespace, context: CommandContext, rules: ThemeRu
     return done
 
 
-def _found(args: argparse.Namespace, context: CommandContext, rules: ThemeRules) -> tuple[list[Ref], int]:
+def _turns_left(args: argparse.Namespace, context: CommandContext, rules: ThemeRules) -> list[str]:
+    """Return a note on the turns that fit the question too, where only memories are meant."""
+    if args.store != "memories" or args.target:
+        return []
+    turns, _ = _found(args, context, rules, "turns")
+    if not turns:
+        return []
+    command = typed(f"hermes-pgvector forget --query {shlex.quote(args.query)} --store turns")
+    theme = f" --theme {shlex.quote(args.theme)}" if args.theme else ""
+    fit = plural(len(turns), "turn fits as well and stays", "turns fit as well and stay")
+    return [f"{fit}: {command}{theme}"]
+
+
+def _found(args: argparse.Namespace, context: CommandContext, rules: ThemeRules, store: Store) -> tuple[list[Ref], int]:
     """Return what fits the question, and how many rows that do not are among those found."""
     with context.backend.connection(PATIENCE_S) as conn:
         scope = Scope("theme", theme_to_read(conn, args.theme, rules, context.home))
     text = question_text(args.query)
     found = context.searcher.recall(
-        [args.store], Question(text, scope, args.limit, PATIENCE_S, Filters(target=args.target))
+        [store], Question(text, scope, args.limit, PATIENCE_S, Filters(target=args.target))
     ).hits
     fits = worth_showing(context.searcher, found, text, context.settings, time.monotonic() + PATIENCE_S)
-    return [Ref(args.store, hit.id) for hit in fits], len(found) - len(fits)
+    return [Ref(store, hit.id) for hit in fits], len(found) - len(fits)
 
 
 def _show_forgotten(done: Outcome) -> None:
