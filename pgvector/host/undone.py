@@ -7,9 +7,9 @@ nothing. Both mark the messages there first.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sqlite3
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ SELECT timestamp, active = 0 AND NOT coalesce(compacted, 0), coalesce(compacted,
   FROM messages WHERE session_id = ? ORDER BY id
 """
 _APART_S = 1e-5  # Postgres keeps microseconds, and of these a float is not sure
-_AT_ONCE_S = 1e-4  # what a compression writes bears times a microsecond apart
+_AT_ONCE_S = 5e-6  # what a compression writes bears times a microsecond apart, two messages never do
 _OWN_TIMES = 2  # so many messages of a compression, in a row, may have kept a time of their own
 
 
@@ -58,49 +58,58 @@ def rewound(home: Path, session_id: str, now: float) -> Rewound:
                 return Rewound(0, ())
             rows = file.execute(_MESSAGES, (session_id,))
             told = [_Told(float(at), bool(undone), bool(old), *words) for at, undone, old, *words in rows]
-            return Rewound(int(times), tuple(_spans(_as_first_said(told), now)))
+            return Rewound(int(times), tuple(_spans(_with_originals(told), now)))
     except (sqlite3.Error, ValueError, TypeError):  # none, of another version, or busy
         return Rewound(0, ())
 
 
-def _as_first_said(told: Sequence[_Told]) -> list[_Told]:
-    """Return the messages, each at the time when it was said, and undone where a copy of it is.
+def _with_originals(told: Sequence[_Told]) -> list[_Told]:
+    """Return the messages, those as undone too of which a copy is.
 
     A compression sets them all aside and writes down what is left of them anew, at its own time; `/undo` marks that.
     """
-    first = _first_of_copies(told)
-    undone = {first[at] for at, each in enumerate(told) if each.undone}
-    return [each._replace(at=told[first[at]].at, undone=first[at] in undone) for at, each in enumerate(told)]
+    undone = [each.undone for each in told]
+    for written in reversed(_compressions(told)):
+        originals = _originals(told, written)
+        for at in written:
+            if undone[at] and at in originals:  # with all that was said after it
+                aside = range(originals[at], written.start)
+                undone[aside.start : aside.stop] = [undone[each] or told[each].compressed for each in aside]
+                break
+    return [each._replace(undone=taken) for each, taken in zip(told, undone, strict=True)]
 
 
-def _first_of_copies(told: Sequence[_Told]) -> list[int]:
-    """Return for each message the place of the one that it is a copy of, mostly its own."""
-    first = list(range(len(told)))
-    places: dict[tuple[object, object], list[int]] = defaultdict(list)  # of what compressions have set aside
-    start = 0
+def _compressions(told: Sequence[_Told]) -> list[range]:
+    """Return the places of what was written at once, in order."""
+    found, start = [], 0
     while start < len(told):
-        end = _end_of_compression(told, start)
-        before = start
-        for at in reversed(range(start, end) if end > start + 1 else ()):  # they stand in their order, the last ones
-            earlier = places[told[at].role, told[at].begins]
-            if found := bisect_left(earlier, before):
-                before = earlier[found - 1]
-                first[at] = first[before]
-        for at in range(start, end):
-            if told[at].compressed:
-                places[told[at].role, told[at].begins].append(at)
+        end = start + 1
+        while at_once := [
+            at
+            for at in range(end, min(end + _OWN_TIMES + 1, len(told)))
+            if 0 < told[at].at - told[end - 1].at < _AT_ONCE_S
+        ]:
+            end = at_once[-1] + 1
+        if end > start + 1:
+            found.append(range(start, end))
         start = end
-    return first
+    return found
 
 
-def _end_of_compression(told: Sequence[_Told], start: int) -> int:
-    """Return where the messages end that were written at once with the one at `start`."""
-    end = start + 1
-    while following := [
-        at for at in range(end, min(end + _OWN_TIMES + 1, len(told))) if 0 < told[at].at - told[end - 1].at < _AT_ONCE_S
-    ]:
-        end = following[-1] + 1
-    return end
+def _originals(told: Sequence[_Told], written: range) -> dict[int, int]:
+    """Return of the user's messages that a compression wrote the places of those that they are copies of.
+
+    They are the last ones from before it, in their order; one more may be of the turn in which it came.
+    """
+    copies = [at for at in written if told[at].role == "user"]
+    aside = [at for at in range(written.start) if told[at].role == "user" and told[at].compressed]
+    # Where both are possible the shorter reach is right: what is not taken back can be forgotten.
+    for old in (copies[:-1], copies):
+        pairs = list(zip(reversed(old), reversed(aside), strict=False))
+        same = list(itertools.takewhile(lambda pair: told[pair[0]].begins == told[pair[1]].begins, pairs))
+        if same:
+            return dict(same)
+    return {}
 
 
 def _spans(told: Sequence[_Told], now: float) -> Iterator[Span]:

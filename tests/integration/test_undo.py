@@ -53,11 +53,16 @@ class Host:
         self.database.append_message(SESSION, "user", turn(number), timestamp=sent_at)
         self.database.append_message(SESSION, "assistant", ANSWER)
 
-    def compress(self, *numbers: int) -> None:
-        """As its command line does: the messages of these turns, the last ones, stay beside a summary."""
+    def compress(self, *numbers: int, of_turn: int | None = None) -> None:
+        """As its command line does: the messages of these turns, the last ones, stay beside a summary.
+
+        `of_turn`: in this turn, whose first message has not been written yet.
+        """
         left = [{"role": "user", "content": "[CONTEXT COMPACTION] what was said before"}]
         for number in numbers:
             left += [{"role": "user", "content": turn(number)}, {"role": "assistant", "content": ANSWER}]
+        if of_turn is not None:
+            left.append({"role": "user", "content": turn(of_turn)})
         self.database.archive_and_compact(SESSION, left)
 
     def undo(self, turns: int = 1) -> None:
@@ -203,6 +208,25 @@ def test_need_38_what_was_said_before_a_compression_can_be_taken_back(
     host.say(provider, 4)
     landed(provider)
     assert stored(dsn)[-1] == turn(4)
+
+
+def test_need_38_the_turn_in_which_a_compression_came_takes_none_like_it_along(
+    host: Host, make_provider: MakeProvider, dsn: str
+) -> None:
+    provider = make_provider(session_id=SESSION)
+    for number in (1, 2, 3):
+        host.say(provider, number)
+    host.compress(2, 3)
+    host.compress(2, 3, of_turn=3)
+    again = f"{ANSWER} And it is so again, as it was before."
+    host.database.append_message(SESSION, "assistant", again)
+    provider.sync_turn(turn(3), again)
+    landed(provider)
+    assert stored(dsn) == [turn(1), turn(2), turn(3), turn(3)]
+    host.undo()
+    undo(provider)
+    landed(provider)
+    assert stored(dsn) == [turn(1), turn(2), turn(3)]
 
 
 def test_need_38_in_a_chat_the_next_agent_learns_of_it(host: Host, make_provider: MakeProvider, dsn: str) -> None:
