@@ -20,12 +20,22 @@ SYNTHETIC_PREFIXES: Final = (
     "[System note:",
     "[System:",
     "[Note: model was just switched",
-    "[Voice",
+    "[Voice channel now",
+    "[Voice input",
     "[The user sent",
+    "(The user sent a message with no text content)",
 )
-# Of these, the ones it sets in front of what the user wrote, with an empty line between. Their text is fixed and holds
-# no bracket; the others may quote documents, images or program output, of which the end cannot be told.
-_NOTE = re.compile(r"\s*\[(?:System note:|Note: model was just switched)[^\[\]]*\]\r?\n\r?\n(?=\s*\S)")
+# What it sets in front of what the user wrote, with an empty line between, and of which the end can be told: its text
+# is fixed and holds no bracket, or ends with words that are. Other notes may quote documents or program output.
+_NOTE = re.compile(
+    r"""\s*\[(?:
+        (?:System\ note:|Note:\ model\ was\ just\ switched|Triggering\ message\ id:
+          |The\ user\ sent\ an?\ (?:document|audio\ file\ attachment|video\ attachment|voice\ message):
+          |The\ user\ sent\ an\ image\ but\ )[^\[\]]*
+        |The\ user\ sent\ an\ image~.*?\]\n\[If\ you\ need\ a\ closer\ look,\ use\ vision_analyze\ with\ [^\n]*
+    )\]\r?\n\r?\n(?=\s*\S)""",
+    re.VERBOSE | re.DOTALL,
+)
 
 # A short reply to "thanks" is politeness, a long one is the report the user was thanking for in advance.
 _REPLY_FACTOR: Final = 4
@@ -80,9 +90,10 @@ class TurnFilter:
 
 def own_words(user: str) -> str:
     """Return what the user wrote, without notes that the host set before it; unchanged when nothing else is there."""
-    while note := _NOTE.match(user):
-        user = user[note.end() :]
-    return user
+    start = 0
+    while note := _NOTE.match(user, start):
+        start = note.end()
+    return user[start:]
 
 
 def is_synthetic(user: str) -> bool:

@@ -124,6 +124,55 @@ def test_need_12_words_behind_a_note_of_the_host_are_the_user_s() -> None:
         assert is_synthetic(unchanged)
 
 
+DOCUMENT = (
+    "[The user sent a document: 'lease.pdf'. It is saved at: /cache/lease.pdf. Its text is not inlined here (it's a "
+    "binary format such as PDF or DOCX). To read it, extract the document's text yourself before answering.]"
+)
+IMAGE = (
+    "[The user sent an image~ Here's what I can see:\nA note: [x] buy milk\n\nand bread]\n"
+    "[If you need a closer look, use vision_analyze with image_url: /cache/list [1].png ~]"
+)
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        DOCUMENT,
+        IMAGE,
+        f"{IMAGE}\n\n{IMAGE}",
+        f"[Triggering message id: `17` — use as `message_id` for reply/react/pin.]\n\n{DOCUMENT}\n\n{IMAGE}",
+        "[The user sent a voice message: /cache/a.ogg (duration: 3 s)]",
+        "[The user sent an audio file attachment: 'a.mp3'. It is saved at: /cache/a.mp3.]",
+        "[The user sent a video attachment: 'a.mp4'. It is saved at: /cache/a.mp4.]",
+        "[The user sent an image but I couldn't quite see it this time (>_<)]",
+    ],
+)
+def test_need_12_what_a_user_writes_beside_an_attachment_is_theirs(note: str) -> None:
+    words = "Keep in mind [please] that our lease\n\nends in May of next year"
+    assert own_words(f"{note}\n\n{words}") == words
+    assert FILTER.judge(own_words(f"{note}\n\n{words}"), LONG) == Verdict(True, True, "")
+    silent = own_words(f"{note}\n\n(The user sent a message with no text content)")
+    assert FILTER.judge(silent, LONG) == Verdict(False, True, "synthetic")
+
+
+def test_need_12_a_document_that_stands_in_the_message_is_not_the_user_s_words() -> None:
+    text = (
+        "[The user sent a text document: 'a.txt'. Its content has been included below. The file is also saved at: /a]"
+        "\n\n[Content of a.txt]:\nthe words of somebody else\n\nWhat does it say?"
+    )
+    assert FILTER.judge(own_words(text), LONG) == Verdict(False, True, "synthetic")
+
+
+def test_a_voice_message_that_was_written_down_is_the_user_s_words() -> None:
+    spoken = "[Voice] Please remember that the lease of the office ends in May"
+    assert FILTER.judge(own_words(spoken), LONG) == Verdict(True, True, "")
+
+
+def test_notes_without_end_hold_no_hook_up() -> None:
+    text = "[System note: x]\n\n" * 25_000 + "What port?"
+    assert own_words(text) == "What port?"
+
+
 @settings(deadline=None)
 @given(st.text(max_size=80), st.text(max_size=80), st.integers(0, 60))
 def test_verdicts_are_consistent(user: str, assistant: str, min_chars: int) -> None:
