@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 Embeddings = dict[str, list[float]]
 # Of what is known of a write, that which tells who it was; the rest may be part of what was said.
 _WHO = ("source", "session_id", "profile", "platform", "user", "chat", "verb", "os_user", "host")
+_ANNOUNCED_WITHIN_S = 60.0  # of the host's write to its file, by which another session may read it in
 
 
 def lock_theme(conn: DeadlineConnection, theme: str) -> None:
@@ -78,7 +79,7 @@ class MemoryWriter:
     def add(self, op: AddMemory | ReplaceMemory) -> None:
         """Store an entry that the host wrote to its file."""
         row = of_file(op) | self.content(op, op.content) | {"announced": True, "anew": True}
-        self.conn.execute(query("take_over_mirrored"), row)
+        self.conn.execute(query("take_over_mirrored"), row | {"announced_within_s": _ANNOUNCED_WITHIN_S})
         self.store(row)
         self.conn.execute(query("clear_tombstone"), row)
         self.conn.execute(query("note_mirrored"), row)

@@ -100,6 +100,23 @@ def test_need_15_an_import_before_the_announcement_moves_to_the_writers_theme(
     assert database.themes_of_memory("Atlas is blue") == ["marketing"]
 
 
+def test_need_15_a_line_that_a_session_adds_once_more_stays_the_profile_s_as_well(
+    make_provider: MakeProvider, home: Path, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host writes no line twice, and announces it all the same."""
+    write_entries(home, "Atlas is blue", age_s=60)
+    provider = make_provider()
+    landed(provider)
+    mirror, later = runtime_of(provider).mirror, runtime_of(provider).mirror.now() + 3600
+    monkeypatch.setattr(mirror, "now", lambda: later)
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    landed(provider)
+    assert sorted(Database(dsn).themes_of_memory("Atlas is blue")) == ["default", "marketing"]
+    provider.on_memory_write("remove", "memory", "", {"old_text": "Atlas"})
+    landed(provider)
+    assert recalled(provider, "atlas", scope="all") == []
+
+
 def test_need_15_a_file_that_was_read_early_and_applied_late_removes_nothing_new(
     make_provider: MakeProvider, home: Path, dsn: str
 ) -> None:

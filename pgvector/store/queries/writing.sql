@@ -103,11 +103,13 @@ ON CONFLICT (agent_identity, origin, target, digest) DO UPDATE
        noted_at = greatest(hermes_mirror.noted_at, excluded.noted_at), held_at = NULL, held_why = NULL, kept_at = NULL;
 
 -- name: take_over_mirrored
--- exempt: moves an entry of this host's own file from the theme it was guessed for to the theme that wrote it.
+-- exempt: moves an entry of this host's own file from the theme it was guessed for to the theme that wrote it. One that was
+-- read in long before is the profile's: the host announces as well what it does not write, because the file holds it.
 WITH guessed AS (
     DELETE FROM hermes_mirror
      WHERE origin = %(origin)s AND target = %(target)s AND digest = hermes_digest(%(content)s)
        AND NOT announced AND agent_identity <> %(theme)s
+       AND noted_at > %(noted_at)s - make_interval(secs => %(announced_within_s)s)
     RETURNING agent_identity, digest)
 DELETE FROM memory_entries AS m USING guessed
  WHERE m.agent_identity = guessed.agent_identity AND m.target = %(target)s AND m.digest = guessed.digest
