@@ -1,5 +1,6 @@
 -- hermes-memory-pgvector, migration 008: Latin words, numbers and identifiers are found where they stand between Chinese, Japanese,
--- Korean or Thai characters without a blank, both words of a name such as ReactJS, and the parts of names by any form of these.
+-- Korean or Thai characters without a blank, both words of a name such as ReactJS, and the parts of names by any form of these;
+-- AT&T and flags are words; soft hyphens, zero-width characters, and capital letters of ß and ς make no other word.
 --
 -- Run it after 007_proposals.sql, in the same ways. Running it again changes nothing. It only replaces a function, and takes no
 -- longer for a large table. Rows that are stored already keep their words until
@@ -16,9 +17,10 @@ COMMENT ON COLUMN hermes_migrations.completed_at IS
     'of a migration that leaves stored rows to `hermes-pgvector migrate`: since when they are done; NULL of the others';
 
 -- Words (stems of the text's language, accents folded), identifiers whole and in parts (each as it is, and by its stem), emoji,
--- and pairs of characters where a script has no spaces; Latin words and numbers between such characters are words of their own. `language` is the name of a text search configuration of Postgres; an unknown one means
--- `simple`, which stems nothing. Nothing raises: of a text the first two million characters are indexed, and what does not
--- fit into the 1 MB of a tsvector is left out, piece by piece.
+-- and pairs of characters where a script has no spaces; Latin words and numbers between such characters are words of their own.
+-- `language` is the name of a text search configuration of Postgres; an unknown one means `simple`, which stems nothing.
+-- Nothing raises: of a text the first two million characters are indexed, and what does not fit into the 1 MB of a tsvector is
+-- left out, piece by piece.
 CREATE OR REPLACE FUNCTION hermes_lexemes(body text, language text DEFAULT 'english') RETURNS tsvector
     LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
 AS $lexemes$
@@ -26,6 +28,8 @@ DECLARE
     -- Thai, Lao, Burmese, Khmer, Japanese, Chinese, Korean.
     spaceless constant text := '\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\U00020000-\U0002ffff';
     accents   constant text := '[\u0300-\u036f]';
+    -- Soft hyphen, zero-width space, word joiner, byte order mark: they stand within words, and nobody types them.
+    unseen    constant text := '[\u00ad\u200b\u2060\ufeff]';
     -- Pieces overlap, so that what one cut goes through is whole in the other.
     size      constant integer := 20000;
     overlap   constant integer := 200;
@@ -55,8 +59,9 @@ BEGIN
         raw := substr(block, 1 + part % 40 * (size - overlap), size);
         tokens := NULL;
         IF raw ~ '[^\x01-\x7f]' THEN
-            raw := left(normalize(raw, NFKC), 2 * size);
+            raw := left(normalize(regexp_replace(raw, unseen, '', 'g'), NFKC), 2 * size);
             folded := normalize(regexp_replace(normalize(raw, NFKD), accents, '', 'g'), NFKC);
+            folded := replace(replace(translate(folded, 'ς', 'σ'), 'ß', 'ss'), 'ẞ', 'SS');
             is_spaceless := folded ~ ('[' || spaceless || ']');
             IF is_spaceless THEN
                 -- Pairs at even places of each run, then at odd ones: linear, where a walk with substr would be quadratic.
@@ -74,6 +79,7 @@ BEGIN
             -- A stemmer and its stop words need the accents: the stems are folded, not the words.
             IF stems THEN
                 found := normalize(regexp_replace(normalize(to_tsvector(config, raw)::text, NFKD), accents, '', 'g'), NFKC)::tsvector;
+                found := replace(translate(found::text, 'ς', 'σ'), 'ß', 'ss')::tsvector;
             ELSE
                 found := to_tsvector(config, folded);
             END IF;
@@ -81,7 +87,7 @@ BEGIN
                 found := found || array_to_tsvector(tokens);
             END IF;
             SELECT array_agg(DISTINCT m[1]) INTO tokens
-              FROM regexp_matches(folded, '([\u2600-\u27bf\U0001f300-\U0001faff])', 'g') AS m;
+              FROM regexp_matches(folded, '([\u231a-\u23ff\u2600-\u27bf\u2b05-\u2b55\U0001f1e6-\U0001f1ff\U0001f300-\U0001faff])', 'g') AS m;
             IF tokens IS NOT NULL THEN
                 found := found || array_to_tsvector(tokens);
             END IF;
@@ -91,7 +97,7 @@ BEGIN
         END IF;
         SELECT string_agg(m[1], ' ') INTO names
           FROM regexp_matches(
-                   folded, '([[:alnum:]]+(?:[-_./:#@][[:alnum:]]+)+|[[:alnum:]]*[a-z0-9][A-Z][[:alnum:]]*|[[:alpha:]]+[0-9][[:alnum:]]*)', 'g') AS m;
+                   folded, '([[:alnum:]]+(?:[-_./:#@][[:alnum:]]+)+|[[:alpha:]]+&[[:alnum:]]+|[[:alnum:]]*[a-z0-9][A-Z][[:alnum:]]*|[[:alpha:]]+[0-9][[:alnum:]]*)', 'g') AS m;
         IF names IS NOT NULL THEN
             parts := lower(regexp_replace(
                          regexp_replace(names, '([a-z0-9])([A-Z])', '\1 \2', 'g'), '[^[:alnum:]]+', ' ', 'g'));
@@ -121,7 +127,7 @@ DECLARE
     filled boolean := EXISTS (SELECT FROM memory_entries) OR EXISTS (SELECT FROM conversations);
 BEGIN
     INSERT INTO hermes_migrations (version, name, checksum, completed_at)
-    VALUES (8, 'words', '1c10a18861a04ab8595a468a6bd0725fb9c4d1baf54a8c4996a86135baa946a6', CASE WHEN NOT filled THEN now() END)
+    VALUES (8, 'words', 'fbf5d699c16448b49d574f4d59ffc2e590482d00e0aa79273b35bb29099abf2c', CASE WHEN NOT filled THEN now() END)
     ON CONFLICT (version) DO NOTHING;
     IF filled AND (SELECT completed_at IS NULL FROM hermes_migrations WHERE version = 8) THEN
         RAISE NOTICE 'stored rows keep their words until this has read them anew: hermes-pgvector migrate --admin-dsn "dbname=% user=%"',

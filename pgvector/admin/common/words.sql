@@ -1,5 +1,5 @@
 -- The words of rows that were stored before migration 008, which reads Latin words between characters without blanks, and
--- the stems of a name's parts. An administrator's.
+-- the stems of a name's parts, and which makes the same word of more spellings. An administrator's.
 
 -- name: words_are_read
 -- exempt: reads the record of migrations only. NULL: no such migration.
@@ -16,7 +16,7 @@ SELECT (SELECT max(id) FROM (SELECT id FROM {table} WHERE id > %(after)s ORDER B
 -- otherwise.
 UPDATE {table} SET text_language = text_language
  WHERE id > %(after)s AND id <= %(piece)s
-   AND content ~ '[^\x01-\x7f]|[[:alnum:]][-_./:#@][[:alnum:]]|[a-z0-9][A-Z]'
+   AND content ~ '[^\x01-\x7f]|[[:alnum:]][-_./:#@&][[:alnum:]]|[a-z0-9][A-Z]'
    AND tsv IS DISTINCT FROM hermes_search_vector(agent_identity, content, text_language);
 
 -- name: note_words_read
