@@ -11,6 +11,7 @@ from itertools import groupby, pairwise
 from ..domain.text import both_ends
 
 _QUESTION_MAX_CHARS = 1000  # of a longer one both ends: that bounds how many words are looked for
+_PART_CHARS = 1200  # about as long as what one vector stands for, by the setting `chunk_tokens`
 _STEM_CHARS = 6  # enough to tell words apart, few enough that "deploy" finds "deployed"
 _PLACES_MOST = 200  # of one word in a text: one that stands there so often says little, and all of them take long
 _CUT = "…"
@@ -20,13 +21,14 @@ def excerpt(text: str, question: str, max_chars: int, *, near: int = 0) -> str:
     """Return at most `max_chars` of `text`: the stretch that holds most of the words of `question`, cut at blanks.
 
     A word weighs less the more often it stands in `text`. The beginning where no word of the question occurs; the
-    whole text where it fits. With `near` the stretch from that character on, whatever words it holds.
+    whole text where it fits. With `near` it is looked for in the part that begins there: meaning has found that.
     """
     if len(text) <= max_chars:
         return text
     margin = max_chars // 6  # what leads up to the first word
-    start = min(near, len(text) - max_chars + 1) if near else _best_start(text, question, max_chars, margin)
-    if start > 0:
+    part = text[near : near + max(_PART_CHARS, max_chars)] if near else text
+    start = min(near + _best_start(part, question, max_chars, margin), len(text) - max_chars + 1)
+    if start > 0 and not text[start - 1].isspace():
         blank = text.find(" ", start, start + min(40, margin))
         start = blank + 1 if blank >= 0 else start
     room = max_chars - (start > 0)

@@ -73,6 +73,21 @@ def test_need_01_a_page_of_long_texts_is_cut_within_a_moment() -> None:
     assert time.thread_time() - started < 1.5
 
 
+@pytest.mark.parametrize("place", [0, 500, 900])
+def test_trap_14_of_the_part_that_meaning_has_found_the_sentence_with_the_words_is_shown(place: int) -> None:
+    other = "Who leaves last locks the vault. " * 40
+    part = (FILLER * 15)[:place] + "The vault code is QUARTZ-7719. " + (FILLER * 15)[: 1100 - place]
+    found = excerpt(other + part + other, "what opens the vault, which code", 240, near=len(other))
+    assert "QUARTZ-7719" in found
+
+
+def test_trap_14_the_part_that_meaning_has_found_is_shown_from_its_beginning_where_no_word_stands_in_it() -> None:
+    text = FILLER * 20 + "Ingrid greases the crane. " + FILLER * 20
+    near = text.index("Ingrid")
+    assert excerpt(text, "zebra", 240, near=near).startswith("…Ingrid")
+    assert len(excerpt(text, "zebra", 240, near=len(text) - 5)) <= 240
+
+
 def test_a_short_text_is_given_as_it_is() -> None:
     assert excerpt("  two\nlines ", "anything", 600) == "  two\nlines "
 
