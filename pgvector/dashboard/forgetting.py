@@ -8,7 +8,6 @@ from typing import Any
 
 from ..admin.common.command_context import CommandContext
 from ..admin.common.outcome import Outcome, counted
-from ..admin.common.spool_views import drop_kept
 from ..admin.common.theme_names import theme_of_session, theme_to_read
 from ..admin.edit import forget_rows
 from ..admin.edit.row_images import RowImages, TextKey, find_session, find_themes
@@ -84,17 +83,19 @@ def _forget_session(served: ServedHome, params: Params) -> dict[str, Any]:
         return Watched(find_session(conn, theme(conn), session))
 
     def do(conn: DeadlineConnection) -> Outcome:
-        verb = PLACE + "forget"
-        return forget_rows.forget_session(conn, theme(conn), session, really=not dry_run, verb=verb)
+        verb, where = PLACE + "forget", theme(conn)
+        done = forget_rows.forget_session(conn, where, session, really=not dry_run, verb=verb)
+        if dry_run:
+            done.notes += forget_rows.drop_spooled_session(context.home, where, session, really=False)
+        return done
 
-    plan = Plan("forget", _BACK, watch, do, _says, lambda done: _drop_kept(context, done, session))
+    plan = Plan("forget", _BACK, watch, do, _says, lambda done: _drop_spooled(context, done, session))
     return make_change(served, context, plan, dry_run=dry_run)
 
 
-def _drop_kept(context: CommandContext, done: Outcome, session: str) -> list[str]:
-    for theme in {row["theme"] for row in done.rows}:
-        drop_kept(context.home, theme, session)
-    return []
+def _drop_spooled(context: CommandContext, done: Outcome, session: str) -> list[str]:
+    themes = sorted({row["theme"] for row in done.rows})
+    return [note for theme in themes for note in forget_rows.drop_spooled_session(context.home, theme, session)]
 
 
 ROUTES: tuple[PageRoute, ...] = (

@@ -19,8 +19,9 @@ from psycopg import sql
 
 from hermes_memory_pgvector.capture.spool import Spool
 from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.domain.operations import Operation
 from tests.conftest import DIMS, MakeProvider
-from tests.support.left_spool import operation
+from tests.support.left_spool import leave_spool, operation
 from tests.support.memory import called, landed, recalled, results, write_entries
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
@@ -434,6 +435,51 @@ def test_need_16_forget_drops_refused_copies_from_the_spool_and_names_waiting_on
     assert [item.operation.theme for item in left.rejected()] == ["sales"], "what another theme says is not meant"
     assert left.depth == 2
     left.close()
+
+
+@pytest.mark.parametrize(
+    ("verb", "what", "left"),
+    [
+        (("forget", "--session", "s-1", "--theme", "sales"), "1 write of this session", ["s-2", "marketing"]),
+        (("themes", "delete", "sales"), "2 writes of this theme", ["marketing"]),
+    ],
+    ids=["session", "theme"],
+)
+def test_need_16_what_postgres_rejected_of_a_session_or_theme_goes_with_it(
+    ask: Ask, home: Path, dsn: str, verb: tuple[str, ...], what: str, left: list[str]
+) -> None:
+    with psycopg.connect(dsn) as conn:
+        conn.execute(
+            "INSERT INTO conversations (agent_identity, session_id, role, content)"
+            " VALUES ('sales', 's-1', 'user', 'Atlas costs 900')"
+        )
+
+    def turn(theme: str, session: str) -> Operation:
+        said = {
+            "session_id": session,
+            "messages": [{"role": "user", "content": f"Atlas costs 900 in {session}"}],
+            "metadata": {},
+        }
+        return operation("turn", theme, said, 1.0)
+
+    path = leave_spool(
+        home, [turn("sales", "s-1"), turn("sales", "s-2"), turn("marketing", "s-1"), turn("sales", "s-1")]
+    )
+    spool = Spool(path, max_bytes=1_000_000)
+    for op in spool.take(3):
+        spool.reject(op, "refused")
+    spool.close()
+    planned, done = ask(*verb), ask(*verb, "--yes")
+    assert f"{what} that Postgres had rejected would be dropped" in planned["notes"]
+    assert any(note.startswith(f"{what} that Postgres had rejected w") for note in done["notes"])
+    assert any("waits in the spool and brings it back" in note for note in done["notes"])
+    spool = Spool(path, max_bytes=1_000_000)
+    assert [
+        item.operation.theme if item.operation.theme == "marketing" else item.operation.session_id  # type: ignore[attr-defined]
+        for item in spool.rejected()
+    ] == left
+    assert spool.depth == 1
+    spool.close()
 
 
 def test_need_16_what_somebody_else_wrote_while_the_editor_was_open_stays_and_so_does_the_text(

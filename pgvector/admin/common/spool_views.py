@@ -22,6 +22,7 @@ from ...capture.spool_directory import Destination, destination_of, spool_folder
 from ...capture.spool_format import COLUMNS, RejectedWrite, move
 from ...config.settings import Settings
 from ...domain.errors import InvalidArgument, SpoolError, SpoolGone
+from ...domain.format import plural
 from ...domain.gil import SHORT_SLICE, in_slices
 from ...domain.operations import MalformedWrite, MemoryOperation, Operation, RemoveMemory, ReplaceMemory, StoreTurn
 
@@ -287,16 +288,50 @@ def _is_held(path: Path) -> bool:
     return False
 
 
-def drop_kept(home: Path, theme: str, session_id: str | None = None) -> None:
-    """Drop the acknowledged writes of a theme, or of a session its turns, in all files that can be opened."""
+def drop_of(home: Path, theme: str, session_id: str | None = None, *, really: bool = True) -> tuple[int, int]:
+    """Drop the rejected writes of a theme, or of a session its turns, if `really`; return how many, and how many wait.
 
-    def spare(op: Operation) -> Operation | None:
-        meant = session_id is None or (isinstance(op, StoreTurn) and op.session_id == session_id)
-        return None if meant else op
-
+    The acknowledged ones that are kept a while go as well. What waits is in all files that can be opened.
+    """
+    dropped, waiting = 0, 0
     for path in spool_paths(home):
         with contextlib.suppress(SpoolError), _opened(path) as spool:
-            change_kept(spool, theme, spare)
+            rejected = [
+                item.operation
+                for item in spool.rejected()
+                if item.operation.theme == theme and _is_of(item.operation, session_id)
+            ]
+            dropped += len(rejected)
+            waiting += sum(
+                op.theme == theme and bool(op.texts()) and _is_of(op, session_id) for op in spool.take(_UNBOUNDED // 2)
+            )
+            if really:
+                drop(spool, rejected)
+                change_kept(spool, theme, lambda op: None if _is_of(op, session_id) else op)
+    return dropped, waiting
+
+
+def _is_of(op: Operation, session_id: str | None) -> bool:
+    """Return whether a write is one of a session's turns; each is where no session is named."""
+    match op:
+        case StoreTurn():
+            return session_id in (None, op.session_id)
+        case MalformedWrite(payload=payload):
+            return session_id in (None, payload.get("session_id"))
+    return session_id is None
+
+
+def told_of_copies(dropped: int, waiting: int, what: str, *, really: bool, again: str) -> list[str]:
+    """Return what there is to say of rejected and waiting writes of what was deleted, as "of the same text"."""
+    notes = []
+    if dropped:
+        verb = "was dropped" if dropped == 1 else "were dropped"
+        said = f"{plural(dropped, 'write')} {what} that Postgres had rejected"
+        notes.append(f"{said} {verb if really else 'would be dropped'}")
+    if waiting:
+        verb = "waits in the spool and brings" if waiting == 1 else "wait in the spool and bring"
+        notes.append(f"{plural(waiting, 'write')} {what} {verb} it back: {again} it again then")
+    return notes
 
 
 def _shown(op: Operation) -> str:

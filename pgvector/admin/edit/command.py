@@ -25,7 +25,6 @@ from ..common.fact_options import EDIT_OPTIONS, said_in
 from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
 from ..common.refs import Ref, parse_refs
 from ..common.row_options import PATIENCE_S, STORES, add_theme, minute, one_line, question_text
-from ..common.spool_views import drop_kept
 from ..common.theme_names import theme_of_session, theme_to_read
 from . import forget_rows
 from .add_command import given_text, vector_follows
@@ -158,8 +157,8 @@ def _forgotten(args: argparse.Namespace, context: CommandContext, rules: ThemeRu
             meant = theme_to_read(conn, args.theme, rules, context.home) if args.theme or args.query else None
             done = forget_rows.forget(conn, context, refs, theme=meant, really=args.yes)
     # What is kept in the spool goes when the rows are gone.
-    if args.yes and args.session:
-        drop_kept(context.home, theme, args.session)
+    if args.session:
+        done.notes += forget_rows.drop_spooled_session(context.home, theme, args.session, really=args.yes)
     elif args.yes:
         done.notes += forget_rows.drop_spooled(context, done)
     return done

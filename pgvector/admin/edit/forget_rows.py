@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 from ...domain.errors import InvalidArgument
@@ -23,9 +24,9 @@ from ..common import stored_rows
 from ..common.command_context import CommandContext
 from ..common.fetching import one
 from ..common.operators import operator
-from ..common.outcome import Outcome, counted
+from ..common.outcome import Outcome
 from ..common.refs import Ref, one_theme
-from ..common.spool_views import drop_copies
+from ..common.spool_views import drop_copies, drop_of, told_of_copies
 from .editing import entry_of, memory, record_change, still_in_files
 from .removals import RemovedMemory, removed
 
@@ -155,15 +156,13 @@ def drop_spooled(context: CommandContext, done: Outcome, *, really: bool = True)
     """Drop rejected and kept writes of forgotten texts from the spool; return what there is to say about it."""
     texts = [(row["theme"], row["content"]) for row in done.rows]
     dropped, waiting = drop_copies(context.home, texts, really=really)
-    notes = []
-    if dropped:
-        verb = "was dropped" if dropped == 1 else "were dropped"
-        said = f"{counted({'writes': dropped})} of the same text that Postgres had rejected"
-        notes.append(f"{said} {verb if really else 'would be dropped'}")
-    if waiting:
-        verb = "waits in the spool and brings" if waiting == 1 else "wait in the spool and bring"
-        notes.append(f"{counted({'writes': waiting})} of the same text {verb} it back: forget it again then")
-    return notes
+    return told_of_copies(dropped, waiting, "of the same text", really=really, again="forget")
+
+
+def drop_spooled_session(home: Path, theme: str, session_id: str, *, really: bool = True) -> list[str]:
+    """Drop rejected and kept turns of a forgotten session from the spool; return what there is to say about it."""
+    dropped, waiting = drop_of(home, theme, session_id, really=really)
+    return told_of_copies(dropped, waiting, "of this session", really=really, again="forget")
 
 
 def forget_versions(conn: DeadlineConnection, refs: Sequence[Ref], *, really: bool) -> Outcome:
