@@ -222,6 +222,20 @@ def test_need_16_a_merge_keeps_what_both_hold_once(make_provider: MakeProvider, 
     assert themes_in(dsn, "hermes_tombstones") == [], "what one theme holds is not buried by the other"
 
 
+def test_need_16_a_theme_of_which_only_removed_texts_are_left_can_be_deleted(
+    make_provider: MakeProvider, themes: Themes, cli: Run, dsn: str
+) -> None:
+    provider = make_provider(gateway_session_key="sales")
+    provider.on_memory_write("add", "memory", "Atlas costs 900")
+    provider.on_memory_write("remove", "memory", "", {"old_text": "Atlas"})
+    landed(provider)
+    assert "Atlas costs 900" in cli("restore", "--dry-run").stdout
+    assert "1 earlier or removed text in its history goes as well" in themes("delete", "sales")["notes"]
+    assert themes("delete", "sales", "--yes")["counts"] == {"memories": 0, "turns": 0}
+    assert Database(dsn).column("SELECT old_content FROM memory_history WHERE old_content IS NOT NULL") == []
+    assert "nothing that was removed can be brought back" in cli("restore", "--dry-run").stdout
+
+
 def test_need_16_a_deleted_theme_is_gone_and_no_file_brings_it_back(
     make_provider: MakeProvider, themes: Themes, dsn: str, home: Path
 ) -> None:

@@ -6,6 +6,7 @@ from shlex import quote
 from typing import Any
 
 from ...domain.errors import InvalidArgument
+from ...domain.format import plural
 from ...domain.theme import ThemeRules, normalise_theme
 from ...store.connection import DeadlineConnection
 from ...store.memories import note_actor
@@ -100,11 +101,15 @@ def _move(
 
 
 def delete(conn: DeadlineConnection, name: str, rules: ThemeRules, *, really: bool) -> Outcome:
-    """Delete what a theme holds. Raises InvalidArgument when there is none of that name."""
+    """Delete what a theme holds, or what its history keeps. Raises InvalidArgument when there is none of that name."""
     with conn.transaction():
         _begin(conn, really=really)
-        theme, counts = named_exactly(conn, name, rules)
+        texts = theme_moves.texts_kept(conn, name)
+        theme, counts = (name, theme_rows.counts(conn, name)) if texts else named_exactly(conn, name, rules)
         notes = left_behind(conn, theme)
+        if texts:
+            kept = plural(texts, "earlier or removed text")
+            notes.append(f"{kept} in its history {'went' if really else 'goes' if texts == 1 else 'go'} as well")
         if counts["in_files"]:
             notes.append(
                 f"{counts['in_files']} of the memories also stood in a MEMORY.md or USER.md when it was last read; "

@@ -17,7 +17,7 @@ from ...domain.types import Store
 from ...store.connection import DeadlineConnection
 from ...store.memories import lock_theme, lock_themes
 from ...store.sql import query
-from ..common.fetching import pieces
+from ..common.fetching import one, pieces
 from ..common.hnsw import CHUNKS, ROWS
 
 _query = partial(query, package=__package__)
@@ -68,6 +68,11 @@ def delete(conn: DeadlineConnection, theme: str, advance: Advance) -> dict[str, 
     conn.execute(_query("delete_history"), names)
     conn.execute(_query("forget_retention"), names)
     return {"memories": memories, "turns": turns}
+
+
+def texts_kept(conn: DeadlineConnection, theme: str) -> int:
+    """Return how many earlier and removed texts the history of a theme keeps, which may hold nothing else."""
+    return int(one(conn, _query("texts_kept"), {"theme": theme}).count)
 
 
 def log(conn: DeadlineConnection, limit: int) -> list[dict[str, Any]]:

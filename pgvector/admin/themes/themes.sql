@@ -124,6 +124,9 @@ SELECT hermes_move_history(%(theme)s, %(into)s, current_user);
 DELETE FROM hermes_tombstones AS t USING memory_entries AS m
  WHERE t.agent_identity = %(theme)s AND m.agent_identity = t.agent_identity AND m.target = t.target AND m.digest = t.digest;
 
+-- name: texts_kept
+SELECT count(*) AS count FROM memory_history WHERE agent_identity = %(theme)s AND old_content IS NOT NULL;
+
 -- name: delete_history
 DELETE FROM memory_history WHERE agent_identity = %(theme)s;
 
