@@ -91,15 +91,24 @@ def test_need_17_a_dry_run_measures_and_changes_nothing(compact: Compact, dsn: s
     (row,) = planned["themes"]
     old = Database(dsn).column("SELECT count(*) FROM conversations WHERE ts < now() - interval '180 days'")[0]
     exact = Database(dsn).column(
-        "SELECT sum(pg_column_size(embedding)) FROM conversations WHERE ts < now() - interval '180 days'"
+        "SELECT sum(pg_column_size(embedding)) FROM conversations"
+        " WHERE ts < now() - interval '180 days' AND content <> 'We ship on Friday.'"
     )[0]
-    assert (row["turns"], row["old_turns"], row["vectors"], row["vector_bytes"]) == (122, old, old, exact)
+    assert (row["turns"], row["old_turns"], row["vectors"], row["vector_bytes"]) == (122, old, old - 1, exact)
     assert planned["duplicates"] == 1 and planned["duplicate_bytes"] > 0 and planned["index_bytes_about"] > 0
     assert planned["index_bytes_about"] < planned["sizes"]["index_bytes"]
     recall = planned["recall"]
     assert recall["questions"] == 30 and recall["before"] > 0.99
     assert 0 < recall["after"] <= recall["before"] and 0 < recall["kept"] <= 1
     assert Database(dsn).column("SELECT verb FROM hermes_maintenance") == []
+
+
+def test_need_17_it_does_what_the_dry_run_told(compact: Compact, dsn: str) -> None:
+    say(dsn, *numbered(40), *((200 + n, "user", "We ship on Friday.") for n in range(20)))
+    planned = compact("--sample", "0")
+    done = compact("--sample", "0", "--yes")
+    assert done["changed"] == {"duplicates": planned["duplicates"], "vectors": planned["vectors"]}
+    assert planned["duplicates"] == 19
 
 
 def test_need_17_vectors_go_and_old_turns_are_still_found(

@@ -5,7 +5,7 @@ Every function that changes something works inside the caller's transaction.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -86,9 +86,9 @@ def prepare(conn: DeadlineConnection) -> None:
     register_vector(conn)
 
 
-def share(conn: DeadlineConnection, theme: str, before: datetime) -> Share:
-    """Return what can go of a theme."""
-    return Share(theme, *one(conn, query("compact_share"), {"theme": theme, "before": before}))
+def share(conn: DeadlineConnection, theme: str, before: datetime, gone: Collection[int]) -> Share:
+    """Return what can go of a theme, of which the turns `gone` go as a whole."""
+    return Share(theme, *one(conn, query("compact_share"), {"theme": theme, "before": before, "gone": list(gone)}))
 
 
 def sizes(conn: DeadlineConnection) -> Sizes:

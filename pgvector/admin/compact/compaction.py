@@ -149,9 +149,6 @@ def _theme_plans(
 
 
 def _theme_plan(conn: DeadlineConnection, options: CompactOptions, theme: str, before: datetime) -> ThemePlan:
-    share = store.share(conn, theme, before)
-    if not options.vectors:
-        share = replace(share, vectors=0, vector_bytes=0)
     duplicates: dict[int, int] = {}
     taken = 0
     if options.duplicates:
@@ -161,6 +158,9 @@ def _theme_plan(conn: DeadlineConnection, options: CompactOptions, theme: str, b
             said_again = store.same(conn, theme, some, options.similar)
             duplicates |= {id: some[id] for id in said_again}
             taken += sum(said_again.values())
+    share = store.share(conn, theme, before, duplicates)
+    if not options.vectors:
+        share = replace(share, vectors=0, vector_bytes=0)
     return ThemePlan(share, duplicates, taken)
 
 

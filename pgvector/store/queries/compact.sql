@@ -1,10 +1,12 @@
 -- What `compact` asks and does. Only turns: memories are never touched.
 
 -- name: compact_share
--- Of a theme: turns, those said before a time, and of these the vectors that can go, with the bytes they take.
+-- Of a theme: turns, those said before a time, and of these the vectors that can go, with the bytes they take. Those of turns
+-- that go as a whole are no vectors that are dropped.
 WITH old AS MATERIALIZED (
-    SELECT id, pg_column_size(embedding) AS bytes FROM conversations
-     WHERE agent_identity = %(theme)s AND ts < %(before)s AND embedding IS NOT NULL AND sig IS NOT NULL)
+    SELECT id, pg_column_size(embedding) AS bytes FROM conversations AS c
+     WHERE agent_identity = %(theme)s AND ts < %(before)s AND embedding IS NOT NULL AND sig IS NOT NULL
+       AND NOT EXISTS (SELECT FROM unnest(%(gone)s::bigint[]) AS gone(id) WHERE gone.id = c.id))
 SELECT (SELECT count(*) FROM conversations WHERE agent_identity = %(theme)s) AS turns,
        (SELECT count(*) FROM conversations WHERE agent_identity = %(theme)s AND ts < %(before)s) AS old_turns,
        (SELECT count(*) FROM old) AS vectors,
@@ -37,8 +39,9 @@ SELECT array_agg(id ORDER BY ts DESC, id DESC) AS ids
 
 -- name: compact_same
 -- Of pairs of turns those that say the same: with one text but for case and blanks, or with vectors this near. Where a
--- vector is gone, signatures tell, which take more turns for different than are.
-SELECT pair.id, pg_column_size(o.*) AS bytes
+-- vector is gone, signatures tell, which take more turns for different than are. With the bytes of a turn and its parts.
+SELECT pair.id, pg_column_size(o.*) + (SELECT coalesce(sum(pg_column_size(part.*)), 0) FROM conversation_chunks AS part
+                                        WHERE part.agent_identity = %(theme)s AND part.row_id = o.id)::bigint AS bytes
   FROM unnest(%(kept)s::bigint[], %(ids)s::bigint[]) AS pair(kept_id, id)
   JOIN conversations AS k ON k.id = pair.kept_id
   JOIN conversations AS o ON o.id = pair.id
