@@ -113,6 +113,20 @@ def test_edit_changes_what_a_memory_says_of_itself(
     assert "no other memory" in say("edit", second, "--replaces", second, "--yes", code=1)
 
 
+def test_edit_tells_beforehand_what_it_takes_the_place_of_and_what_it_cannot(ask: Ask, say: Say, dsn: str) -> None:
+    first = add(ask, "Deploy from main", "--kind", "decision", "--subject", "deploy")
+    second = add(ask, "Deploy from release branches", "--kind", "decision", "--subject", "deploy")
+    rows = "SELECT to_jsonb(m)::text FROM memory_entries AS m ORDER BY id"
+    before = Database(dsn).column(rows)
+    planned = ask("edit", first, "--state", "active")
+    assert planned["notes"] == [f"it would take the place of {second}, which recall does not find any more"]
+    assert "holds no other memory m999" in say("edit", first, "--replaces", "m999", code=1)
+    assert Database(dsn).column(rows) == before
+    done = ask("edit", first, "--state", "active", "--yes")
+    assert done["notes"] == [f"it takes the place of {second}, which recall does not find any more"]
+    assert f"note: it would take the place of {first}" in say("edit", second, "--state", "active")
+
+
 def test_facts_delete_is_forget(ask: Ask, dsn: str) -> None:
     ref = add(ask, "The office is in Lyon")
     assert not ask("facts", "delete", ref)["done"] and ask("facts", "delete", ref, "--yes")["done"]

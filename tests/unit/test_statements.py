@@ -68,6 +68,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "count_facts", "count_episodes", "last_vacuum", "last_compression",  # totals and times for the operator
         "theme_names", "theme_names_spread", "session_themes",  # names for the operator
         "themes_of_memories", "themes_of_turns", "done_since", "log_end", "moment",  # names and times for the operator
+        "history_end",  # a number
         "foreign_schema", "foreign_columns", "foreign_count",  # names and counts for the operator
         "predecessor_memories", "predecessor_turns", "predecessor_turns_without_parents",  # another program's tables
         "mem0_points", "hindsight_documents", "hindsight_facts", "next_old_memories", "next_old_turns",

@@ -15,6 +15,15 @@ UPDATE memory_entries
        updated_at = CASE WHEN %(anew)s THEN %(at)s ELSE updated_at END
  WHERE agent_identity = %(theme)s AND id = %(id)s AND digest = hermes_digest(%(content)s);
 
+-- name: history_end
+-- exempt: touches no stored text.
+SELECT coalesce(max(id), 0) AS id FROM memory_history;
+
+-- name: superseded_since
+-- Memories of a theme that have lost their place since an entry of the history, but for one.
+SELECT DISTINCT memory_id AS id FROM memory_history
+ WHERE agent_identity = %(theme)s AND id > %(before)s AND action = 'superseded' AND memory_id <> %(id)s ORDER BY memory_id;
+
 -- name: bury_text
 -- No file that still holds it brings it back.
 INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at)

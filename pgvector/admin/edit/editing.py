@@ -21,6 +21,7 @@ from ...store.sql import query
 from ..common import row_security, stored_rows
 from ..common.adding import embed_now, masked
 from ..common.command_context import CommandContext
+from ..common.fetching import one
 from ..common.operators import operator, record
 from ..common.outcome import Outcome
 from ..common.refs import Ref, one_theme
@@ -60,30 +61,42 @@ def edit_in(
     """Give a memory another text, where one is given, and what `changes` says of it besides.
 
     It keeps its number and its age, and gets a new vector. `changes` are by the names of `Structure`, None takes away.
-    `verb` is for the history. Raises InvalidArgument for a turn, an unknown number, an empty text, one that another
-    memory says already, or where the memory does not say what was `expected`.
+    Unless `really`, it is done and taken back, so that whatever it would meet is told. `verb` is for the history.
+    Raises InvalidArgument for a turn, an unknown number, an empty text, one that another memory says already, or where
+    the memory does not say what was `expected`.
     """
-    old = memory(conn, ref)
-    if really:
-        old = _locked(conn, ref, old)
-    if expected not in (None, old.content):
-        raise _changed_meanwhile(old)
-    content, notes = _new_text(context, old, text)
-    row = {"ref": str(ref), "id": ref.id, "theme": old.theme, "target": old.kind, "was": old.content}
-    row["content"] = content
-    now = stored_rows.structures(conn, [ref.id]).get(ref.id, {})
-    changed = _changed(now, changes)
-    if content == old.content and not changed:
-        return Outcome("edit", False, {"memories": 0}, [row], notes=[*notes, "it says that already"])
-    row["changes"] = {name: _both(name, now.get(name), value) for name, value in changed.items()}
-    if content != old.content:
-        notes += _rewrite(context, conn, old, content, operator(verb) if really else None)
-    if really:
+    with conn.transaction(force_rollback=not really):
+        old = _locked(conn, ref, memory(conn, ref))
+        if expected not in (None, old.content):
+            raise _changed_meanwhile(old)
+        content, notes = _new_text(context, old, text)
+        row = {"ref": str(ref), "id": ref.id, "theme": old.theme, "target": old.kind, "was": old.content}
+        row["content"] = content
+        now = stored_rows.structures(conn, [ref.id]).get(ref.id, {})
+        changed = _changed(now, changes)
+        if content == old.content and not changed:
+            return Outcome("edit", False, {"memories": 0}, [row], notes=[*notes, "it says that already"])
+        row["changes"] = {name: _both(name, now.get(name), value) for name, value in changed.items()}
+        before = one(conn, _query("history_end"), {}).id
+        if content != old.content:
+            notes += _rewrite(context, conn, old, content, operator(verb))
         if changed:
             memories.note_actor(conn, operator(verb))
             _restructure(conn, old, content, now, changed)
-        record_change(conn, verb, [old.theme], {"rows": [str(ref)]}, {"memories": 1})
+        notes += _superseded(conn, old, before, really=really)
+        if really:
+            record_change(conn, verb, [old.theme], {"rows": [str(ref)]}, {"memories": 1})
     return Outcome("edit", really, {"memories": 1}, [row], notes=notes)
+
+
+def _superseded(conn: DeadlineConnection, edited: Any, before: int, *, really: bool) -> list[str]:
+    """Return a note where other memories have lost their place since the entry `before` of the history."""
+    asked = {"theme": edited.theme, "id": edited.id, "before": before}
+    refs = [str(Ref("memories", row.id)) for row in conn.execute(_query("superseded_since"), asked)]
+    if not refs:
+        return []
+    verb = "takes" if really else "would take"
+    return [f"it {verb} the place of {', '.join(refs)}, which recall does not find any more"]
 
 
 def _locked(conn: DeadlineConnection, ref: Ref, old: Any) -> Any:
@@ -107,17 +120,16 @@ def _new_text(context: CommandContext, old: Any, text: str | None) -> tuple[str,
 
 
 def _rewrite(
-    context: CommandContext, conn: DeadlineConnection, old: Any, content: str, who: Mapping[str, Any] | None
+    context: CommandContext, conn: DeadlineConnection, old: Any, content: str, who: Mapping[str, Any]
 ) -> list[str]:
-    """Give a memory another text, unless nobody does it (`who` is None); return what there is to say about it."""
+    """Give a memory another text; return what there is to say about it."""
     entry = entry_of(old)
     _check_unsaid(conn, old.theme, entry, content)
     in_files, origin = context.in_files()
-    if who is not None:
-        if not _replace(conn, old.theme, entry, content, in_files, origin, who):
-            raise _changed_meanwhile(old)
-        if not context.settings.history_texts:
-            memories.forget_old_texts(conn, old.theme, [old.id])
+    if not _replace(conn, old.theme, entry, content, in_files, origin, who):
+        raise _changed_meanwhile(old)
+    if not context.settings.history_texts:
+        memories.forget_old_texts(conn, old.theme, [old.id])
     return still_in_files([entry], in_files)
 
 
