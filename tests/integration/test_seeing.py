@@ -437,6 +437,24 @@ def test_need_16_forget_drops_refused_copies_from_the_spool_and_names_waiting_on
     left.close()
 
 
+def test_need_16_what_was_written_in_the_editor_of_a_dry_run_is_not_lost(
+    say: Say, ask: Ask, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ref = ask("add", "Atlas costs 900", "--theme", "marketing")["rows"][0]["ref"]
+    monkeypatch.setenv("EDITOR", "sed -i s/900/999/")
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    told = say("edit", ref)
+    (left,) = tmp_path.glob("hermes-pgvector-*.txt")
+    assert f"edit {ref} - --yes < {left}" in told and "nothing was changed" in told
+    with left.open(encoding="utf-8") as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        say("edit", ref, "-", "--yes")
+    assert ask("show", ref)["content"] == "Atlas costs 999"
+    monkeypatch.setenv("EDITOR", "true")
+    assert "it says that already" in say("edit", ref) and len(list(tmp_path.glob("hermes-pgvector-*.txt"))) == 1
+
+
 @pytest.mark.parametrize(
     ("verb", "what", "left"),
     [

@@ -64,18 +64,29 @@ def _edit(args: argparse.Namespace, home: Path) -> int:
 
 
 def _edit_in_editor(context: CommandContext, ref: Ref, *, really: bool) -> Outcome:
-    """Have a person change the text; what they wrote is kept where it cannot be stored. Raises as `edit`."""
+    """Have a person change the text; what they wrote is kept where it is not stored. Raises as `edit`."""
     with context.backend.connection(PATIENCE_S) as conn:
         opened = memory(conn, ref).content
     text = _edited(opened)
     try:
-        return edit(context, ref, text, {}, really=really, expected=opened)
-    except HermesPgvectorError:
-        handle, path = tempfile.mkstemp(prefix=f"hermes-pgvector-{ref}-", suffix=".txt")  # this user's alone
-        with open(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        warn(f"what you wrote is in {path}")
+        done = edit(context, ref, text, {}, really=really, expected=opened)
+    except (HermesPgvectorError, KeyboardInterrupt):
+        warn(f"what you wrote is in {_kept(ref, text)}")
         raise
+    if done.counts["memories"] and not done.done:
+        path = _kept(ref, text)
+        done.notes.append(
+            typed(f"what you wrote is in {path}: hermes-pgvector edit {ref} - --yes < {shlex.quote(path)}")
+        )
+    return done
+
+
+def _kept(ref: Ref, text: str) -> str:
+    """Write what a person wrote into a file of this user's alone; return its name."""
+    handle, path = tempfile.mkstemp(prefix=f"hermes-pgvector-{ref}-", suffix=".txt")
+    with open(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+    return path
 
 
 def _show_edited(done: Outcome) -> None:
