@@ -14,7 +14,18 @@ from ...host.session_context import load_settings
 from ..common.commands import EXIT_OK, Command, action, argument, print_json, printed
 from ..common.console import Column, say, show_pairs, show_table
 from ..common.refs import parse_refs
-from ..common.row_options import PIPED_CHARS, STORES, WHOLE, add_page, add_theme, minute, page, reading, reading_theme
+from ..common.row_options import (
+    PIPED_CHARS,
+    STORES,
+    WHOLE,
+    add_page,
+    add_theme,
+    minute,
+    page,
+    reading,
+    reading_theme,
+    theme_option,
+)
 from ..common.theme_names import theme_of_session
 from . import browsing
 
@@ -222,7 +233,10 @@ LIST = Command(
 SHOW = Command(
     "hermes-pgvector show m12\nhermes-pgvector show t345 --json",
     _show,
-    [argument("id ID", "m123 (or 123) for a memory, t123 for a turn", nargs="+"), add_theme],
+    [
+        argument("id ID", "m123 (or 123) for a memory, t123 for a turn", nargs="+"),
+        theme_option("the theme it stands in (default: any)"),
+    ],
 )
 HISTORY = Command(
     "hermes-pgvector history\nhermes-pgvector history m12\n"
@@ -250,7 +264,7 @@ SESSIONS = Command(
                 argument("session SESSION", "its id, as `sessions list` shows it"),
                 argument("--limit N", "how many turns (default: all)", type=int),
                 argument("--offset N", "how many turns to leave out first", type=int, default=0),
-                add_theme,
+                theme_option("the theme (default: the one that has this session)"),
             ],
         ),
     ],

@@ -21,7 +21,7 @@ from ...recall.excerpt import excerpt
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
 from ...store.vector_search import theme_names
-from .commands import add_login, argument, filled
+from .commands import Argument, add_login, argument, filled
 from .console import remark
 from .database import database
 from .theme_names import theme_to_read
@@ -54,16 +54,17 @@ class Page:
         }
 
 
-def add_theme(command: argparse.ArgumentParser) -> None:
-    """Add --theme and --admin-dsn."""
-    command.add_argument(
-        "--theme",
-        type=filled,
-        metavar="THEME",
-        help="the theme (default: that of this home's sessions, or the only one there is)",
-    )
-    add_login(command)
+def theme_option(about: str) -> Argument:
+    """Return what adds --theme, which means what `about` says, and --admin-dsn."""
 
+    def add(command: argparse.ArgumentParser) -> None:
+        command.add_argument("--theme", type=filled, metavar="THEME", help=about)
+        add_login(command)
+
+    return add
+
+
+add_theme = theme_option("the theme (default: that of this home's sessions, or the only one there is)")
 
 THEME_CHOICE = (
     argument("--theme THEME", "of this theme; repeatable", action="append", type=filled, default=[]),

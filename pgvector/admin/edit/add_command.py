@@ -23,7 +23,7 @@ from ..common.console import say
 from ..common.database import settings_of
 from ..common.fact_options import ADD_OPTIONS, said_in
 from ..common.outcome import Outcome, print_outcome
-from ..common.row_options import add_theme, one_line
+from ..common.row_options import one_line, theme_option
 from ..common.spool_views import inspect_spools
 from ..common.theme_names import theme_to_write
 
@@ -146,7 +146,7 @@ def _arguments() -> list[Argument]:
             dest="wait",
             action="store_false",
         ),
-        add_theme,
+        theme_option("the theme (default: that of this home's sessions)"),
     ]
 
 

@@ -24,7 +24,7 @@ from ..common.console import Column, say, show_table, warn
 from ..common.fact_options import EDIT_OPTIONS, said_in
 from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
 from ..common.refs import Ref, parse_refs
-from ..common.row_options import PATIENCE_S, STORES, add_theme, minute, one_line, question_text
+from ..common.row_options import PATIENCE_S, STORES, minute, one_line, question_text, theme_option
 from ..common.theme_names import theme_of_session, theme_to_read
 from . import forget_rows
 from .add_command import given_text, vector_follows
@@ -250,6 +250,8 @@ FORGET = Command(
         argument("--session SESSION", "all turns of this session, instead of ids"),
         argument("--versions", "only what the memories said before they were replaced"),
         add_yes,
-        add_theme,
+        theme_option(
+            "the theme (default: of ids and of a session any; of --query that of this home's sessions, or the only one)"
+        ),
     ],
 )

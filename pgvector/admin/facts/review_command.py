@@ -16,7 +16,7 @@ from ..common.command_context import CommandContext, context_for
 from ..common.commands import EXIT_FAILED, EXIT_OK, Command, argument, printed
 from ..common.console import Column, say, show_table, warn
 from ..common.outcome import Outcome, print_outcome
-from ..common.row_options import PATIENCE_S, add_theme, minute, one_line
+from ..common.row_options import PATIENCE_S, minute, one_line, theme_option
 from ..common.theme_names import theme_to_read
 from . import reviewing
 from .proposal_rows import StoredProposal
@@ -214,6 +214,6 @@ REVIEW = Command(
         argument("--scope NAME", 'give it another scope; "" takes it away'),
         argument("--ask", "decide one by one, on a terminal"),
         argument("--rejected", "those that were rejected, which can still be accepted"),
-        add_theme,
+        theme_option("only of this theme (default: of every theme)"),
     ],
 )
