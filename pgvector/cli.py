@@ -163,6 +163,9 @@ def register_cli(subparser: argparse.ArgumentParser) -> None:
 
 def pgvector_command(args: argparse.Namespace) -> int:
     """Run the command that the host's parser found; exits with its code when that is not 0."""
+    from .admin.common.console import settle_streams
+
+    settle_streams()
     code = _run(args)
     if code:
         raise SystemExit(code)
@@ -172,7 +175,9 @@ def pgvector_command(args: argparse.Namespace) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `hermes-pgvector` and return its exit code."""
     from .admin.common.commands import EXIT_INTERRUPTED, EXIT_USAGE
+    from .admin.common.console import settle_streams
 
+    settle_streams()
     try:
         parser = command_line()
         args = parser.parse_args(argv)

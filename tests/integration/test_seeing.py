@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shlex
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -25,6 +26,8 @@ from tests.support.left_spool import leave_spool, operation
 from tests.support.memory import called, landed, recalled, results, write_entries
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
+
+from .conftest import command_environment
 
 Say = Callable[..., str]
 Ask = Callable[..., Any]
@@ -435,6 +438,34 @@ def test_need_16_forget_drops_refused_copies_from_the_spool_and_names_waiting_on
     assert [item.operation.theme for item in left.rejected()] == ["sales"], "what another theme says is not meant"
     assert left.depth == 2
     left.close()
+
+
+@pytest.mark.parametrize(
+    ("redirected", "encoding", "code", "said"),
+    [
+        ("add Bolt --theme marketing >&-", "utf-8", 0, ""),
+        ("list --theme marketing >&-", "utf-8", 0, ""),
+        ("add - --theme marketing --json <&-", "utf-8", 2, "the text is empty"),
+        ("list --theme marketing", "latin-1", 0, "Atlas costs 900 \\u20ac"),
+        ("add - --theme marketing --json", "utf-8:strict", 2, "not text in utf-8"),
+    ],
+)
+def test_a_closed_stream_or_another_encoding_is_no_failure_of_what_was_done(
+    ask: Ask, home: Path, tmp_path: Path, redirected: str, encoding: str, code: int, said: str
+) -> None:
+    ask("add", "Atlas costs 900 \u20ac", "--theme", "marketing")
+    program = shlex.join([sys.executable, "-P", "-m", "hermes_memory_pgvector.cli"])
+    done = subprocess.run(
+        ["bash", "-c", f"{program} {redirected}"],
+        input=b"caf\xe9",
+        capture_output=True,
+        env=command_environment(home, PYTHONIOENCODING=encoding),
+        cwd=tmp_path,
+        timeout=150,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert said in done.stdout.decode("latin-1") and b"unexpected" not in done.stderr
 
 
 def test_need_16_what_was_written_in_the_editor_of_a_dry_run_is_not_lost(

@@ -5,6 +5,7 @@ NO_COLOR and TERM=dumb are honoured. Text that comes from the database can move 
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import threading
@@ -41,6 +42,18 @@ class Column:
     def title(self) -> str:
         """Return what stands above the column."""
         return self.heading or self.key.replace("_", " ")
+
+
+def settle_streams() -> None:
+    """Have a verb read and print whatever this process was started with.
+
+    A stream that is closed is empty, and what the encoding of stdout lacks is escaped.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def abandon(stream: TextIO) -> None:

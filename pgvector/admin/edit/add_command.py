@@ -29,8 +29,14 @@ from ..common.theme_names import theme_to_write
 
 
 def given_text(given: str) -> str:
-    """Return the text of an argument, or with `-` what stands on stdin."""
-    return sys.stdin.read() if given == "-" else given
+    """Return the text of an argument, or with `-` what stands on stdin. Raises WrongUsage where that is no text."""
+    try:
+        return sys.stdin.read() if given == "-" else given
+    except UnicodeDecodeError as exc:
+        raise WrongUsage(
+            f"what stands on stdin is not text in {exc.encoding}: write it in that encoding, as with "
+            f"iconv -f latin1 -t {exc.encoding}"
+        ) from exc
 
 
 def vector_follows(done: Outcome, context: CommandContext) -> list[str]:
