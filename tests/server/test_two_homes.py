@@ -118,6 +118,20 @@ def test_need_04_homes_that_shared_a_server_go_on_finding_it(user: Path, run: Ru
         assert root_of(user / name) == default_root()
 
 
+def test_need_04_a_home_that_shares_the_users_server_does_not_take_it_along(user: Path) -> None:
+    first = agent(user / ".hermes")
+    first.on_memory_write("add", "memory", "The Atlas budget stays")
+    landed(first)
+    (user / "one" / "pgvector" / "spool").mkdir(parents=True)  # an agent of this home has run
+    close_all()
+    settings = load_settings(None, user / "one").settings
+
+    with pytest.raises(ConfigurationError, match=f"holds the memory of {user / '.hermes'} as well"):
+        remove(user / "one", settings, data=True, force=False)
+
+    assert recalled(agent(user / ".hermes"), "atlas") == ["The Atlas budget stays"]
+
+
 def test_need_04_which_server_a_home_has_never_changes_while_it_starts(user: Path) -> None:
     """The first process of a new home leaves signs of it before its server is up; the next one reads the same."""
     (default_root() / "data").mkdir(parents=True)

@@ -140,12 +140,17 @@ def _unwritten(home: Path) -> list[str]:
 
 
 def _shared(home: Path, settings: Settings) -> list[str]:
-    """Return why a profile that goes must not take the server along: it holds the memory of others of its home."""
-    main = whole_home(home)
+    """Return why a home that goes must not take the server along: it holds the memory of others.
+
+    A home takes its profiles along, a profile nobody else; and the user's own home may share its server with any.
+    """
+    main, users = whole_home(home), whole_home(Path.home() / ".hermes")
     server = embedded_server(settings).root
-    if os.path.realpath(home) == str(main) or not server.is_dir():
+    if not server.is_dir():
         return []
-    others = [each for each in (main, *sorted(main.glob("profiles/*"))) if each.is_dir() and not each.samefile(home)]
+    staying = [*([] if os.path.realpath(home) == str(main) else [main]), *([] if users == main else [users])]
+    found = [each for top in staying for each in (top, *sorted(top.glob("profiles/*")))]
+    others = [each for each in found if each.is_dir() and not each.samefile(home)]
     if not (holders := [str(each) for each in others if _own_files(each) and _has_server(each, server)]):
         return []
     return [f"the embedded Postgres holds the memory of {', '.join(holders)} as well; to have that stay, omit --data"]
