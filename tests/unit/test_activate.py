@@ -74,3 +74,14 @@ def test_a_broken_file_is_refused_and_left_as_it_is(
 
     assert f"active: {path} cannot be read" in capsys.readouterr().out
     assert path.read_text(encoding="utf-8") == broken
+
+
+def test_a_home_that_takes_no_files_keeps_its_provider_and_says_why(tmp_path: Path) -> None:
+    text = "memory: {provider: mem0}\n"
+    (tmp_path / "config.yaml").write_text(text, encoding="utf-8")
+    (tmp_path / "pgvector").write_text("in the way of the folder", encoding="utf-8")
+
+    with pytest.raises(ConfigurationError, match="cannot be written .*; memory.provider stays mem0"):
+        activate(tmp_path, None)
+
+    assert (tmp_path / "config.yaml").read_text(encoding="utf-8") == text

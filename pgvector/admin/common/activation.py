@@ -12,6 +12,7 @@ from typing import Literal
 from ...config.sources import CONFIG_NAME, PROVIDER, at, host_config, is_active, is_enabled, is_legible
 from ...domain.errors import ConfigurationError
 from ...domain.files import read_regular_file
+from .file_replacing import write_file
 from .yaml_file import set_values
 
 Activation = Literal["already active", "by hermes config set", "in config.yaml"]
@@ -79,7 +80,7 @@ def deactivate(hermes_home: Path) -> str:
     enabled = at(host_config(hermes_home), "plugins", "enabled")
     if isinstance(enabled, list) and PROVIDER in enabled:
         set_values(hermes_home, {("plugins", "enabled"): [name for name in enabled if name != PROVIDER]})
-    _before_file(hermes_home).unlink(missing_ok=True)
+    _forget_before(hermes_home)
     return now if isinstance(now, str) else ""
 
 
@@ -90,12 +91,23 @@ def _before_file(hermes_home: Path) -> Path:
 def _note_before(hermes_home: Path) -> None:
     """Keep which provider we take the place of, for `deactivate`."""
     before = at(host_config(hermes_home), "memory", "provider")
-    path = _before_file(hermes_home)
-    if not isinstance(before, str) or not before.strip():
-        path.unlink(missing_ok=True)
+    if isinstance(before, str) and before.strip():
+        text = before.strip() + "\n"
+        write_file(_before_file(hermes_home), text.encode(), f"memory.provider stays {before.strip()}")
     else:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(before.strip() + "\n", encoding="utf-8")
+        _forget_before(hermes_home)
+
+
+def _forget_before(hermes_home: Path) -> None:
+    path = _before_file(hermes_home)
+    if not os.path.lexists(path):
+        return
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as exc:
+        raise ConfigurationError(
+            f"{path} cannot be removed ({exc.strerror or exc}); let this user write there"
+        ) from exc
 
 
 def _noted_before(hermes_home: Path) -> str:
