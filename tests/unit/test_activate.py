@@ -81,7 +81,7 @@ def test_a_home_that_takes_no_files_keeps_its_provider_and_says_why(tmp_path: Pa
     (tmp_path / "config.yaml").write_text(text, encoding="utf-8")
     (tmp_path / "pgvector").write_text("in the way of the folder", encoding="utf-8")
 
-    with pytest.raises(ConfigurationError, match="cannot be written .*; memory.provider stays mem0"):
+    with pytest.raises(ConfigurationError, match=r"cannot be written .*; memory\.provider stays mem0"):
         activate(tmp_path, None)
 
     assert (tmp_path / "config.yaml").read_text(encoding="utf-8") == text
