@@ -151,7 +151,7 @@ def test_need_04_a_tenant_exports_and_imports_only_its_own_themes(
     assert Database(admin_dsn).column("SELECT DISTINCT agent_identity FROM conversations") == ["marketing"]
 
 
-def test_need_19_a_vector_that_postgres_refuses_costs_no_text(dsn: str) -> None:
+def test_need_19_a_vector_that_nothing_can_be_compared_with_costs_no_text(dsn: str) -> None:
     with psycopg.connect(dsn) as conn:
         conn.execute("UPDATE hermes_embedding SET model = 'm'")
     good, bad = [0.5] * DIMS, [0.5] * (DIMS - 1) + [float("nan")]
@@ -160,10 +160,12 @@ def test_need_19_a_vector_that_postgres_refuses_costs_no_text(dsn: str) -> None:
         replace(TURN, content="its own vector is none", embedding=bad),
         replace(TURN, content="that of its second part is none", embedding=good, parts=(Part(10, bad),)),
         replace(TURN, content="its second part begins nowhere", embedding=good, parts=(Part(2**40, good),)),
+        replace(TURN, content="its own vector has no direction", embedding=[0.0] * DIMS),
+        replace(TURN, content="that of its part has none", embedding=good, parts=(Part(10, [0.0] * DIMS),)),
         replace(TURN, content="it is as it should be", embedding=good),
     )
     told = taken(dsn, *odd, intake=intake)
-    assert (told.turns_added, told.vectors, dict(told.skipped)) == (4, 1, {})
+    assert (told.turns_added, told.vectors, dict(told.skipped)) == (6, 1, {})
     assert Database(dsn).column("SELECT content FROM conversations WHERE embedding IS NOT NULL") == [odd[-1].content]
 
 

@@ -227,7 +227,7 @@ def _as_space_allows(conn: DeadlineConnection, records: Sequence[Record], intake
     if all(record.embedding is None for record in records):
         return records
     dims = _usable_dims(conn, intake)
-    return [each if dims and _has_dims(each, dims) else _bare(each) for each in records]
+    return [each if dims and _can_be_compared(each, dims) else _bare(each) for each in records]
 
 
 def _usable_dims(conn: DeadlineConnection, intake: IngestOptions) -> int:
@@ -242,9 +242,10 @@ def _usable_dims(conn: DeadlineConnection, intake: IngestOptions) -> int:
     return recorded.dims if usable else 0
 
 
-def _has_dims(record: Record, dims: int) -> bool:
+def _can_be_compared(record: Record, dims: int) -> bool:
+    """Return whether every vector of a record has `dims` floats and a direction: to zeros nothing is similar."""
     vectors = [] if record.embedding is None else [record.embedding, *(part.vector for part in record.parts)]
-    return all(len(vector) == dims for vector in vectors)
+    return all(len(vector) == dims and any(vector) for vector in vectors)
 
 
 def _bare(record: Record) -> Record:
