@@ -1,8 +1,7 @@
 """What is masked before a text is stored or shown: passwords, keys and tokens; and personal identifiers.
 
-Each known shape of a secret begins with letters that stand nowhere else; only where they do is a pattern tried, from
-there on. Shapes whose beginnings share a rare character are looked for together, from one such character to the next,
-for a hook has milliseconds for megabytes. Every pattern is bounded: none looks further than 16 KB.
+Shapes of secrets whose beginnings share a rare character are looked for together, from one such character to the next,
+for a hook has milliseconds for megabytes.
 
 Telephone numbers, e-mail addresses and user ids are never kept as they are, but told apart by a digest.
 """
@@ -17,165 +16,51 @@ import time
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
+from .secret_shapes import SHAPES, SecretShape
+
 MAX_PATTERNS = 20
 PATTERN_MAX_CHARS = 300
 _PROBE_CHARS = (*range(6, 31, 2), 60, 120, 300, 600)  # a pattern that doubles with each character is caught early
 _PROBE_S = 0.005  # of CPU, for one of them
 
-_START = r"(?<![A-Za-z0-9_-])"
-_MASKED = r"(?!\[masked-)"
-# What is named or looked up and not told: a variable, a placeholder; and, without quotes, a call.
-_UNTOLD = (
-    r"(?!(?-i:\$[A-Z_][A-Z0-9_]*(?=[\s\"']|$))|\$[{(]|\{\{|<[^<>\s]{1,40}>|\*{3}|%[sd(]"
-    r"|(?:none|null|true|false|undefined|required|optional|missing|unknown)(?![\w-]))"
-)
-_QUOTED = rf"\\*(?P<quote>[\"']){_MASKED}{_UNTOLD}(?P<quoted>(?:(?!(?P=quote))[^\n\\]|\\(?!(?P=quote)).){{4,256}})"
-# A separator is part of the value unless another one follows it.
-_BARE = (
-    rf"{_MASKED}{_UNTOLD}(?![a-z_][\w.]{{0,60}}[(\[])"
-    r"(?P<bare>(?:[^\s\"'<>,;&|`)\]}\\]|\\(?![\"'])|[,;&|)\]}](?!\s|$|[,;&|)\]}\"']|[\w -]{1,40}=)){4,512})"
-)
-# A colon or "is" also stands in plain sentences: there a password has a digit or a sign in it, a key both letters
-# and digits.
-_TOLD = rf"{_MASKED}{_UNTOLD}`?(?=[^\s`]{{0,64}}[0-9#$%^&*+=_~@])(?P<told>[^\s\"'`<>,;]{{5,512}}[^\s\"'`<>,;.?!)])"
-_TOLD_KEY = (
-    rf"{_MASKED}{_UNTOLD}`?(?=[^\s`]{{0,64}}\d)(?=[^\s`]{{0,64}}[a-z])"
-    r"(?P<told>[^\s\"'`<>,;]{7,512}[^\s\"'`<>,;.?!)])"
-)
-
-
-# Not every key is one to hide.
-_KEY_OF = "|".join(
-    rf"(?<={word}{sign})key" for word in ("api", "access", "account", "auth", "private") for sign in ("", "[_ -]")
-)
-
-
-class _Shape(NamedTuple):
-    """A kind of secret: what it begins with (in lower case where `folded`), and the pattern tried there.
-
-    What a named group holds is masked, the whole match where there is none. `then` comes after a beginning wherever the
-    pattern matches: it spares most attempts, and few processes ever need more than some of the patterns.
-    """
-
-    kind: str
-    begins: tuple[str, ...]
-    pattern: str
-    then: str = ""
-    folded: bool = False
-
-    def match(self, text: str, start: int) -> re.Match[str] | None:
-        """Try the pattern in `text` from `start` on."""
-        return _ready(self.pattern, re.IGNORECASE if self.folded else re.NOFLAG).match(text, start)
-
-
-_ready = functools.cache(re.compile)
-
-
-_SHAPES = (
-    _Shape(
-        "private-key",
-        ("-----BEGIN ",),
-        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-        r"(?:[^-]|-(?!----)){0,16384}+(?:-----END [A-Z0-9 ]{0,40}-----)?",
-    ),
-    _Shape("aws-key", ("AKIA", "ASIA"), _START + r"A[KS]IA[A-Z0-9]{16}(?![A-Za-z0-9])"),
-    _Shape("google-key", ("AIza",), _START + r"AIza[\w-]{35}(?![\w-])"),
-    _Shape("google-token", ("ya29.",), _START + r"ya29\.[\w-]{20,2048}"),
-    _Shape("google-secret", ("GOCSPX-",), _START + r"GOCSPX-[\w-]{20,64}"),
-    _Shape("azure-secret", ("8Q~",), r"(?<=\w{3})8Q~[\w~.-]{31,40}"),
-    _Shape("azure-key", ("sig=",), r"(?<=[?&])sig=(?P<key>[\w+/%=-]{20,512})"),
-    _Shape("github-token", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), _START + r"gh[pousr]_[A-Za-z0-9]{30,255}"),
-    _Shape("github-token", ("github_pat_",), _START + r"github_pat_\w{20,255}"),
-    _Shape(
-        "gitlab-token",
-        ("glpat-", "gldt-", "glrt-", "glptt-", "glcbt-"),
-        _START + r"gl[a-z]{2,4}-[\w.-]{20,255}",
-    ),
-    _Shape("slack-token", ("xox", "xapp-"), _START + r"x(?:ox[abceoprs]|app)-[\w-]{10,255}"),
-    _Shape("slack-webhook", ("hooks.slack.com/",), r"hooks\.slack\.com/(?:services|workflows)/(?P<key>[\w/]{20,128})"),
-    _Shape("stripe-key", ("sk_live_", "sk_test_", "rk_live_", "rk_test_"), _START + r"[sr]k_(?:live|test)_\w{10,255}"),
-    _Shape("stripe-secret", ("whsec_",), _START + r"whsec_[\w+/=]{20,128}"),
-    _Shape("anthropic-key", ("sk-ant-",), _START + r"sk-ant-[\w-]{16,255}"),
-    _Shape("openai-key", ("sk-",), _START + r"sk-(?!ant-)(?=[\w-]{0,64}[A-Z0-9])[\w-]{20,255}"),
-    _Shape("api-key", ("hf_", "npm_", "gsk_", "xai-"), _START + r"(?:hf_|npm_|gsk_|xai-)[A-Za-z0-9]{30,128}"),
-    _Shape("pypi-token", ("pypi-Ag",), _START + r"pypi-Ag[\w-]{50,512}"),
-    _Shape("sendgrid-key", ("SG.",), _START + r"SG\.[\w-]{16,64}\.[\w-]{16,64}"),
-    _Shape("cloud-token", ("dop_v1_", "dapi"), _START + r"(?:dop_v1_[0-9a-f]{64}|dapi[0-9a-f]{32})"),
-    _Shape("age-key", ("AGE-SECRET-KEY-1",), r"AGE-SECRET-KEY-1[0-9A-Z]{50,64}"),
-    _Shape("bot-token", (":AA",), r"(?<=\d{8}):AA[\w-]{33}(?![\w-])"),
-    _Shape("jwt", ("eyJ",), _START + r"eyJ[\w-]{8,8192}\.[\w-]{8,8192}\.[\w-]{8,1024}"),
-    _Shape(
-        "bearer-token",
-        ("bearer",),
-        r"bearer\s{1,4}(?=[\w.~+/=-]{0,64}\d)(?P<key>[\w.~+/=-]{12,4096})",
-        r"\s",
-        folded=True,
-    ),
-    _Shape(
-        "basic-credentials",
-        ("authorization",),
-        r"authorization\\*[\"']?\s{0,2}[:=]\s{0,2}\\*[\"']?basic\s{1,4}(?P<key>[\w+/=-]{8,512})",
-        r"\\*[\"']?\s{0,2}[:=]",
-        folded=True,
-    ),
-    # Greedy up to the last "@" of the word: people paste passwords with "@", "/" or ":" unescaped.
-    _Shape(
-        "password",
-        ("://",),
-        rf"://[^\s:/@\"'<>]{{0,128}}:{_MASKED}{_UNTOLD}(?!\d{{1,5}}[/?#])(?P<key>[^\s\"'<>]{{1,128}})@(?=[\w\[])",
-        r"[^\s:/@\"'<>]{0,128}:",
-    ),
-    _Shape(
-        "password",
-        ("pass", "pwd"),
-        r"(?:pass(?:word|wd|phrase)|pwd)(?![a-z])(?:_?\d)?\\*[\"']?"
-        rf"(?:\s{{0,3}}[:=]>?\s{{0,3}}{_QUOTED}|\s{{0,3}}=\s{{0,3}}{_BARE}|(?:\s{{0,3}}:|\s{{1,3}}(?:is|was))\s{{1,3}}{_TOLD})",
-        r"(?:(?<=pass)(?:word|wd|phrase)|(?<=pwd))(?![a-z])(?:_?\d)?\\*[\"']?\s{0,3}(?:[:=]|is|was)",
-        folded=True,
-    ),
-    _Shape(
-        "secret",
-        ("secret", "token", "key"),
-        r"(?:secret(?:[_-]?(?:access[_-]?)?key)?|token|" + _KEY_OF + r")(?![a-z_])\\*[\"']?"
-        rf"(?:\s{{0,3}}[:=]>?\s{{0,3}}{_QUOTED}|\s{{0,3}}=\s{{0,3}}{_BARE}|\s{{0,3}}:\s{{0,3}}{_TOLD_KEY})",
-        r"(?:(?<!key)|(?<=[isthe]key)|(?<=[isthe][_ -]key))(?:[_-]?(?:access[_-]?)?key)?(?![a-z_])\\*[\"']?\s{0,3}[:=]",
-        folded=True,
-    ),
-)  # fmt: skip
-
 
 class _Search(NamedTuple):
-    """From one `char` to the next: where one of the beginnings stands, each with its place of `char` and its shape."""
+    """From one `sign` to the next: where one of the beginnings stands, each with its place of `sign` and its shape.
 
-    char: str
+    A sign is a character, or a whole beginning that has no rare one.
+    """
+
+    sign: str
     pattern: re.Pattern[str]
-    begins: tuple[tuple[str, int, _Shape], ...]
+    begins: tuple[tuple[str, int, SecretShape], ...]
 
 
-_RARE = "~_=:/.-AJGzxk"  # rarest first, more or less; none of them where a beginning has none
+_RARE = "~_=:/.-AJGzxk"  # rarest first, more or less
 
 
 def _searches(folded: bool) -> tuple[_Search, ...]:
-    by_char: dict[str, list[tuple[str, int, _Shape]]] = {}
-    for shape in _SHAPES:
+    together: dict[tuple[str, int], list[tuple[str, int, SecretShape]]] = {}
+    for shape in SHAPES:
         for begin in shape.begins if shape.folded is folded else ():
-            char = next((char for char in _RARE if char in begin), begin[0])
-            by_char.setdefault(char, []).append((begin, begin.index(char), shape))
-    return tuple(_Search(char, _together(char, begins), tuple(begins)) for char, begins in by_char.items())
+            sign = next((char for char in _RARE if char in begin), begin)
+            at = begin.rindex(sign) if shape.run else begin.index(sign)
+            together.setdefault((sign, shape.run), []).append((begin, at, shape))
+    return tuple(_Search(sign, _together(sign, run, begins), tuple(begins)) for (sign, run), begins in together.items())
 
 
-def _together(char: str, begins: list[tuple[str, int, _Shape]]) -> re.Pattern[str]:
-    """Return what finds all beginnings that hold `char`. It is first in the pattern, which is what makes that fast."""
-    at_once = [_after(begin, at) + shape.then for begin, at, shape in begins if not at]
-    later = [f"(?<={re.escape(begin[: at + 1])}){_after(begin, at)}{shape.then}" for begin, at, shape in begins if at]
+def _together(sign: str, run: int, begins: list[tuple[str, int, SecretShape]]) -> re.Pattern[str]:
+    """Return what finds all beginnings that hold `sign`. It is first in the pattern, which is what makes that fast."""
+
+    def after(begin: str, at: int) -> str:
+        return re.escape(begin[at + len(sign) :])
+
+    at_once = [after(begin, at) + shape.then for begin, at, shape in begins if not at]
+    later = [f"(?<={re.escape(begin[: at + 1])}){after(begin, at)}{shape.then}" for begin, at, shape in begins if at]
     if later:
         before = "".join(sorted({re.escape(begin[at - 1]) for begin, at, _ in begins if at}))
-        at_once.append(f"(?<=[{before}]{re.escape(char)})(?:{'|'.join(later)})")
-    return re.compile(f"{re.escape(char)}(?:{'|'.join(at_once)})")
-
-
-def _after(begin: str, at: int) -> str:
-    return re.escape(begin[at + 1 :])
+        at_once.append(f"(?<=[{before}]{re.escape(sign)})(?:{'|'.join(later)})")
+    following = rf"(?=[\w-]{{{run}}})" if run else ""
+    return re.compile(f"{re.escape(sign)}{following}(?:{'|'.join(at_once)})")
 
 
 _EXACT, _FOLDED = _searches(False), _searches(True)
@@ -220,7 +105,7 @@ def masker(patterns: tuple[str, ...]) -> Masker:
 
 def _look_for(searches: tuple[_Search, ...], text: str, searched: str, found: list[tuple[int, int, str]]) -> None:
     for search in searches:
-        first = searched.find(search.char)
+        first = searched.find(search.sign)
         ends = dict.fromkeys((begin for begin, _, _ in search.begins), 0)  # of the last match
         for hit in search.pattern.finditer(searched, first) if first >= 0 else ():
             for begin, at, shape in search.begins:

@@ -61,6 +61,41 @@ SECRETS = [
     ("export SECRET_KEY=abc123def", "abc123def"),
     ("password=ab&cd;ef", "ab&cd;ef"),
     ("\u0130\u0130 password=hunter2", "hunter2"),
+    ("hp" + "g_" + BODY + "-" + BODY + "_x", None),  # our own, of `mcp token add`
+    ("HERMES_PGVECTOR_IDENTITY_KEY=correct-horse", "correct-horse"),
+    ("API_SERVER_KEY=change-me-local", "change-me-local"),
+    ("ENCRYPTION_KEY: 'a1b2c3d4'", "a1b2c3d4"),
+    ("DB_PASS=hunter22", "hunter22"),
+    ("psql --password hunter22", "hunter22"),
+    ("deploy --api-key=" + BODY, BODY),
+    ("curl -s -u bob:hunter22 https://example.com", "hunter22"),
+    ("sshpass -p hunter22 ssh db", "hunter22"),
+    ("db.example:5432:memory:hermes:hunter2", "hunter2"),
+    ("Authorization: token " + BODY, BODY),
+    ("Cookie: theme=dark; session=" + BODY, BODY),
+    ('{"auths": {"r.example": {"auth": "' + BODY + '"}}}', BODY),
+    ("https://maps.example/api?q=x&key=" + BODY, BODY),
+    ("https://discord.com/api/webhooks/123456789012345678/" + BODY * 3, BODY * 3),
+    ("the api key is " + BODY, BODY),
+    ('{"password": "hunter\\"2222"}', "2222"),
+    ("Passwort: geheim123", "geheim123"),
+    ("mot de passe : secret123", "secret123"),
+    ("\u5bc6\u7801\uff1ahunter22", "hunter22"),
+    ("\u043f\u0430\u0440\u043e\u043b\u044c: hunter22", "hunter22"),
+    ("gl" + "agent-" + BODY * 2, None),
+    ("xo" + "xd-" + BODY, None),
+    ("shp" + "at_" + "0123456789abcdef" * 2, None),
+    ("dckr" + "_pat_" + BODY + "-x", None),
+    ("lin" + "_api_" + BODY * 2, None),
+    ("nt" + "n_" + BODY * 2, None),
+    ("hv" + "s." + BODY * 4, None),
+    ("tskey" + "-auth-" + BODY, None),
+    ("PMA" + "K-" + BODY + "-" + BODY, None),
+    ("tvl" + "y-dev-" + BODY * 2, None),
+    ("nv" + "api-" + BODY * 3, None),
+    ("ATATT" + "3xFfGF0" + BODY * 5, None),
+    ("pat" + "-na1-01234567-89ab-cdef-0123-456789abcdef", None),
+    ("1/" + "/0" + BODY * 3, None),
 ]
 HARMLESS = [
     "The password is required.", "password: optional", "password=$DB_PASSWORD", "password=${DB_PASSWORD}",
@@ -70,6 +105,11 @@ HARMLESS = [
     "sk-learn-is-a-module-of-python", "the key: D minor", "monkey=banana", "eyJust.a.word", "bearer of bad news today",
     "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----", "commit 3f786850e387550fdab836ed7e6dc881de23001b",
     "6f6b3c1e-53c7-4c7e-9a4e-0c1f6f2a9a10", "The keyboard costs 40 euros: it is a good one.",
+    "Theme(identity_key=settings.identity_key)", "master_key = derive", "hpg_and_what_its_name_begins_with",
+    "sk_the_second_of_several_long_names", "take --password from the prompt", "curl -u bob https://example.com",
+    "docker run -u 1000:1000 app", "127.0.0.1:5432:5432", "Cookie: none is set", "the token is short-lived",
+    "Authorization: required-by-everybody", "das Passwort: steht im Tresor", "https://x.example/?key=name",
+    "in first_pass=everything of it",
 ]  # fmt: skip
 
 
@@ -150,7 +190,9 @@ def test_a_pattern_that_cannot_be_used_says_why(pattern: str, problem: str) -> N
 @pytest.mark.parametrize(
     "hostile",
     ["://a:", "eyJ", "eyJaaaaaaaa.", "-----BEGIN PRIVATE KEY", "-----BEGIN PRIVATE KEY-----", "password is ",
-     "password=a", "password=,", "password: ", "token=\"'", "bearer ", "sk-", "-sk-aaaa", "Bearer aaaa", "key=", ":AA"],
+     "password=a", "password=,", "password: ", "token=\"'", "bearer ", "sk-", "--pass ", "curl -u ", "curl ", "hpg_",
+     "cookie:", "password=\"\\\"", "_PASS=", "mot de passe:",
+     "authorization: a ", "Private-Lines: 1\nAAAA\n", ":5432:a:", "-sk-aaaa", "Bearer aaaa", "key=", ":AA"],
 )  # fmt: skip
 def test_need_01_no_text_makes_masking_slow(hostile: str) -> None:
     text = hostile * (100_000 // len(hostile))

@@ -1,0 +1,226 @@
+"""The shapes of passwords, keys and tokens that are masked: what each begins with, and the pattern tried there.
+
+Each begins with letters that stand nowhere else; only where they do is its pattern tried, from there on. Every pattern
+is bounded: none looks further than 16 KB.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Final, NamedTuple
+
+_START = r"(?<![A-Za-z0-9_-])"
+_MASKED = r"(?!\[masked-)"
+# What is named or looked up and not told: a variable, a placeholder; and, without quotes, a call.
+_UNTOLD = (
+    r"(?!(?-i:\$[A-Z_][A-Z0-9_]*(?=[\s\"']|$))|\$[{(]|\{\{|<[^<>\s]{1,40}>|\*{3}|%[sd(]"
+    r"|(?:none|null|true|false|undefined|required|optional|missing|unknown)(?![\w-]))"
+)
+# Where the quote that begins it is not escaped itself, as in JSON inside of JSON, an escaped one belongs to the value.
+_QUOTED = (
+    rf"(?P<escape>\\+)?(?P<quote>[\"']){_MASKED}{_UNTOLD}(?P<quoted>(?:(?!(?P=quote))[^\n\\]|\\(?!(?P=quote))"
+    r"|(?(escape)(?!)|\\(?P=quote)(?=[^\n]{0,256}?(?P=quote)))){4,256})"
+)
+# A separator is part of the value unless another one follows it.
+_BARE = (
+    rf"{_MASKED}{_UNTOLD}(?![a-z_][\w.]{{0,60}}[(\[])"
+    r"(?P<bare>(?:[^\s\"'<>,;&|`)\]}\\]|\\(?![\"'])|[,;&|)\]}](?!\s|$|[,;&|)\]}\"']|[\w -]{1,40}=)){4,512})"
+)
+# A colon or "is" also stands in plain sentences: there a password has a digit or a sign in it, a key both letters
+# and digits.
+_TOLD = rf"{_MASKED}{_UNTOLD}`?(?=[^\s`]{{0,64}}[0-9#$%^&*+=_~@])(?P<told>[^\s\"'`<>,;]{{5,512}}[^\s\"'`<>,;.?!)])"
+_TOLD_KEY = (
+    rf"{_MASKED}{_UNTOLD}`?(?=[^\s`]{{0,64}}\d)(?=[^\s`]{{0,64}}[a-z])"
+    r"(?P<told>[^\s\"'`<>,;]{7,512}[^\s\"'`<>,;.?!)])"
+)
+
+
+# Not every key is one to hide.
+_KEYS = ("api", "access", "account", "auth", "private", "shared")
+_KEY_OF = "|".join(rf"(?<={word}{sign})key" for word in _KEYS for sign in ("", "[_ -]"))
+# In lower case these are names like others, in code.
+_KEYS_OF_VARIABLES = tuple(f"{word}_KEY" for word in ("ENCRYPTION", "IDENTITY", "MASTER", "SERVER", "SIGNING"))
+
+
+class SecretShape(NamedTuple):
+    """A kind of secret: what it begins with (in lower case where `folded`), and the pattern tried there.
+
+    What a named group holds is masked, the whole match where there is none. `then` comes after a beginning wherever the
+    pattern matches: it spares most attempts, and few processes ever need more than some of the patterns. So does `run`:
+    how many letters, digits, _ and - stand behind the last sign of a beginning at least.
+    """
+
+    kind: str
+    begins: tuple[str, ...]
+    pattern: str
+    then: str = ""
+    folded: bool = False
+    run: int = 0
+
+    def match(self, text: str, start: int) -> re.Match[str] | None:
+        """Try the pattern in `text` from `start` on."""
+        return _ready(self.pattern, re.IGNORECASE if self.folded else re.NOFLAG).match(text, start)
+
+
+_ready = functools.cache(re.compile)
+
+
+# What stands in front of the rest of a key, which no other word has.
+_PREFIXED: Final = {
+    r"[A-Za-z0-9]{30,128}": ("hf_", "npm_", "gsk_", "xai-"),
+    r"[A-Za-z0-9]{32,128}": ("ntn_", "lin_api_", "nfp_", "jina_", "pplx-", "r8_"),
+    r"(?:dev-)?[A-Za-z0-9-]{20,128}": ("tvly-",),
+    r"[0-9a-f]{32,128}(?:[_-][\w-]{6,64})?": (
+        "shpat_", "shpca_", "shppa_", "shpss_", "rubygems_", "sbp_", "e2b_", "sk_", "lsv2_pt_", "lsv2_sk_", "xkeysib-",
+        "xsmtpsib-", "doo_v1_", "dor_v1_",
+    ),
+    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}": ("pat-na1-", "pat-eu1-"),
+    r"(?=[\w-]{0,64}\d)[\w-]{20,512}": (
+        "hpg_", "dckr_pat_", "dckr_oat_", "figd_", "sb_secret_", "tgp_v1_", "pcsk_", "glsa_", "pscale_tkn_",
+        "pscale_pw_", "hvs.", "hvb.", "dp.pt.", "dp.st.", "tskey-auth-", "tskey-api-", "tskey-client-", "PMAK-",
+        "NRAK-", "HRKU-", "nvapi-", "sq0csp-", "sq0atp-",
+    ),
+    r"[\w+/=-]{40,1024}": ("sntrys_", "fm2_"),
+}  # fmt: skip
+# In other languages than English, where a password has a digit or a sign in it as well.
+_WORDS = (
+    "passwort", "kennwort", "contrase\u00f1a", "mot de passe", "senha", "wachtwoord",
+    "\u043f\u0430\u0440\u043e\u043b\u044c", "\u5bc6\u7801", "\u5bc6\u78bc", "\u30d1\u30b9\u30ef\u30fc\u30c9",
+    "\ube44\ubc00\ubc88\ud638",
+)  # fmt: skip
+_OPTIONS = ("password", "passwd", "pass", "token", "auth-token", "access-token", "api-key", "apikey", "secret")
+
+SHAPES: Final = (
+    SecretShape(
+        "private-key",
+        ("-----BEGIN ",),
+        r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+        r"(?:[^-]|-(?!----)){0,16384}+(?:-----END [A-Z0-9 ]{0,40}-----)?",
+    ),
+    SecretShape("aws-key", ("AKIA", "ASIA"), _START + r"A[KS]IA[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    SecretShape("google-key", ("AIza",), _START + r"AIza[\w-]{35}(?![\w-])"),
+    SecretShape("google-token", ("ya29.",), _START + r"ya29\.[\w-]{20,2048}"),
+    SecretShape("google-secret", ("GOCSPX-",), _START + r"GOCSPX-[\w-]{20,64}"),
+    SecretShape("azure-secret", ("8Q~",), r"(?<=\w{3})8Q~[\w~.-]{31,40}"),
+    SecretShape("azure-key", ("sig=",), r"(?<=[?&])sig=(?P<key>[\w+/%=-]{20,512})"),
+    SecretShape("github-token", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"), _START + r"gh[pousr]_[A-Za-z0-9]{30,255}"),
+    SecretShape("github-token", ("github_pat_",), _START + r"github_pat_\w{20,255}"),
+    SecretShape(
+        "gitlab-token",
+        ("glpat-", "gldt-", "glrt-", "glptt-", "glcbt-", "glft-", "glimt-", "glagent-", "gloas-", "glsoat-", "glffct-"),
+        _START + r"gl[a-z]{2,5}-[\w.-]{20,255}",
+    ),
+    SecretShape("slack-token", ("xox", "xapp-"), _START + r"x(?:ox[abcdeoprs]|app)-[\w-]{10,255}"),
+    SecretShape(
+        "slack-webhook", ("hooks.slack.com/",), r"hooks\.slack\.com/(?:services|workflows)/(?P<key>[\w/]{20,128})"
+    ),
+    SecretShape(
+        "stripe-key", ("sk_live_", "sk_test_", "rk_live_", "rk_test_"), _START + r"[sr]k_(?:live|test)_\w{10,255}"
+    ),
+    SecretShape("stripe-secret", ("whsec_",), _START + r"whsec_[\w+/=]{20,128}"),
+    SecretShape("anthropic-key", ("sk-ant-",), _START + r"sk-ant-[\w-]{16,255}"),
+    SecretShape("openai-key", ("sk-",), _START + r"sk-(?!ant-)(?=[\w-]{0,64}[A-Z0-9])[\w-]{20,255}"),
+    *(
+        SecretShape("api-key", (begin,), rf"{_START}{re.escape(begin)}{rest}(?![\w-])", run=16)
+        for rest, begins in _PREFIXED.items()
+        for begin in begins
+    ),
+    SecretShape("api-key", ("ATATT3x", "ABSK"), _START + r"(?:ATATT3x|ABSK)[\w=+/-]{60,512}"),
+    SecretShape("api-key", ("?key=", "&key="), r"[?&]key=(?=[\w-]{0,64}\d)(?P<key>[\w-]{20,512})"),
+    SecretShape("webhook", ("/api/webhooks/",), r"/api/webhooks/\d{15,20}/(?P<key>[\w-]{40,128})"),
+    SecretShape("google-token", ("1//0",), _START + r"1//0[\w-]{30,512}"),
+    SecretShape("pypi-token", ("pypi-Ag",), _START + r"pypi-Ag[\w-]{50,512}"),
+    SecretShape("sendgrid-key", ("SG.",), _START + r"SG\.[\w-]{16,64}\.[\w-]{16,64}"),
+    SecretShape("cloud-token", ("dop_v1_", "dapi"), _START + r"(?:dop_v1_[0-9a-f]{64}|dapi[0-9a-f]{32})"),
+    SecretShape(
+        "private-key",
+        ("Private-Lines: ",),
+        r"Private-Lines: \d{1,4}\r?\n(?P<key>(?:[A-Za-z0-9+/=]{4,80}(?:\r?\n|\Z)){1,200}+)",
+    ),
+    SecretShape("age-key", ("AGE-SECRET-KEY-1",), r"AGE-SECRET-KEY-1[0-9A-Z]{50,64}"),
+    SecretShape("bot-token", (":AA",), r"(?<=\d{8}):AA[\w-]{33}(?![\w-])"),
+    SecretShape("jwt", ("eyJ",), _START + r"eyJ[\w-]{8,8192}\.[\w-]{8,8192}\.[\w-]{8,1024}"),
+    SecretShape(
+        "bearer-token",
+        ("bearer",),
+        r"bearer\s{1,4}(?=[\w.~+/=-]{0,64}\d)(?P<key>[\w.~+/=-]{12,4096})",
+        r"\s",
+        folded=True,
+    ),
+    SecretShape(
+        "credentials",
+        ("authorization",),
+        r"authorization\\*[\"']?\s{0,2}[:=]\s{0,2}\\*[\"']?(?:basic\s{1,4}(?P<basic>[\w+/=-]{8,512})"
+        r"|(?:(?!bearer)[a-z][a-z-]{1,15}\s{1,4})?(?=[\w.~+/=:-]{0,64}\d)(?P<key>[\w.~+/=:-]{16,4096}))",
+        r"\\*[\"']?\s{0,2}[:=]",
+        folded=True,
+    ),
+    SecretShape(
+        "cookie",
+        ("cookie:", "cookie\":"),
+        r"cookie\"?:\s{0,2}\"?(?=[^\n\"']{0,512}=[\w%.~+/-]{16})"
+        r"(?P<key>(?:[\w.-]{1,64}=[^\s;,\"'`]{0,4096}(?:; ?(?=[\w.-]{1,64}=))?){1,60}+)",
+        folded=True,
+    ),
+    SecretShape("registry-login", ("\"auth\":", "_auth="), r"(?:\"auth\":\s{0,2}\"|_auth=)(?P<key>[\w+/=-]{16,1024})"),
+    SecretShape(
+        "password",
+        (":5432:",),
+        r":5432:[^\s:@/]{1,63}:[^\s:@/]{1,63}:" rf"{_MASKED}{_UNTOLD}" r"(?P<key>[^\s\"'`]{4,128})",
+    ),
+    SecretShape(
+        "password",
+        ("curl ",),
+        r"curl [^\n]{0,300}?(?<=\s)(?:-u|--user|--proxy-user)[ =]{0,2}[\"']?[^\s:'\"]{1,64}:"
+        rf"{_MASKED}{_UNTOLD}" r"(?P<key>[^\s'\"]{3,128})",
+    ),
+    SecretShape(
+        "password", ("sshpass -p",), rf"sshpass -p\s{{0,2}}[\"']?{_MASKED}{_UNTOLD}(?P<key>[^\s'\"]{{3,128}})"
+    ),
+    SecretShape(
+        "password",
+        tuple(f"--{name}{sign}" for name in _OPTIONS for sign in " ="),
+        rf"--[a-z-]{{4,12}}[ =](?:{_QUOTED}|{_TOLD})",
+        folded=True,
+    ),
+    SecretShape(
+        "password",
+        _WORDS,
+        rf"[\w ]{{2,12}}?\\*[\"']?(?:\s{{0,3}}[:=\uff1a]>?\s{{0,3}}{_QUOTED}|\s{{0,3}}=\s{{0,3}}{_BARE}"
+        rf"|\s{{0,3}}[:\uff1a]\s{{0,3}}{_TOLD})",
+        r"\\*[\"']?\s{0,3}[:=\uff1a]",
+        folded=True,
+    ),
+    # Greedy up to the last "@" of the word: people paste passwords with "@", "/" or ":" unescaped.
+    SecretShape(
+        "password",
+        ("://",),
+        rf"://[^\s:/@\"'<>]{{0,128}}:{_MASKED}{_UNTOLD}(?!\d{{1,5}}[/?#])(?P<key>[^\s\"'<>]{{1,128}})@(?=[\w\[])",
+        r"[^\s:/@\"'<>]{0,128}:",
+    ),
+    SecretShape(
+        "password",
+        ("pass", "pwd"),
+        r"(?:pass(?:word|wd|phrase)|pwd|(?:(?-i:(?<=[A-Z]_)PASS)|(?<=become_)pass|(?<=db_)pass|(?<=smtp_)pass))(?![a-z])(?:_?\d)?\\*[\"']?"
+        rf"(?:\s{{0,3}}[:=]>?\s{{0,3}}{_QUOTED}|\s{{0,3}}=\s{{0,3}}{_BARE}|(?:\s{{0,3}}:|\s{{1,3}}(?:is|was))\s{{1,3}}{_TOLD})",
+        r"(?:(?<=pass)(?:word|wd|phrase)|(?<=pwd)|(?<=_pass))(?![a-z])(?:_?\d)?\\*[\"']?\s{0,3}(?:[:=]|is|was)",
+        folded=True,
+    ),
+    SecretShape(
+        "secret",
+        ("secret", "token", "key"),
+        r"(?:secret(?:[_-]?(?:access[_-]?)?key)?|token|" + _KEY_OF + r")(?![a-z_])\\*[\"']?"
+        rf"(?:\s{{0,3}}[:=]>?\s{{0,3}}{_QUOTED}|\s{{0,3}}=\s{{0,3}}{_BARE}"
+        rf"|(?:\s{{0,3}}:\s{{0,3}}|\s{{1,3}}(?:is|was)\s{{1,3}}(?=[^\s`]{{12}})){_TOLD_KEY})",
+        r"(?:(?<!key)|(?<=[isthed]key)|(?<=[isthed][_ -]key))(?:[_-]?(?:access[_-]?)?key)?(?![a-z_])"
+        r"\\*[\"']?\s{0,3}(?:[:=]|is|was)",
+        folded=True,
+    ),
+    SecretShape(
+        "secret",
+        _KEYS_OF_VARIABLES,
+        rf"[A-Z]+_KEY\\*[\"']?(?:\s{{0,3}}[:=]>?\s{{0,3}}{_QUOTED}|\s{{0,3}}=\s{{0,3}}{_BARE}|\s{{0,3}}:\s{{0,3}}{_TOLD})",
+        r"\\*[\"']?\s{0,3}[:=]",
+    ),
+)  # fmt: skip
