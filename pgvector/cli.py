@@ -227,6 +227,7 @@ def _run(args: argparse.Namespace) -> int:
 def _explain(exc: Exception, *, as_json: bool) -> int:
 
     from .admin.common.commands import EXIT_FAILED, EXIT_USAGE, missing_package, print_error
+    from .admin.common.console import complain
     from .domain.errors import HermesPgvectorError, WrongUsage
     from .domain.redaction import mask_dsn
 
@@ -238,7 +239,7 @@ def _explain(exc: Exception, *, as_json: bool) -> int:
     else:
         unexpected = True
         message = f"unexpected {type(exc).__name__}: {mask_dsn(str(exc))}"
-    print(f"error: {message}", file=sys.stderr)
+    complain(message)
     if as_json:
         print_error(message, type(exc).__name__)
     if unexpected:

@@ -32,6 +32,7 @@ _MAX_INT_BITS: Final = 4096  # beyond this Python may refuse to print the number
 _MARKS_MOST: Final = 30
 _BETWEEN_MARKS: Final = "\u2060"  # invisible, and no mark: what stands before it is not ordered with what comes after
 
+_JOINERS: Final = "\u200c\u200d"  # invisible, and part of Persian words, Indic letters and emoji
 _TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text", "refusal"})
 _MARKED_PARTS: Final = {
     "image": "image", "image_url": "image", "input_image": "image", "output_image": "image",
@@ -94,6 +95,20 @@ def apart(text: str) -> str:
 def _is_mark(char: str) -> bool:
     """Return whether a character is ordered among its neighbours: itself, or what it is taken apart into."""
     return unicodedata.combining(unicodedata.normalize("NFKD", char)[0]) != 0
+
+
+def harmless(text: str, *, lines: bool = False) -> str:
+    """Return text without characters that steer a terminal or turn the direction of writing.
+
+    A blank stands for each; `lines` keeps line ends and tabs.
+    """
+    if text.isprintable():
+        return text
+    kept = _JOINERS + ("\n\t" if lines else "")
+    return "".join(
+        each if each in kept or unicodedata.category(each) not in ("Cc", "Cf", "Cs", "Zl", "Zp") else " "
+        for each in text
+    )
 
 
 def is_of_other_script(text: str) -> bool:

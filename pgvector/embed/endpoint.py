@@ -14,6 +14,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from ..domain.errors import ConfigurationError, EmbedderError, EmbedderUnavailable
 from ..domain.gil import GilYield
+from ..domain.text import harmless
 
 # A day-long Retry-After is a wrong clock more often than a request; past this we ask again.
 MAX_RETRY_AFTER_S = 900.0
@@ -138,8 +139,8 @@ def error_in(reply: object, depth: int = 3) -> str:
 
 
 def excerpt(text: str) -> str:
-    """Return the head of a text on one line."""
-    flat = " ".join(text.split())
+    """Return the head of a text on one line, fit for a log and a terminal."""
+    flat = " ".join(harmless(text[: 100 * _EXCERPT_CHARS]).split())
     return flat if len(flat) <= _EXCERPT_CHARS else flat[:_EXCERPT_CHARS] + "..."
 
 

@@ -29,6 +29,7 @@ from ..domain.errors import (
     StoreUnsettled,
 )
 from ..domain.redaction import mask_dsn
+from ..domain.text import harmless
 
 _T = TypeVar("_T")
 # Not the fault of what was asked. The last two are a server that gave up on us while we were stopped or swapped out.
@@ -246,7 +247,7 @@ def writable(conninfo: str) -> str:
 
 
 def _first_line(exc: BaseException) -> str:
-    return mask_dsn(str(exc).strip()).split("\n", 1)[0] or type(exc).__name__
+    return harmless(mask_dsn(str(exc).strip()).split("\n", 1)[0]) or type(exc).__name__
 
 
 _TRUST = "`sslrootcert` in `dsn` has to name the file of the authority that signed it, or `system` for a public one"

@@ -122,6 +122,24 @@ def test_need_24_doctor_names_a_write_that_is_stuck_and_the_commands_for_it(
     assert "hermes-pgvector spool list" in printed
 
 
+def test_need_16_what_a_rejected_write_says_forges_no_line_and_steers_no_terminal(
+    home: Path, make_provider: MakeProvider, records: Records, run: Run
+) -> None:
+    forged = "deadbeef  2026-01-01T00:00:00+00:00  turn  theme marketing"
+    hostile = f"\x1b[2J\x1b]0;owned\x07\u202eall is well\n{forged}\r\u2028{forged}"
+    refused = said(1, messages=[{"role": "nonsense", "content": hostile}])
+    leave_spool(home, [refused])
+    make_provider()
+    until(lambda: records(logging.ERROR), 30, "the poison")
+
+    for arguments in (("list",), ("retry", refused.op_id.hex[:8]), ("drop", "--all", "--yes")):
+        code, printed = run("spool", *arguments)
+
+        assert code == 0 and "all is well" in printed
+        assert not {"\x1b", "\x07", "\r", "\u202e", "\u2028"} & set(printed)
+        assert not any(line.startswith("deadbeef") for line in printed.splitlines())
+
+
 def test_need_16_a_set_aside_write_is_listed_retried_and_dropped_and_nothing_changes_without_a_yes(
     home: Path, make_provider: MakeProvider, database: Database, admin_dsn: str, records: Records, run: Run
 ) -> None:

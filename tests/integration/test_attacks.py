@@ -184,6 +184,21 @@ def test_no_argument_of_a_tool_reaches_another_theme_or_the_tables(
     assert themes == ["marketing", "sales"]
 
 
+def test_no_name_of_a_file_and_no_word_of_an_endpoint_steers_a_terminal(
+    configured: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["import", str(tmp_path / "memories\x1b[2J\x9b31m\u202e.jsonl")]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: ") and not {"\x1b", "\x9b", "\u202e"} & set(said)
+
+    with packed_endpoint(b'{"error": "\\u001b[2Jout of\\r\\nmemory\\u009b31m \\u202e!"}', "identity") as url:
+        embedder = HttpEmbedder(url=f"{url}/v1", model="m", dims=DIMS)
+        with pytest.raises(EmbedderError) as caught:
+            embedder.embed_query("hello", timeout_s=30)
+        embedder.close()
+    assert "out of memory" in str(caught.value) and str(caught.value).isprintable()
+
+
 def test_an_import_that_unpacks_without_end_is_refused(
     configured: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

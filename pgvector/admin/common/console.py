@@ -17,9 +17,9 @@ from datetime import datetime
 from typing import Any, TextIO
 
 from ...domain.commandline import typed
+from ...domain.text import harmless
 
 _GAP = "  "
-_JOINERS = "\u200c\u200d"  # invisible, and part of Persian words, Indic letters and emoji
 _LOOK_S, _LOOKS = 0.1, 3
 _PADDED = 40  # columns; a longer cell of a table in a pipe stands out of its column, rather than widen it for all
 _KEPT = 2000  # characters of a cell; longer ones are for `show`, `export` and --json
@@ -87,19 +87,24 @@ def show_pairs(pairs: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> None:
 def say(text: str = "", style: str = "") -> None:
     """Print a line; `style` is rich's, as "bold" or "red", and only seen on a terminal."""
     if style and sys.stdout.isatty():
-        _say([(_harmless(text, lines=True), style)])
+        _say([(harmless(text, lines=True), style)])
     else:
-        print(_harmless(text, lines=True))
+        print(harmless(text, lines=True))
 
 
 def remark(text: str) -> None:
     """Print to stderr what a person should know of the output, and no program reads."""
-    print(_harmless(text, lines=True), file=sys.stderr)
+    print(harmless(text, lines=True), file=sys.stderr)
 
 
 def warn(text: str) -> None:
     """Print a warning to stderr."""
-    print(f"warning: {_harmless(typed(text), lines=True)}", file=sys.stderr)
+    print(f"warning: {harmless(typed(text), lines=True)}", file=sys.stderr)
+
+
+def complain(text: str) -> None:
+    """Print an error to stderr."""
+    print(f"error: {harmless(text, lines=True)}", file=sys.stderr)
 
 
 @contextmanager
@@ -141,18 +146,7 @@ def _shown(value: Any) -> str:
 def _on_one_line(value: Any) -> str:
     text = str(value)
     more = "..." if isinstance(value, str) and len(text) > _KEPT else ""
-    return " ".join(_harmless(text[:_KEPT] if more else text).split()) + more
-
-
-def _harmless(text: str, *, lines: bool = False) -> str:
-    """Return text without characters that steer a terminal or turn the direction of writing."""
-    kept = _JOINERS + ("\n\t" if lines else "")
-    if text.isprintable():
-        return text
-    return "".join(
-        each if each in kept or unicodedata.category(each) not in ("Cc", "Cf", "Cs", "Zl", "Zp") else " "
-        for each in text
-    )
+    return " ".join(harmless(text[:_KEPT] if more else text).split()) + more
 
 
 def _width(text: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -83,7 +84,8 @@ def _repaired(
     print()
     repairs = []
     for repair in repair_all(checks, context):
-        print(repair.render(), flush=True)
+        say(repair.render())
+        sys.stdout.flush()
         repairs.append(repair)
     print()
     return repairs

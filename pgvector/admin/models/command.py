@@ -15,6 +15,7 @@ from ...embed.onnx_session import missing_packages
 from ..common.admin_login import resize_embedded
 from ..common.choose import apply_choice, choose_embedding, existing_database
 from ..common.commands import EXIT_FAILED, EXIT_OK, Command, action, add_yes, argument, printed
+from ..common.console import say
 from ..common.database import known_settings, settings_of
 from ..common.installed_models import (
     InstallResult,
@@ -32,7 +33,7 @@ from ..common.outcome import ADD_YES
 def _list(args: argparse.Namespace, home: Path) -> int:
     models = list_models(home, settings_of(home))
     told = [asdict(each) for each in models]
-    return printed(args, told, lambda: print("\n".join(map(_line, models))))
+    return printed(args, told, lambda: say("\n".join(map(_line, models))))
 
 
 def _install(args: argparse.Namespace, home: Path) -> int:
@@ -51,22 +52,22 @@ def _install(args: argparse.Namespace, home: Path) -> int:
 
 def _say_installed(done: InstallResult, *, changed: bool, use: bool) -> None:
     model = done.model
-    print(f"{done.action}: {_line(model)}\n  {model.path}")
+    say(f"{done.action}: {_line(model)}\n  {model.path}")
     if done.reranker:
-        print(f"installed: {_line(done.reranker)}\n  {done.reranker.path}")
+        say(f"installed: {_line(done.reranker)}\n  {done.reranker.path}")
     if use:
-        print(f"  config.yaml: embed_url: local:{model.name}, dims: {model.dims}" + ("" if changed else " (as it was)"))
+        say(f"  config.yaml: embed_url: local:{model.name}, dims: {model.dims}" + ("" if changed else " (as it was)"))
     elif not model.active and model.dims:
-        print(typed(f"  to recall with it: hermes-pgvector model install {model.name} --use"))
+        say(typed(f"  to recall with it: hermes-pgvector model install {model.name} --use"))
     if lacking := missing_packages():
-        print(f"  it needs {', '.join(lacking)} in {sys.executable}; run: {pip_install(*lacking)}")
+        say(f"  it needs {', '.join(lacking)} in {sys.executable}; run: {pip_install(*lacking)}")
 
 
 def _verify(args: argparse.Namespace, home: Path) -> int:
     names = [args.name] if args.name else [m.name for m in list_models(home, settings_of(home)) if m.installed]
     found = {name: problems_of(home, name) for name in names}
     said = "\n".join(line for each in found.items() for line in _verified(*each)) or "no model is installed"
-    printed(args, found, lambda: print(said))
+    printed(args, found, lambda: say(said))
     return EXIT_FAILED if any(found.values()) else EXIT_OK
 
 
@@ -87,7 +88,7 @@ def _remove(args: argparse.Namespace, home: Path) -> int:
     if not args.yes:
         lines.append(f"  {ADD_YES}")
     told = {"removed": args.yes, **asdict(model)}
-    return printed(args, told, lambda: print("\n".join(lines)))
+    return printed(args, told, lambda: say("\n".join(lines)))
 
 
 def _choose(args: argparse.Namespace, home: Path) -> int:
@@ -95,12 +96,12 @@ def _choose(args: argparse.Namespace, home: Path) -> int:
     with existing_database(settings) as existing:
         choice = choose_embedding(settings, known_settings(home), existing, home)
     if args.plan:
-        return printed(args, {"mode": choice.mode}, lambda: print(choice.mode))
+        return printed(args, {"mode": choice.mode}, lambda: say(choice.mode))
     if choice.resize and resize_embedded(settings, choice.dims):
         _progress(f"the database has no vectors yet: it takes vectors of {choice.dims} dimensions now")
     choice = apply_choice(choice, home, settings, _progress, source=args.source)
     said = f"recall goes {choice.said}" + (typed(f"\n  for more: {choice.advice}") if choice.advice else "")
-    return printed(args, {"mode": choice.mode, "said": choice.said, "advice": choice.advice}, lambda: print(said))
+    return printed(args, {"mode": choice.mode, "said": choice.said, "advice": choice.advice}, lambda: say(said))
 
 
 def _progress(line: str) -> None:

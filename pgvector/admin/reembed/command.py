@@ -26,6 +26,7 @@ from ..common.commands import (
     given_admin_dsn,
     printed,
 )
+from ..common.console import say
 from ..common.database import settings_of
 from ..common.embedded_server import borrowed_server
 from ..common.given_dims import dims_given
@@ -64,7 +65,7 @@ def _backfill(args: argparse.Namespace, home: Path) -> int:
     why = _why_left(documents) if left else ""
     rest = f"{plural(left, 'row')} still without a vector: {why}" if left else "none waits"
     said = f"{plural(done, 'row')} embedded, {rest}"
-    return printed(args, {"embedded": done, "pending": left, "reason": why}, lambda: print(said))
+    return printed(args, {"embedded": done, "pending": left, "reason": why}, lambda: say(said))
 
 
 def _why_left(documents: DocumentEmbedder) -> str:
@@ -86,7 +87,7 @@ def _reembed(args: argparse.Namespace, home: Path) -> int:
             planned = plan(conn, embedder, wanted.chunk_tokens)
             if not args.yes:
                 said = planned.render() + (f"\n{ADD_YES}" if planned.needed or args.again else "")
-                return printed(args, dataclasses.asdict(planned) | {"done_now": False}, lambda: print(said))
+                return printed(args, dataclasses.asdict(planned) | {"done_now": False}, lambda: say(said))
             worker = Reembedding(
                 conn, embedder, chunk_tokens=wanted.chunk_tokens, rows_per_s=args.rate, again=args.again
             )
@@ -100,12 +101,12 @@ def _reembed(args: argparse.Namespace, home: Path) -> int:
 
 
 def _report(model: str, dims: int, refused: int, changes: dict[str, Any], *, noted: bool) -> None:
-    print(f"the database holds vectors of {model} now, {dims} dimensions; restart the agents")
+    say(f"the database holds vectors of {model} now, {dims} dimensions; restart the agents")
     if refused:
         verb = "was refused and is" if refused == 1 else "were refused and are"
-        print(f"{plural(refused, 'row')} {verb} found by words only")
+        say(f"{plural(refused, 'row')} {verb} found by words only")
     settings_text = ", ".join(f"{key}: {value}" for key, value in changes.items())
-    print(f"config.yaml of this home says so; on other hosts set {settings_text}" if noted else f"set {settings_text}")
+    say(f"config.yaml of this home says so; on other hosts set {settings_text}" if noted else f"set {settings_text}")
 
 
 def _wanted(args: argparse.Namespace, settings: Settings, home: Path) -> tuple[Settings, dict[str, Any]]:
@@ -151,7 +152,7 @@ def _abort(args: argparse.Namespace, settings: Settings, admin_dsn: str) -> int:
         said = f"the new vectors of {under_way.model} are dropped, the old ones stay"
     else:
         said = f"the new vectors of {under_way.model} would be dropped; {ADD_YES}"
-    return printed(args, {"under_way": under_way is not None, "dropped": done}, lambda: print(said))
+    return printed(args, {"under_way": under_way is not None, "dropped": done}, lambda: say(said))
 
 
 def _embedder(settings: Settings, home: Path) -> Any:

@@ -81,7 +81,7 @@ def _show(args: argparse.Namespace, known: Any, render: Callable[[Any], str]) ->
 
 def _list_rejected(args: argparse.Namespace, home: Path) -> int:
     found = change_rejected(home, "retry", [], everything=True, really=False)
-    return printed(args, list(map(rejected_as_dict, found)), lambda: print(render_rejected(found)))
+    return printed(args, list(map(rejected_as_dict, found)), lambda: say(render_rejected(found)))
 
 
 def _send(args: argparse.Namespace, home: Path) -> int:
@@ -92,7 +92,7 @@ def _send(args: argparse.Namespace, home: Path) -> int:
 
 def _show_sent(meant: Sequence[SpoolView], *, done: bool) -> None:
     for each in meant:
-        print(f"{_writes(each.waiting)} accepted for {each.place}, in {each.path}")
+        say(f"{_writes(each.waiting)} accepted for {each.place}, in {each.path}")
     if not meant:
         print("no write waits for another database")
     else:
@@ -110,7 +110,7 @@ def _change_rejected(action: Literal["retry", "drop"], done: str, args: argparse
 
 
 def _show_changed(meant: list[RejectedWrite], *, done: str) -> None:
-    print(render_rejected(meant))
+    say(render_rejected(meant))
     if meant:
         _print_changed(len(meant), done)
 
