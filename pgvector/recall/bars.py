@@ -34,6 +34,7 @@ _OWN_SHARE_OF_MEMORIES = 0.25
 _OWN_SHARE_OF_TURNS = 0.5
 _TIMEOUT_S = 30.0  # longer than any question waits: the one after it profits
 _SITUATIONS = 512  # of which a vector is kept
+_LEAST_SPREAD = 1e-6  # what is less comes from rounding: every text has the same vector
 _USUAL_SPREAD = 0.06  # of the bundled model, for a bar that a user has set
 # Plain, short, and each about something else. They are not taken from the database: one that is about one subject holds
 # nothing that is unrelated to a question about it.
@@ -181,14 +182,18 @@ class Bars:
         self._measured: Future[Unrelated] | None = None
 
     def of(self, question: Vector, until: float) -> MinSimilarity | None:
-        """Return the bars for the vector of a question; None where the model was not measured by then (monotonic)."""
+        """Return the bars for the vector of a question; None where there is no telling.
+
+        That is where the model was not measured by the moment `until` (monotonic), or gives every text the same vector.
+        """
         measured = self.begin()
         if measured is None:
             return None
         try:
-            return result_by(measured, until).bars(question)
+            unrelated = result_by(measured, until)
         except (TimeoutError, EmbedderError):
             return None
+        return unrelated.bars(question) if unrelated.spread > _LEAST_SPREAD else None
 
     def begin(self) -> Future[Unrelated] | None:
         """Return the measurement, begun in the background, anew after one that failed; None while too many run."""

@@ -10,9 +10,10 @@ import psycopg
 import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from tests.conftest import MakeProvider
+from tests.conftest import DIMS, MakeProvider
 from tests.support.limits import LATE_S
 from tests.support.memory import called, landed, runtime_of
+from tests.support.ollama import FakeOllama
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
 from tests.support.turns import seconds
@@ -59,6 +60,19 @@ def test_trap_08_nor_does_an_outage_of_the_endpoint(make_provider: MakeProvider,
     embedder.mode = "ok"
     provider.on_session_switch("session-2", reset=True)
     assert CRANE in provider.prefetch(meant)
+
+
+def test_need_09_an_endpoint_that_gives_every_text_the_same_vector_leaves_recall_to_the_words(
+    make_provider: MakeProvider, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = FakeOllama({"broken": DIMS})
+    try:
+        provider = knowing(make_provider({"embed_url": f"http://{broken.host}", "embed_model": "broken"}))
+        assert CRANE in provider.prefetch(ASK_CRANE)
+        assert provider.prefetch("Which colour has the new tram to Gothenburg?") == "", "as near to that as to all"
+        assert not [line for line in caplog.messages if "goes on without it" in line]
+    finally:
+        broken.close()
 
 
 def test_trap_08_a_block_is_never_the_one_of_the_message_before(make_provider: MakeProvider) -> None:
