@@ -62,8 +62,12 @@ _POLICIES: Final[dict[str, Policy]] = {"none": "none", "agents": "agents", "all"
 class Reach:
     """What the sessions of a home may read beyond their own themes. Immutable."""
 
-    def __init__(self, words: Sequence[str], rules: ThemeRules, chats: SharedChats) -> None:
-        """`words` of the setting: one of none, agents and all alone, or names of themes. `chats` that are shared."""
+    def __init__(self, words: Sequence[str], rules: ThemeRules, chats: SharedChats, *, limited_by: str = "") -> None:
+        """`words` of the setting: one of none, agents and all alone, or names of themes. `chats` that are shared.
+
+        `limited_by`: what a refusal names in place of the setting.
+        """
+        self._limited_by = limited_by
         self._words = tuple(words)
         self._chats = chats
         self.shared = chats.addresses
@@ -100,6 +104,7 @@ class Reach:
 
     def _remedy(self, chat: bool) -> str:
         if self.policy == "named":
-            return f", except {', '.join(self._words)} (setting `cross_theme`); name one of these, or leave `scope` out"
+            names, by = ", ".join(dict.fromkeys(self._words)), self._limited_by or "setting `cross_theme`"
+            return f", except {names} ({by}); name one of these, or leave `scope` out"
         why = "agents, and this is a messaging chat" if self.policy == "agents" and chat else self.policy
-        return f" (setting `cross_theme`: {why}); leave `scope` out"
+        return f" ({self._limited_by or f'setting `cross_theme`: {why}'}); leave `scope` out"

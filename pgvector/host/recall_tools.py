@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from ..domain.commandline import typed
 from ..domain.dates import parse_when
@@ -52,6 +52,7 @@ SCHEMAS: tuple[dict[str, Any], ...] = (
         role={"type": "string", "enum": list(_ROLES)},
     ),
 )
+SEARCH_TURNS: Final = "recall_conversation searches what was said"
 _STORES: dict[str, Store] = {"recall_memory": "memories", "recall_conversation": "turns"}
 
 Recall = Callable[[Store, Question], Answer]
@@ -123,7 +124,7 @@ def _nothing(store: Store, about_theme: str) -> str:
     """Return what to do where nothing was found."""
     if about_theme or store == "turns":
         return about_theme
-    return "no memory fits; recall_conversation searches what was said"
+    return f"no memory fits; {SEARCH_TURNS}"
 
 
 def _filters(store: Store, args: Mapping[str, Any]) -> Filters:

@@ -49,7 +49,9 @@ class ClientMemory(PgvectorMemoryProvider):
             themes = place.access.themes
             words = [*themes, *themes] if len(themes) > 1 else ["none"]
             shared = SharedChats(self._settings.shared_chats, self._settings.identity_key)
-            self._policy = replace(self._policy, reach=Reach(words, self._policy.rules, shared))
+            self._policy = replace(
+                self._policy, reach=Reach(words, self._policy.rules, shared, limited_by="the client's token")
+            )
 
     def _reconcile(self, runtime: Runtime, context: SessionContext) -> None:
         """Leave the host's memory files to the host."""

@@ -57,9 +57,14 @@ def test_a_token_reads_and_writes_in_its_themes_alone(agent_home: HermesHome, ur
         async with joined(url, work, x_hermes_session_key="shared") as one:
             assert (await called(one, "profile"))["theme"] == "shared"
             assert await recalled(one, "launch", scope="work") == ["The launch is in May."]
+            said = await refused(one, "recall", query="launch", scope="other")
+            assert "except work, shared (the client's token)" in said and "cross_theme" not in said
         async with joined(url, other) as another:
             assert await recalled(another, "launch") == []
-            assert "own" in await refused(another, "recall", query="launch", scope="work")
+            nothing = (await called(another, "recall", query="launch"))["memories"]["note"]
+            assert "no memory fits" in nothing and "recall_conversation" not in nothing, "that tool is not here"
+            said = await refused(another, "recall", query="launch", scope="work")
+            assert "own (the client's token)" in said and "cross_theme" not in said
             assert "all" in await refused(another, "recall", query="launch", scope="all")
 
     run(talk)
