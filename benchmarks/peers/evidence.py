@@ -44,7 +44,7 @@ def corpora_of(args: argparse.Namespace) -> dict[str, list[Theme]]:
     """The themes of each corpus, with about --sample of its questions."""
     found = {}
     for name in NAMES:
-        themes = read_corpus(args.data / f"{name}.json")[: args.themes]
+        themes = read_corpus(args.data, name)[: args.themes]
         every = max(1, round(sum(len(theme.questions) for theme in themes) / args.sample))
         found[name] = [replace(theme, questions=theme.questions[::every]) for theme in themes]
     return found

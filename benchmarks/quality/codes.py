@@ -68,7 +68,7 @@ def main() -> None:
     model = CachedModel(args.model_dir, args.cache)
     rows, questions = {}, {}
     for name in CORPORA:
-        themes = read_corpus(args.data / f"{name}.json")
+        themes = read_corpus(args.data, name)
         rows[name] = known(model, [part for theme in themes for turn in theme.turns for part in parts(turn.text)])
         questions[name] = known(model, [PREFIX + asked.text for theme in themes for asked in theme.questions])
     dice = np.random.default_rng(common.SEED)

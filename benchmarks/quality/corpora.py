@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any
 
 LOCOMO = "locomo10"
+REALTALK = "realtalk"
 NAMES = (LOCOMO, "beam100k", "lifebench_en", "madial_en", "madial_zh", "precisionmem_en")
+ALL_NAMES = (*NAMES, REALTALK)  # nothing is chosen on the last: it tells whether what was chosen holds elsewhere
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}  # of LoCoMo
 _LOCOMO_SHA256 = "79fa87e90f04081343b8c8debecb80a9a6842b76a7aa537dc9fdf651ea698ff4"
 _DATE = "%I:%M %p on %d %B, %Y"
+_REALTALK_DATE = "%d.%m.%Y, %H:%M:%S"
 _EVIDENCE = re.compile(r"D(\d+):0*(\d+)")
 _FEW_THEMES = 4  # of a corpus with fewer, every other question is held out; else every other theme
 # What the other questions of beam100k ask for is hardly said in them: a summary, an order, a rule to follow.
@@ -64,9 +67,13 @@ class Theme:
     questions: tuple[Asked, ...]
 
 
-def read_corpus(path: Path) -> list[Theme]:
-    """The themes of the corpus that the file is named after. Raises SystemExit for another LoCoMo than the measured."""
-    name, body = path.stem, path.read_bytes()
+def read_corpus(folder: Path, name: str) -> list[Theme]:
+    """The themes of a corpus below `folder`. Raises SystemExit for another LoCoMo than the measured."""
+    if name == REALTALK:
+        chats = sorted((folder / name).glob("Chat_*.json"))
+        return [_chat(place, each.stem, json.loads(each.read_bytes())) for place, each in enumerate(chats)]
+    path = folder / f"{name}.json"
+    body = path.read_bytes()
     if name == LOCOMO:
         if hashlib.sha256(body).hexdigest() != _LOCOMO_SHA256:
             raise SystemExit(f"{path} is not the file this benchmark is made for ({_LOCOMO_SHA256})")
@@ -97,13 +104,34 @@ def _at(written: str) -> datetime:
 
 def _conversation(place: int, sample: dict[str, Any]) -> Theme:
     turns = tuple(_said(sample["conversation"]))
+    return Theme(LOCOMO, sample["sample_id"], turns, _asked(sample["qa"], turns, held=bool(place % 2)))
+
+
+def _chat(place: int, name: str, chat: dict[str, Any]) -> Theme:
+    numbers = sorted(int(key.removeprefix("session_")) for key in chat if re.fullmatch(r"session_\d+", key))
+    turns = tuple(
+        Turn(
+            turn["dia_id"],
+            f"session-{number}",
+            "user",
+            turn["speaker"],
+            _spoken(turn["speaker"], turn["clean_text"], turn.get("blip_caption")),
+            datetime.strptime(turn["date_time"], _REALTALK_DATE).replace(tzinfo=UTC),
+        )
+        for number in numbers
+        for turn in chat[f"session_{number}"]
+    )
+    return Theme(REALTALK, name.casefold(), turns, _asked(chat["qa"], turns, held=bool(place % 2)))
+
+
+def _asked(asked: list[dict[str, Any]], turns: tuple[Turn, ...], *, held: bool) -> tuple[Asked, ...]:
     known = {turn.name for turn in turns}
     questions = []
-    for qa in sample["qa"]:
+    for qa in asked:
         gold = {f"D{session}:{turn}" for part in qa["evidence"] for session, turn in _EVIDENCE.findall(part)} & known
         if gold:
-            questions.append(Asked(qa["question"], CATEGORIES[qa["category"]], frozenset(gold), bool(place % 2)))
-    return Theme(LOCOMO, sample["sample_id"], turns, tuple(questions))
+            questions.append(Asked(qa["question"], CATEGORIES[int(qa["category"])], frozenset(gold), held))
+    return tuple(questions)
 
 
 def _said(conversation: dict[str, Any]) -> Iterator[Turn]:
@@ -113,7 +141,9 @@ def _said(conversation: dict[str, Any]) -> Iterator[Turn]:
             continue
         at = datetime.strptime(conversation[f"session_{number}_date_time"], _DATE).replace(tzinfo=UTC)
         for turn in session:
-            text = f"{turn['speaker']}: {turn['text']}"
-            if turn.get("blip_caption"):
-                text += f" [image: {turn['blip_caption']}]"
+            text = _spoken(turn["speaker"], turn["text"], turn.get("blip_caption"))
             yield Turn(turn["dia_id"], f"session-{number}", "user", turn["speaker"], text, at)
+
+
+def _spoken(speaker: str, text: str, caption: str | None) -> str:
+    return f"{speaker}: {text}" + (f" [image: {caption}]" if caption else "")

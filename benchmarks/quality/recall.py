@@ -31,7 +31,7 @@ from unittest import mock
 sys.path += [str(folder) for folder in Path(__file__).resolve().parents[:3]]
 import common
 import psycopg
-from corpora import NAMES, Theme, read_corpus
+from corpora import ALL_NAMES, NAMES, Theme, read_corpus
 from vectors import CachedModel, texts_of
 
 from hermes_memory_pgvector.domain.operations import Message, RememberMemory, StoreTurn
@@ -243,7 +243,9 @@ def options(doc: str | None, *, data: bool = True) -> argparse.ArgumentParser:
     made.formatter_class = argparse.RawDescriptionHelpFormatter
     if data:
         made.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder with the corpora")
-        made.add_argument("--corpus", nargs="+", default=NAMES, choices=NAMES, metavar="NAME", help=", ".join(NAMES))
+        made.add_argument(
+            "--corpus", nargs="+", default=NAMES, choices=ALL_NAMES, metavar="NAME", help=", ".join(ALL_NAMES)
+        )
         made.add_argument("--themes", type=int, metavar="N", help="of each corpus no more than the first N")
         made.add_argument("--embedded", action="store_true", help="only themes whose vectors are all in the cache")
     made.add_argument("--no-model", action="store_true", help="recall by words only")
@@ -257,7 +259,7 @@ def options(doc: str | None, *, data: bool = True) -> argparse.ArgumentParser:
 
 def themes_of(args: argparse.Namespace) -> list[Theme]:
     """The themes that the options choose."""
-    themes = [theme for name in args.corpus for theme in read_corpus(args.data / f"{name}.json")[: args.themes]]
+    themes = [theme for name in args.corpus for theme in read_corpus(args.data, name)[: args.themes]]
     if not args.embedded:
         return themes
     model, instructions = CachedModel(args.model_dir or model_dir(), args.cache), instructions_for(args.model_name)

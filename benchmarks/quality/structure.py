@@ -163,7 +163,7 @@ def structures(turns: Sequence[Mapping[str, Any]]) -> dict[str, Structure]:
 
 def facts(provider: PgvectorMemoryProvider, path: Path) -> Iterator[dict[str, Any]]:
     """A row for plain texts, and one for texts with kinds, scopes and subjects."""
-    (corpus,), (theme,) = json.loads(path.read_text(encoding="utf-8"))["themes"], read_corpus(path)
+    (corpus,), (theme,) = json.loads(path.read_text(encoding="utf-8"))["themes"], read_corpus(path.parent, path.stem)
     said, at = structures(corpus["turns"]), {turn.name: turn.at.timestamp() for turn in theme.turns}
     for way in ("plain", "with kinds and subjects"):
         for turn in sorted(corpus["turns"], key=lambda turn: -at[turn["id"]]):

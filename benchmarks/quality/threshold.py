@@ -254,7 +254,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=EVERY, help="of the questions about conversations one is asked")
     parser.add_argument("--rerank", action="store_true", help="let the bundled cross-encoder score what is found")
     args = parser.parse_args()
-    conversations = read_corpus(args.data / f"{LOCOMO}.json")
+    conversations = read_corpus(args.data, LOCOMO)
     with store(args, conversations) as provider:
         pairs = [] if args.no_model else distribution(provider, conversations)
         found = [asked_of(provider, case) for case in cases(conversations, args.every)]

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Protocol
 
 sys.path += [str(folder) for folder in Path(__file__).resolve().parents[:3]]
-from corpora import NAMES, Theme, read_corpus
+from corpora import ALL_NAMES, NAMES, Theme, read_corpus
 
 from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.domain.chunks import chunk_spans, estimate_tokens
@@ -133,7 +133,9 @@ def main() -> None:
     """Embed for a while, say what is left."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder with the corpora")
-    options.add_argument("--corpus", nargs="+", default=NAMES, choices=NAMES, metavar="NAME", help=", ".join(NAMES))
+    options.add_argument(
+        "--corpus", nargs="+", default=NAMES, choices=ALL_NAMES, metavar="NAME", help=", ".join(ALL_NAMES)
+    )
     options.add_argument("--model-dir", type=Path, required=True, metavar="DIR")
     options.add_argument("--model-name", metavar="NAME", help="its name, by which instructions are known")
     options.add_argument("--cache", type=Path, metavar="FILE")
@@ -142,7 +144,7 @@ def main() -> None:
     end = time.monotonic() + args.max_s
     model = CachedModel(args.model_dir, args.cache)
     instructions = instructions_for(args.model_name or args.model_dir.name)
-    texts = texts_of([each for name in args.corpus for each in read_corpus(args.data / f"{name}.json")], instructions)
+    texts = texts_of([each for name in args.corpus for each in read_corpus(args.data, name)], instructions)
     left = model.missing(texts)
     while left and time.monotonic() < end:
         model.embed_all(left[:SLICE])
