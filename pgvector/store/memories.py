@@ -79,7 +79,8 @@ class MemoryWriter:
     def add(self, op: AddMemory | ReplaceMemory) -> None:
         """Store an entry that the host wrote to its file."""
         row = of_file(op) | self.content(op, op.content) | {"announced": True, "anew": True}
-        self.conn.execute(query("take_over_mirrored"), row | {"announced_within_s": _ANNOUNCED_WITHIN_S})
+        for statement in ("take_over_mirrored", "claim_mirrored"):
+            self.conn.execute(query(statement), row | {"announced_within_s": _ANNOUNCED_WITHIN_S})
         self.store(row)
         self.conn.execute(query("clear_tombstone"), row)
         self.conn.execute(query("note_mirrored"), row)

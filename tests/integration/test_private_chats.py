@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -22,7 +23,7 @@ from hermes_memory_pgvector.store.lexical import lexical_candidates
 from hermes_memory_pgvector.store.sql import queries, query
 from hermes_memory_pgvector.store.vector_search import vector_candidates
 from tests.conftest import MakeProvider
-from tests.support.memory import called, landed, runtime_of
+from tests.support.memory import called, landed, runtime_of, write_entries
 from tests.support.row_security import confine_runtime_role
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.statements import every_statement
@@ -109,6 +110,20 @@ def test_need_35_a_direct_message_is_in_no_other_theme_by_no_argument(
     if messaging == "split":
         assert "Xq4711-said" not in everything_recalled(make_provider(config, **CLI), themes)
         assert "Xq4711-noted" in everything_recalled(make_provider(config, **CLI), []), "the profile's, by that setting"
+
+
+def test_need_35_what_another_session_reads_in_before_a_chat_announces_it_is_the_chat_s(
+    make_provider: MakeProvider, home: Path
+) -> None:
+    chat = make_provider(**DM)
+    secret = "The vault of the Atlas project has the PIN Xq4711"
+    write_entries(home, "The vault of the Atlas project is blue", secret)
+    landed(make_provider())
+    chat.on_memory_write("add", "memory", secret)
+    landed(chat)
+    other = everything_recalled(make_provider({"cross_theme": "all"}), ["default"])
+    assert "vault of the Atlas project is blue" in other and "Xq4711" not in other
+    assert "Xq4711" in everything_recalled(chat, [])
 
 
 def test_need_35_refusals_and_notes_do_not_tell_which_chats_there_are(make_provider: MakeProvider, dsn: str) -> None:

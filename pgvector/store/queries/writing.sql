@@ -115,6 +115,15 @@ DELETE FROM memory_entries AS m USING guessed
  WHERE m.agent_identity = guessed.agent_identity AND m.target = %(target)s AND m.digest = guessed.digest
    AND m.metadata ->> 'source' = 'file' AND m.owners = '{}';
 
+-- name: claim_mirrored
+-- The same in the theme that wrote it: where an entry was said decides who may read it, whoever read it in meanwhile.
+UPDATE memory_entries AS m SET metadata = %(metadata)s
+  FROM hermes_mirror AS f
+ WHERE m.agent_identity = %(theme)s AND m.target = %(target)s AND m.digest = hermes_digest(%(content)s)
+   AND m.metadata ->> 'source' = 'file' AND m.owners = '{}'
+   AND f.agent_identity = %(theme)s AND f.origin = %(origin)s AND f.target = m.target AND f.digest = m.digest
+   AND NOT f.announced AND f.noted_at > %(noted_at)s - make_interval(secs => %(announced_within_s)s);
+
 -- name: find_memory
 -- The entries `old_text` may mean: in this theme, or in this host's own file whichever theme owns the entry there. What
 -- somebody else keeps, and no file of this host holds, is not for this host's file to change.
