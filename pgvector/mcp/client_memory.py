@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..domain.errors import InvalidArgument, StoreUnavailable
+from ..capture.turn_filter import is_trivial_query
+from ..domain.errors import HermesPgvectorError, InvalidArgument, StoreUnavailable
 from ..domain.fork_safety import fork_lock
 from ..domain.lru import LruDict
 from ..domain.redaction import mask_identifiers
 from ..domain.text import clean
 from ..domain.theme_access import Reach, SharedChats
-from ..host.hook_operations import Turn
+from ..host.hook_operations import Turn, question_in
 from ..host.provider import PgvectorMemoryProvider
 from ..host.session_context import SessionContext, profile_of
 from ..recall.hot import HotLimits
+from ..recall.prefetch import MessagePlace, prefetch_block
+from ..recall.transcripts import Transcripts
 from ..runtime.process import Runtime
 from .access import Place
 
@@ -118,6 +122,28 @@ class ClientMemory(PgvectorMemoryProvider):
             return ""
         memories, turns = context.place.memories.name, context.place.turns.name
         return runtime.searcher.hot(memories, turns, limits, deadline_s=self.patience_s).text
+
+    def fitting(self, message: str, max_tokens: int) -> str:
+        """Return a block of what fits the first message of a conversation; "" where nothing does or recall is off.
+
+        What a client was told before, or still has of what was said, is not known here: nothing is left out for that.
+        """
+        runtime, context = self.opened()
+        text = question_in(message, self._policy.keep.max_chars)
+        if not self._settings.prefetch_limit or is_trivial_query(text):
+            return ""
+        if self._policy.silences(context.place, runtime.counts):
+            return ""
+        limit = min(self._settings.prefetch_max_tokens, max_tokens)
+        settings = replace(self._settings, prefetch_max_tokens=limit)
+        where = MessagePlace(context.theme.name, uuid.uuid4().hex)
+        try:
+            block = prefetch_block(runtime.searcher, Transcripts(runtime.said), text, where, settings)
+        except HermesPgvectorError:
+            runtime.counts["prefetch_failures"] += 1  # the store has said once why
+            return ""
+        runtime.counts.update(prefetches=1, prefetches_found=bool(block))
+        return block
 
     def record_turn(self, user: str, assistant: str, session: str) -> str:
         """Accept a finished turn; return why nothing of it is stored, "" when something is. Raises InvalidArgument."""

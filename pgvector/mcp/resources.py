@@ -111,7 +111,8 @@ def _session(memory: ClientMemory, session: str) -> dict[str, Any]:
 def prompt(memory: ClientMemory, args: Mapping[str, Any]) -> dict[str, Any]:
     """Return the prompt `context`: what holds, the profile as lines, and what fits the message, within some tokens."""
     most = whole(args, "max_tokens", 100, _CONTEXT_MOST, _CONTEXT_TOKENS)
-    hot, fitting = memory.hot_block(most), memory.prefetch(clean(args.get("message") or ""))
+    hot = memory.hot_block(most)
+    fitting = memory.fitting(clean(args.get("message") or ""), most - estimate_tokens(hot))
     left = most - estimate_tokens(hot) - estimate_tokens(fitting)
     parts = [hot, _profile(memory, left), fitting]
     text = "\n\n".join(filter(None, parts)) or "Nothing is remembered here yet."

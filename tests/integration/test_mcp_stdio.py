@@ -188,6 +188,28 @@ def test_the_prompt_tells_what_is_known_and_what_fits(agent_home: HermesHome) ->
     run(talk)
 
 
+def test_the_prompt_tells_each_conversation_of_a_client_what_fits_within_its_size(agent_home: HermesHome) -> None:
+    """A client has one connection for all of its conversations, and asks for the prompt in each."""
+    message = "When do the backups of the ledger run?"
+
+    async def context(client: ClientSession, **arguments: str) -> str:
+        return str((await client.get_prompt("context", arguments)).messages[0].content.text)  # type: ignore[union-attr]
+
+    async def talk() -> None:
+        async with connected(agent_home) as client:
+            answer = "They run at two in the night, on the second disk of the ledger."
+            await called(client, "record_turn", user=message, assistant=answer)
+            await called(client, "sessions")
+            assert answer in await context(client, message=message)
+            assert answer in await context(client, message=message)
+            for number in range(20):
+                text = f"The backups of the ledger run on disk {number} of the night, {'and so on ' * 30}"
+                await called(client, "remember", content=text, sync=number == 19)
+            assert len(await context(client, message=message, max_tokens="150")) <= 3 * 150
+
+    run(talk)
+
+
 def test_connectors_search_and_fetch(agent_home: HermesHome) -> None:
     long = "The lighthouse keeper writes a line each night. " * 200
 
