@@ -7,6 +7,7 @@ of it; cold is what is closed, and older. A scope is closed by what the message 
 from __future__ import annotations
 
 import re
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from ..domain.facts import parse_notation
 from ..domain.fork_safety import fork_lock
 from ..domain.lru import LruDict
 from ..domain.text import clean
+from ..host.recall_tools import MAX_LIMIT, MAX_OFFSET
 from ..store.fact_list import FactFilter, facts
 from .client_memory import ClientMemory
 from .tools import TEXT, Tool, whole
@@ -27,7 +29,6 @@ FACT_MOST_CHARS: Final = 400
 HOT_MOST_CHARS: Final = 10_000
 SEARCH_MOST: Final = 20
 _SILENT_TURNS: Final = 6  # after which a scope is closed
-_LOOKED_AT: Final = 50  # results of a search, of which those of a scope are taken
 _READ_MOST: Final = 10_000  # facts
 _FORGOTTEN_AT_ONCE: Final = 100
 _SESSIONS_MOST: Final = 1000  # of a client that gives them ever new names
@@ -175,10 +176,20 @@ def _reflect(memory: ClientMemory, args: Mapping[str, Any]) -> str:
 
 
 def _found(memory: ClientMemory, query: str, scope: str | None, limit: int) -> Sequence[Mapping[str, Any]]:
-    asked = {"query": query, "limit": _LOOKED_AT if scope else limit, "scope": "current"}
-    results = memory.recall("recall_memory", asked)["results"]
-    wanted = scope.casefold() if scope else ""
-    return [hit for hit in results if not scope or hit.get("scope", "").casefold() == wanted][:limit]
+    asked = {"query": query, "limit": limit, "scope": "current"}
+    found: list[Mapping[str, Any]] = []
+    if not scope:
+        found = memory.recall("recall_memory", asked)["results"]
+        return found
+    # Those of other scopes stand between, and an answer has its size: page by page, as far as there are any.
+    offset, ends = 0, time.monotonic() + memory.patience_s
+    while len(found) < limit and offset <= MAX_OFFSET and time.monotonic() < ends:
+        page = memory.recall("recall_memory", asked | {"limit": MAX_LIMIT, "offset": offset})["results"]
+        if not page:
+            break
+        found += [hit for hit in page if hit.get("scope", "").casefold() == scope.casefold()]
+        offset += len(page)
+    return found[:limit]
 
 
 def _status(memory: ClientMemory, args: Mapping[str, Any]) -> str:

@@ -94,6 +94,20 @@ def test_those_who_come_from_hermes_memory_find_its_tools(agent_home: HermesHome
     run(talk)
 
 
+def test_facts_of_a_scope_are_found_behind_those_of_another_one(agent_home: HermesHome) -> None:
+    async def talk() -> None:
+        async with connected(agent_home, "--compat", "hermes-memory") as client:
+            mine = "V[retries]: timeout of five minutes on the second try, and then nothing more is done"
+            await said(client, "memory_write", content=mine, scope="heron")
+            for number in range(60):
+                text = f"V[cache.n{number}]: cache timeout {number} s, which is the timeout that every cache has"
+                await said(client, "memory_write", content=text, scope="stork")
+            await said(client, "memory_status")  # by which all of them are stored
+            assert await said(client, "memory_search", query="cache timeout", scope="Heron") == mine
+
+    run(talk)
+
+
 @pytest.mark.parametrize("scope", ["s" * 201, "auth [v2]", "]"])
 def test_a_scope_that_is_refused_is_not_that_of_what_comes_next(agent_home: HermesHome, scope: str) -> None:
     async def talk() -> None:
