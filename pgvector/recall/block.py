@@ -15,7 +15,7 @@ _ASKED_ALIKE = 0.6  # share of all words of two questions, numbers left out, fro
 _WORD = re.compile(r"\w+")
 _ENDS_ASKING = re.compile(r"[?\uff1f\u061f\u037e]\W*$")
 _TOKEN = re.compile(r"\w+(?:[.:/@-]\w+)*", re.UNICODE)
-_VALUE_MOST = 4  # words; a longer part is another thought
+_VALUE_MOST = 4  # words of a date
 _SUBJECT_LEAST = 2  # words before the verb or with it, without which "is 5" and "is 6" speak of nothing in common
 _TEXT_MAX_CHARS = 400  # a longer text says several things
 # What holds until something else does. Without "was", and verbs of what happens once: two events are no contradiction.
@@ -31,7 +31,9 @@ _LEADS = re.compile(
 _DAYS = re.compile(
     "(mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|may|june|july|august|(sept|nov|dec)ember|october"
     "|montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonntag"
+    "|januar|februar|märz|mai|juni|juli|oktober|dezember"
 )
+_HOURS = re.compile("am|pm|a|p|m|uhr|o|clock")  # what belongs to a time of day
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,9 +202,16 @@ def _leads_to_a_value(before: list[str]) -> bool:
 
 
 def _is_value(words: list[str]) -> bool:
-    """Return whether the words are a number, a time or a date."""
-    short = 0 < len(words) <= _VALUE_MOST
-    return short and any(_DAYS.fullmatch(word) or any(map(str.isdigit, word)) for word in words)
+    """Return whether the words are a number, a time or a date, and nothing else.
+
+    "8 cores" and "16 GB", or "port 80" and "port 81 in staging", speak of two things.
+    """
+    told = [word for word in words if not _HOURS.fullmatch(word)]
+    return len(told) > 0 and len(words) <= _VALUE_MOST and all(map(_is_number_or_day, told))
+
+
+def _is_number_or_day(word: str) -> bool:
+    return bool(_DAYS.fullmatch(word)) or any(map(str.isdigit, word))
 
 
 def _shared(one: list[str], other: list[str]) -> int:

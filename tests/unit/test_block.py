@@ -95,6 +95,13 @@ def test_need_37_what_asks_is_a_question_unless_an_assistant_asks(text: str) -> 
         ("We met on 3 May", "We met on 5 May", ""),  # two events
         ("It was at 9", "It was at 10", ""),
         ("The crane is red", "The crane is blue", ""),  # maybe both
+        ("The shop opens at 9 am", "The shop opens at 10:30 pm", "9 am"),
+        ("The review is on 3 May 2026", "The review is on 14 June 2026", "3 May"),
+        ("The API listens on port 8080", "The API listens on port 8081 in staging", ""),  # two of them
+        ("The API needs Python 3.11", "The API needs Node 20", ""),
+        ("Our server has 8 cores", "Our server has 16 GB", ""),
+        ("The price is 5 euros for adults", "The price is 3 euros for children", ""),
+        ("Entry is on Friday", "Entry is on Monday for members", ""),
         ("The limit is 20", "The limit is 20", ""),
         ("5", "6", ""),
     ],
