@@ -296,6 +296,30 @@ def test_trap_02_stopped_in_the_middle_it_leaves_whole_batches_and_goes_on_when_
     assert Database(dsn).column("SELECT count(*) FROM conversation_chunks") == [0]
 
 
+def test_need_16_what_an_interrupted_purge_has_deleted_is_told_and_logged(
+    start_cli: Callable[..., subprocess.Popen[str]], home: Path, dsn: str
+) -> None:
+    configure(home, dsn)
+    count = "SELECT count(*) FROM memory_entries"
+    with psycopg.connect(dsn) as holder:
+        holder.execute(
+            "INSERT INTO memory_entries (agent_identity, target, content, state)"
+            " SELECT 'marketing', 'memory', 'Note ' || n, 'archived' FROM generate_series(1, 450) AS n"
+        )
+        holder.commit()
+        holder.execute("SELECT FROM memory_entries ORDER BY id DESC LIMIT 1 FOR UPDATE")
+        process = start_cli("purge", "--theme", "marketing", "--yes")
+        until(lambda: Database(dsn).column(count) == [50], 30, "two slices")
+        os.kill(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=150)
+    assert process.returncode == 130 and "400 memories deleted; run it again to go on" in err
+    log = "SELECT arguments ->> 'state' || ' ' || counts FROM hermes_maintenance WHERE verb = 'purge' ORDER BY id"
+    assert Database(dsn).column(log) == ['interrupted {"memories": 400}']
+    with start_cli("purge", "--theme", "marketing", "--yes") as again:
+        out, _ = again.communicate(timeout=150)
+    assert "deleted: 50 memories" in out and Database(dsn).column(log)[1:] == ['done {"memories": 50}']
+
+
 def test_need_16_what_nobody_reads_to_its_end_is_done_anyway(
     start_cli: Callable[..., subprocess.Popen[str]], home: Path, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

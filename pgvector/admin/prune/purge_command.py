@@ -7,14 +7,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ...domain.dates import parse_when
-from ...domain.errors import WrongUsage
+from ...domain.errors import HermesPgvectorError, WrongUsage
+from ...domain.format import plural
 from ..common.command_context import context_for
 from ..common.commands import Command, add_login, add_yes, argument, filled
-from ..common.console import Column, say, show_table
+from ..common.console import Column, say, show_table, warn
 from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
 from ..common.row_options import THEME_CHOICE, minute
 from ..common.theme_names import ThemeChoice
-from .purging import purge
+from .purging import Purging
 
 _ROWS = (
     Column("ref", "id", style="bold"),
@@ -33,7 +34,13 @@ def _purge(args: argparse.Namespace, home: Path) -> int:
         raise WrongUsage(f"--older-than {args.older_than} lies in the future; leave it out for all of them")
     themes = ThemeChoice.of(args)
     with context_for(args, home) as (context, rules):
-        done = purge(context, themes, before, rules, really=args.yes)
+        purging = Purging(context, themes, before, rules, args.yes)
+        try:
+            done = purging.run()
+        except (KeyboardInterrupt, HermesPgvectorError):
+            if deleted := purging.done.counts["memories"] * args.yes:
+                warn(f"{plural(deleted, 'memory', 'memories')} deleted; run it again to go on")
+            raise
     return print_outcome(done, as_json=args.json, before=lambda: _show(done), summary=_summary(done))
 
 

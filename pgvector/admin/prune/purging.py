@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any
 
-from ...domain.errors import InvalidArgument
+from ...domain.errors import HermesPgvectorError, InvalidArgument
 from ...domain.theme import ThemeRules
 from ...store.backend import WRITE_TIMEOUT_S
 from ...store.memories import Entry, forget, lock_theme
@@ -25,33 +26,59 @@ _SLICE = 200
 _SHOWN = 20  # of what goes
 
 
-def purge(
-    context: CommandContext, choice: ThemeChoice, before: datetime | None, rules: ThemeRules, *, really: bool
-) -> Outcome:
-    """Delete superseded, archived and expired memories with their history's texts; interrupted, run it again.
+@dataclass
+class Purging:
+    """What is superseded, archived or expired, being deleted with its history's texts: run it again where it ended.
 
     `before`: only what was hidden before then. What is deleted is not read in again from a MEMORY.md or USER.md that
-    still holds it.
+    still holds it. `done` tells how far it is.
     """
-    with context.backend.connection(WRITE_TIMEOUT_S) as conn:
-        themes = choice.held(conn, rules)
-    done = Outcome("purge", really, {"memories": 0}, facts={"themes": {}})
-    for theme in themes:
-        counts: Counter[str] = Counter()
-        for rows in _slices(context, theme, before, really=really):
-            counts.update(row.state for row in rows)
+
+    context: CommandContext
+    choice: ThemeChoice
+    before: datetime | None
+    rules: ThemeRules
+    really: bool
+    done: Outcome = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.done = Outcome("purge", self.really, {"memories": 0}, facts={"themes": {}})
+
+    def run(self) -> Outcome:
+        """Delete it if `really`, and log what was, also where that was not all. Raises InvalidArgument."""
+        with self.context.backend.connection(WRITE_TIMEOUT_S) as conn:
+            themes = self.choice.held(conn, self.rules)
+        try:
+            for theme in themes:
+                self._purge(theme)
+        except (KeyboardInterrupt, HermesPgvectorError):
+            with suppress(HermesPgvectorError):  # what went wrong first is told
+                self._record("interrupted")
+            raise
+        self._record("done")
+        return self.done
+
+    def _purge(self, theme: str) -> None:
+        done = self.done
+        for rows in _slices(self.context, theme, self.before, really=self.really):
+            counts = done.facts["themes"].setdefault(theme, {})
+            for row in rows:
+                counts[row.state] = counts.get(row.state, 0) + 1
+            done.counts["memories"] += len(rows)
             done.rows += [_shown(theme, row) for row in rows[: _SHOWN - len(done.rows)]]
-        if counts:
-            done.facts["themes"][theme] = dict(counts)
-            done.counts["memories"] += counts.total()
-    if really and done.counts["memories"]:
+            if self.really:
+                drop_copies(self.context.home, [(theme, row.content) for row in rows])
+
+    def _record(self, state: str) -> None:
+        if not self.really or not self.done.counts["memories"]:
+            return
         asked = {
-            "theme": ", ".join(done.facts["themes"]),
-            "before": before and before.isoformat(),
+            "theme": ", ".join(self.done.facts["themes"]),
+            "before": self.before and self.before.isoformat(),
+            "state": state,
         }
-        with context.backend.connection(WRITE_TIMEOUT_S) as conn:
-            record_where_allowed(conn, "purge", asked, done.counts)
-    return done
+        with self.context.backend.connection(WRITE_TIMEOUT_S) as conn:
+            record_where_allowed(conn, "purge", asked, self.done.counts)
 
 
 def _slices(context: CommandContext, theme: str, before: datetime | None, *, really: bool) -> Iterator[Sequence[Any]]:
@@ -69,8 +96,6 @@ def _slices(context: CommandContext, theme: str, before: datetime | None, *, rea
                 raise InvalidArgument("a memory was changed by somebody else just now: run it again to go on")
         if not rows:
             return
-        if really:
-            drop_copies(context.home, [(theme, row.content) for row in rows])
         yield rows
         after = rows[-1].id
 
