@@ -367,6 +367,32 @@ def test_need_16_old_sessions_become_dated_summaries(compact: Compact, dsn: str)
         assert compact("--summary-url", model.base_url, "--summary-model", "any")["sessions"] == []
 
 
+def test_need_35_a_summary_is_as_private_as_what_it_was_made_of(
+    compact: Compact, make_provider: MakeProvider, dsn: str
+) -> None:
+    conversation(dsn, "both", 300)
+    said = [(290, "user", f"The PIN of the mooring mast is {n}711.") for n in range(6)]
+    say(dsn, *said, session="both")
+    say(dsn, *((200, "user", f"We talk on of the mast, part {n}.") for n in range(6)), session="goes-on")
+    say(dsn, (3, "user", "And here in the chat."), session="goes-on")
+    with psycopg.connect(dsn) as conn:
+        of_chat = '{"platform": "telegram", "profile": "marketing", "chat_type": "dm", "user": "aa", "chat": "bb"}'
+        conn.execute("UPDATE conversations SET metadata = %s WHERE content ~ 'PIN|in the chat'", [of_chat])
+
+    def script(request: ChatRequest) -> Reply:
+        return Reply("They named a PIN." if "PIN" in request.user_message else "They agreed on blue.")
+
+    with ModelServer(script) as model:
+        done = compact("--summary-url", model.base_url, "--summary-model", "any", "--yes")
+    assert done["replaced"] == {"sessions": 2, "turns": 14}, "and not what goes on elsewhere"
+    metadata = Database(dsn).column("SELECT metadata FROM conversations WHERE content ~ 'named a PIN'")
+    assert json.loads(of_chat).items() <= metadata[0].items()
+    elsewhere = make_provider({"cross_theme": "all"}, gateway_session_key="sales")
+    summaries = {"query": "What did they name or agree on?", "theme": "marketing", "limit": 50}
+    told = json.dumps(called(elsewhere, "recall_conversation", summaries))
+    assert "agreed on blue" in told and "PIN" not in told
+
+
 def test_need_16_a_session_whose_summary_fails_stays(compact: Compact, dsn: str) -> None:
     conversation(dsn, "old-1", 300)
     conversation(dsn, "old-2", 250)

@@ -71,7 +71,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class SessionTranscript:
-    """An old session of a theme."""
+    """What was said of an old session of a theme in one place, of which the last three fields tell."""
 
     theme: str
     session_id: str
@@ -79,6 +79,9 @@ class SessionTranscript:
     first_at: datetime
     last_at: datetime
     chars: int
+    platform: str | None
+    profile: str | None
+    chat_type: str | None
 
 
 def prepare(conn: DeadlineConnection) -> None:
@@ -193,7 +196,7 @@ def old_sessions(conn: DeadlineConnection, theme: str, before: datetime, fewest:
 
 
 def turns_of(conn: DeadlineConnection, session: SessionTranscript) -> list[Any]:
-    """Return the turns of a session in their order: id, at, role, content."""
+    """Return the turns of a session in their order: id, at, role, content, metadata."""
     return list(conn.execute(query("session_turns"), _names(session)))
 
 
@@ -227,5 +230,5 @@ def vacuum(conn: DeadlineConnection, *, full: bool) -> None:
                  "VACUUM (ANALYZE) conversations, conversation_chunks")  # fmt: skip
 
 
-def _names(session: SessionTranscript) -> dict[str, str]:
-    return {"theme": session.theme, "session_id": session.session_id}
+def _names(session: SessionTranscript) -> dict[str, str | None]:
+    return {name: getattr(session, name) for name in ("theme", "session_id", "platform", "profile", "chat_type")}

@@ -25,6 +25,8 @@ _TURN_CHARS = 4_000  # of a turn: of a pasted log its beginning tells what it is
 _SUMMARY_CHARS = 6_000  # of a piece; a longer answer is no summary
 _SUMMARY_TOKENS = 700
 _MAX_FAILURES = 3  # sessions in a row: it is the endpoint then, not the sessions
+# Of the turns' metadata what says where and with whom: it decides who may read the summary.
+_WHERE = ("profile", "platform", "chat_type", "user", "chat", "thread", "parent_session_id")
 _WRITTEN_MEANWHILE = "it was written to meanwhile; run this again"
 _INSTRUCTION = (
     "You shorten transcripts for an archive. The user message holds a transcript between the lines BEGIN and END. "
@@ -96,7 +98,7 @@ class SessionSummaries:
             self.failed.append((session.session_id, _WRITTEN_MEANWHILE))
             return
         summary = self._summary_of(session, turns)
-        metadata = {
+        metadata = _shared(turns) | {
             "source": "compact",
             "session_id": session.session_id,
             "summary_of": session.session_id,
@@ -137,6 +139,12 @@ class SessionSummaries:
 def old_sessions(conn: DeadlineConnection, themes: Sequence[str], before: datetime) -> list[store.SessionTranscript]:
     """Return the sessions of the themes that ended before a moment and are worth a summary."""
     return [session for theme in themes for session in store.old_sessions(conn, theme, before, _MIN_TURNS)]
+
+
+def _shared(turns: Sequence[Any]) -> dict[str, Any]:
+    """Return what all of these turns say of where they were said."""
+    said = [{name: turn.metadata[name] for name in _WHERE if name in turn.metadata} for turn in turns]
+    return {name: value for name, value in said[0].items() if all(each.get(name) == value for each in said)}
 
 
 def _question(piece: str) -> str:

@@ -138,20 +138,31 @@ SELECT id, 1 - distance AS similarity
  ORDER BY distance + 0 LIMIT %(limit)s;
 
 -- name: old_sessions
--- Sessions of a theme that ended before a time, with enough turns to be worth a summary, oldest first. A summary is none.
-SELECT session_id, count(*) AS turns, min(ts) AS first_at, max(ts) AS last_at, sum(length(content))::bigint AS chars
-  FROM conversations
- WHERE agent_identity = %(theme)s AND NOT metadata ? 'summary_of'
- GROUP BY session_id HAVING max(ts) < %(before)s AND count(*) >= %(fewest)s
- ORDER BY max(ts), session_id;
+-- Sessions of a theme that ended before a time, with enough turns to be worth a summary, oldest first. A summary is none. One
+-- that went on in a chat is two: what was said there is not for everybody who may read the rest.
+SELECT session_id, count(*) AS turns, min(ts) AS first_at, max(ts) AS last_at, sum(length(content))::bigint AS chars,
+       platform, profile, chat_type
+  FROM (SELECT session_id, ts, content, max(ts) OVER (PARTITION BY session_id) AS ended, metadata ->> 'platform' AS platform,
+               metadata ->> 'profile' AS profile, metadata ->> 'chat_type' AS chat_type
+          FROM conversations WHERE agent_identity = %(theme)s AND NOT metadata ? 'summary_of') AS said
+ WHERE ended < %(before)s
+ GROUP BY session_id, platform, profile, chat_type HAVING count(*) >= %(fewest)s
+ ORDER BY max(ts), session_id, platform, profile, chat_type;
 
 -- name: session_turns
-SELECT id, ts AS at, role, content FROM conversations
- WHERE agent_identity = %(theme)s AND session_id = %(session_id)s AND NOT metadata ? 'summary_of' ORDER BY ts, id;
+SELECT id, ts AS at, role, content, metadata FROM conversations
+ WHERE agent_identity = %(theme)s AND session_id = %(session_id)s AND NOT metadata ? 'summary_of'
+   AND (metadata ->> 'platform', metadata ->> 'profile', metadata ->> 'chat_type')
+       IS NOT DISTINCT FROM (%(platform)s::text, %(profile)s::text, %(chat_type)s::text)
+ ORDER BY ts, id;
 
 -- name: lock_session
+-- As session_turns.
 SELECT id, hermes_digest(content) AS digest FROM conversations
- WHERE agent_identity = %(theme)s AND session_id = %(session_id)s AND NOT metadata ? 'summary_of' ORDER BY id FOR UPDATE;
+ WHERE agent_identity = %(theme)s AND session_id = %(session_id)s AND NOT metadata ? 'summary_of'
+   AND (metadata ->> 'platform', metadata ->> 'profile', metadata ->> 'chat_type')
+       IS NOT DISTINCT FROM (%(platform)s::text, %(profile)s::text, %(chat_type)s::text)
+ ORDER BY id FOR UPDATE;
 
 -- name: store_summary
 INSERT INTO conversations (agent_identity, session_id, role, content, ts, metadata, text_language)
