@@ -132,6 +132,15 @@ def test_need_04_a_home_that_shares_the_users_server_does_not_take_it_along(user
     assert recalled(agent(user / ".hermes"), "atlas") == ["The Atlas budget stays"]
 
 
+def test_migrate_makes_the_embedded_database_of_the_length_that_it_is_told(user: Path, run: Run) -> None:
+    (user / "one").mkdir()
+
+    assert "in place: 001_schema" in run("one", "migrate", "--dims", "16")
+
+    with pytest.raises(AssertionError, match="holds vectors of 16 dimensions, --dims says 17"):
+        run("one", "migrate", "--dims", "17")
+
+
 def test_need_04_which_server_a_home_has_never_changes_while_it_starts(user: Path) -> None:
     """The first process of a new home leaves signs of it before its server is up; the next one reads the same."""
     (default_root() / "data").mkdir(parents=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from ...config.settings import Settings
-from ...domain.errors import ConfigurationError, SchemaNotApplied, UpgradeNeeded
+from ...domain.errors import ConfigurationError, DimensionMismatch, SchemaNotApplied, UpgradeNeeded
 from ...store.pool import connect
 from ...store.schema import MIGRATE_COMMAND, applied_versions, ensure_schema, shipped_migrations
 from ..common.admin_login import admin_conninfo
@@ -31,6 +31,8 @@ from ..common.progress import building
 from ..common.upgrade_progress import SCHEMA
 from .distribute import Distribution, distribute, plan_distribution
 from .upgrade import Upgraded, as_json, confirm_upgrade, plan_upgrade, run_upgrade, undo_upgrade
+
+_MAX_DIMS = 2000
 
 
 def _arguments(command: argparse.ArgumentParser) -> None:
@@ -60,8 +62,15 @@ def _arguments(command: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace, home: Path) -> int:
+    settings = settings_of(home)
     with naming("--admin-dsn" if given_admin_dsn(args) else "dsn"):
-        return _chosen(args, settings_of(home))
+        if args.dims is None:
+            return _chosen(args, settings)
+        try:
+            # An embedded database that is still to be made gets this length as well.
+            return _chosen(args, replace(settings, dims=_checked(args.dims)))
+        except DimensionMismatch as exc:
+            raise DimensionMismatch(str(exc).replace("the setting `dims` says", "--dims says")) from exc
 
 
 def _chosen(args: argparse.Namespace, settings: Settings) -> int:
@@ -75,7 +84,7 @@ def _chosen(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _migrate(args: argparse.Namespace, settings: Settings) -> int:
-    admin_dsn, role, dims = given_admin_dsn(args), args.runtime_role, _dims(args, settings)
+    admin_dsn, role, dims = given_admin_dsn(args), args.runtime_role, settings.dims
     tell = (lambda line: None) if args.json else say
     with ExitStack() as stack:
         upgraded: Upgraded | None = None
@@ -93,8 +102,11 @@ def _migrate(args: argparse.Namespace, settings: Settings) -> int:
     return printed(args, as_json(report, upgraded), lambda: say("\n".join(lines)))
 
 
-def _dims(args: argparse.Namespace, settings: Settings) -> int:
-    return settings.dims if args.dims is None else int(args.dims)
+def _checked(dims: int) -> int:
+    """Return a length that was given. Raises ConfigurationError for one that no vector of ours can have."""
+    if not 1 <= dims <= _MAX_DIMS:
+        raise ConfigurationError(f"--dims must be 1 to {_MAX_DIMS}, not {dims}")
+    return dims
 
 
 def _plan(args: argparse.Namespace, settings: Settings) -> int:
@@ -104,7 +116,7 @@ def _plan(args: argparse.Namespace, settings: Settings) -> int:
         plan = None
         if conninfo:
             with connect(conninfo) as conn:
-                plan = plan_upgrade(conn, settings, dims=_dims(args, settings), role=args.runtime_role)
+                plan = plan_upgrade(conn, settings, dims=settings.dims, role=args.runtime_role)
         missing = _missing("" if plan else conninfo)
     lines = [*(plan.lines() if plan else ()), *(f"would apply {name}" for name in missing)]
     lines.append("Nothing was changed." if lines else "Nothing is to be done.")
@@ -169,8 +181,7 @@ def migrate_database(
 
     Raises ConfigurationError, StoreUnavailable, DimensionMismatch, and SchemaNotApplied when an admin is needed.
     """
-    if not 1 <= dims <= 2000:
-        raise ConfigurationError(f"--dims must be 1 to 2000, not {dims}")
+    _checked(dims)
     if admin_dsn:
         with building() as tell:
             return migrate(admin_dsn, dims=dims, runtime_role=runtime_role, tell=tell)
