@@ -15,7 +15,7 @@ The fragment `readable` of store/queries/fragments.sql finds the address and com
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Final, Literal
 
 from .errors import InvalidArgument
@@ -62,18 +62,25 @@ _POLICIES: Final[dict[str, Policy]] = {"none": "none", "agents": "agents", "all"
 class Reach:
     """What the sessions of a home may read beyond their own themes. Immutable."""
 
-    def __init__(self, words: Sequence[str], rules: ThemeRules, chats: SharedChats, *, limited_by: str = "") -> None:
-        """`words` of the setting: one of none, agents and all alone, or names of themes. `chats` that are shared.
-
-        `limited_by`: what a refusal names in place of the setting.
-        """
-        self._limited_by = limited_by
+    def __init__(self, words: Sequence[str], rules: ThemeRules, chats: SharedChats) -> None:
+        """`words` of the setting: one of none, agents and all alone, or names of themes. `chats` that are shared."""
         self._words = tuple(words)
         self._chats = chats
         self.shared = chats.addresses
         single = words[0].lower() if len(words) == 1 else "none" if not words else ""
         self.policy: Policy = _POLICIES.get(single, "named")
-        self._named = ThemeSet(words if self.policy == "named" else (), rules.identity_key)
+        self._named: Container[str] = ThemeSet(words if self.policy == "named" else (), rules.identity_key)
+        self._by_token = False
+
+    @classmethod
+    def of_token(cls, themes: Sequence[str], rules: ThemeRules, chats: SharedChats) -> Reach:
+        """Return what the sessions of a token may read that is bound to these themes, each by its whole name."""
+        reach = cls((), rules, chats)
+        reach._words = tuple(themes)
+        reach._named = frozenset(map(rules.resolve_name, themes))
+        reach.policy = "named" if len(reach._named) > 1 else "none"
+        reach._by_token = True
+        return reach
 
     def check(self, theme: str, *, own: frozenset[str], chat: bool) -> None:
         """Raise InvalidArgument, naming the setting, when a session may not read `theme`, whether it exists or not."""
@@ -103,8 +110,10 @@ class Reach:
         return self.policy == "all" or (self.policy == "agents" and not chat)
 
     def _remedy(self, chat: bool) -> str:
+        if self._by_token:
+            what = "name one of these, or leave" if self.policy == "named" else "leave"
+            return f": its token is for {', '.join(self._words)} alone; {what} `scope` out"
         if self.policy == "named":
-            names, by = ", ".join(dict.fromkeys(self._words)), self._limited_by or "setting `cross_theme`"
-            return f", except {names} ({by}); name one of these, or leave `scope` out"
+            return f", except {', '.join(self._words)} (setting `cross_theme`); name one of these, or leave `scope` out"
         why = "agents, and this is a messaging chat" if self.policy == "agents" and chat else self.policy
-        return f" ({self._limited_by or f'setting `cross_theme`: {why}'}); leave `scope` out"
+        return f" (setting `cross_theme`: {why}); leave `scope` out"

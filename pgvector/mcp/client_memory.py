@@ -49,13 +49,8 @@ class ClientMemory(PgvectorMemoryProvider):
         self._context = replace(self._context, scope=scope)
         self.opened()[0].counts["mcp_servers"] = 1  # in this process, for `status`
         if place.access.themes:
-            # Named twice, so that a theme of the name `all` is no more than that.
-            themes = place.access.themes
-            words = [*themes, *themes] if len(themes) > 1 else ["none"]
             shared = SharedChats(self._settings.shared_chats, self._settings.identity_key)
-            self._policy = replace(
-                self._policy, reach=Reach(words, self._policy.rules, shared, limited_by="the client's token")
-            )
+            self._policy = replace(self._policy, reach=Reach.of_token(place.access.themes, self._policy.rules, shared))
 
     def _reconcile(self, runtime: Runtime, context: SessionContext) -> None:
         """Leave the host's memory files to the host."""

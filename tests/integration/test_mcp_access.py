@@ -5,14 +5,17 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import psycopg
 import pytest
 from mcp import ClientSession
+from pydantic import AnyUrl
 
 from hermes_memory_pgvector.admin.mcp.token_changes import add_token
+from hermes_memory_pgvector.mcp.tokens import TokenFile, dumped
 from tests.conftest import DIMS
 from tests.support.hermes import HermesHome
 from tests.support.mcp_client import (
@@ -58,14 +61,34 @@ def test_a_token_reads_and_writes_in_its_themes_alone(agent_home: HermesHome, ur
             assert (await called(one, "profile"))["theme"] == "shared"
             assert await recalled(one, "launch", scope="work") == ["The launch is in May."]
             said = await refused(one, "recall", query="launch", scope="other")
-            assert "except work, shared (the client's token)" in said and "cross_theme" not in said
+            assert "token is for work, shared alone" in said and "cross_theme" not in said
         async with joined(url, other) as another:
             assert await recalled(another, "launch") == []
             nothing = (await called(another, "recall", query="launch"))["memories"]["note"]
             assert "no memory fits" in nothing and "recall_conversation" not in nothing, "that tool is not here"
             said = await refused(another, "recall", query="launch", scope="work")
-            assert "own (the client's token)" in said and "cross_theme" not in said
+            assert "token is for " in said and "cross_theme" not in said
             assert "all" in await refused(another, "recall", query="launch", scope="all")
+
+    run(talk)
+
+
+def test_need_04_no_theme_of_a_token_opens_those_whose_names_begin_so(
+    agent_home: HermesHome, url: str, dsn: str
+) -> None:
+    """A file of tokens may hold such a name; a theme may have it, as it may be called `all`."""
+    made = add_token(agent_home.path, "odd", ["work", "all"], read_only=False)
+    odd = replace(made.token, themes=("sal*", "all"))
+    TokenFile(agent_home.path).path.write_bytes(dumped([odd]))
+    fill_theme(dsn, "sales", prefix="Launch")
+
+    async def talk() -> None:
+        async with joined(url, made.secret) as one:
+            assert await recalled(one, "launch", scope="theme:all") == []
+            for scope in ("sales", "all"):
+                said = await refused(one, "recall", query="launch", scope=scope)
+                assert "token is for sal*, all alone" in said and "cross_theme" not in said
+            assert "sales" not in str(await one.read_resource(AnyUrl("memory://themes")))
 
     run(talk)
 

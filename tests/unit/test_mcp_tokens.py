@@ -72,6 +72,8 @@ def test_removing_is_tried_first_where_asked(home: Path, run: Run) -> None:
         (["add", "a"], 2, "--theme"),
         (["add", "a", "--theme", "x", "--any-theme"], 2, "--theme"),
         (["add", "a", "--theme", " "], 1, "theme"),
+        (["add", "a", "--theme", "*"], 1, "--any-theme"),
+        (["add", "a", "--theme", "x", "--theme", "intraday-*"], 1, "intraday-*"),
         (["add", "a b", "--theme", "x"], 1, "name"),
         (["add", "taken", "--theme", "x"], 1, "already"),
         (["remove", "nobody"], 1, "taken"),

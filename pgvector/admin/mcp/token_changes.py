@@ -28,6 +28,11 @@ def add_token(home: Path, name: str, themes: Sequence[str], *, read_only: bool) 
     bound = tuple(dict.fromkeys(themes))
     if blank := [theme for theme in bound if not normalise_theme(theme)]:
         raise ConfigurationError(f"{blank[0]!r} is no name of a theme")
+    if many := [theme for theme in bound if theme.endswith("*")]:
+        raise ConfigurationError(
+            f"a token is for themes by their whole names, and {many[0]!r} would be one of that name: "
+            "give --theme for each, or --any-theme"
+        )
     secret = new_secret()
     token = Token(name, hash_of(secret), bound or (ANY_THEME,), read_only, datetime.now(UTC).isoformat("T", "seconds"))
     with _changing(home) as (file, tokens):
