@@ -15,7 +15,7 @@ The fragment `readable` of store/queries/fragments.sql finds the address and com
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
 from .errors import InvalidArgument
@@ -69,7 +69,7 @@ class Reach:
         self.shared = chats.addresses
         single = words[0].lower() if len(words) == 1 else "none" if not words else ""
         self.policy: Policy = _POLICIES.get(single, "named")
-        self._named: Container[str] = ThemeSet(words if self.policy == "named" else (), rules.identity_key)
+        self._named: ThemeSet | frozenset[str] = ThemeSet(words if self.policy == "named" else (), rules.identity_key)
         self._by_token = False
 
     @classmethod
@@ -77,8 +77,8 @@ class Reach:
         """Return what the sessions of a token may read that is bound to these themes, each by its whole name."""
         reach = cls((), rules, chats)
         reach._words = tuple(themes)
-        reach._named = frozenset(map(rules.resolve_name, themes))
-        reach.policy = "named" if len(reach._named) > 1 else "none"
+        named = frozenset(map(rules.resolve_name, themes))
+        reach._named, reach.policy = named, "named" if len(named) > 1 else "none"
         reach._by_token = True
         return reach
 
