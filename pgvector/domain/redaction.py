@@ -164,14 +164,13 @@ _MASK = "***"
 _SECRET_KEY = r"(?<![a-z])(?:pg|ssl)?(?:password|passwd|pwd)|oauth_client_secret|scram_(?:client|server)_key"
 # Greedy up to the last "@" of the word: people paste passwords with "@", "/" or ":" unescaped.
 _URI = re.compile(r"(://[^\s:/@]*:)(\S*)@")
-# libpq takes spaces in a URI's password as they are.
-_URI_SPACED = re.compile(r"(postgres(?:ql)?(?:\+\w+)?:/{1,2}[^\s:/@]*:)([^@/\n]*)@", re.IGNORECASE)
+_NO_PORT = r"(?!\d{1,5}(?:[,/?\s'\"\\)\]}]|$))"
+# libpq takes spaces in a URI's password as they are, and people paste slashes as well.
+_URI_SPACED = re.compile(rf"(postgres(?:ql)?(?:\+\w+)?:/{{1,2}}[^\s:/@]*:){_NO_PORT}([^@\n]*)@", re.IGNORECASE)
 # Without the scheme, as some paste it.
 _LOGIN = re.compile(r"((?<![^\s'\"({=/])[\w.+-]{1,64}:)(?![/:])(\S{1,256})@(?=[\w\[])")
 # Without a host, and with what is no port where one would be.
-_CUT_URI = re.compile(
-    r"(postgres(?:ql)?://[^\s:/@\[]*:)(?!\d{1,5}(?:[,/?\s'\"\\)\]}]|$))([^@\n]+)$", re.IGNORECASE | re.MULTILINE
-)
+_CUT_URI = re.compile(rf"(postgres(?:ql)?://[^\s:/@\[]*:){_NO_PORT}([^@\n]+)$", re.IGNORECASE | re.MULTILINE)
 _QUERY = re.compile(rf"([?&](?:{_SECRET_KEY})=)([^&\s]*)", re.IGNORECASE)
 # An unquoted value runs to the next blank and may hold escaped blanks. Each repr around it escapes quotes once more:
 # the quote that ends a value has as many backslashes before it as the one that began it, and more mean another quote.

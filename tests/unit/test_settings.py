@@ -286,6 +286,8 @@ def test_no_warning_shows_the_password(section: object, environ: dict[str, str])
         ("postgresql://u:pw@h:5432/db?sslmode=require", "postgresql://u:***@h:5432/db?sslmode=require"),
         ("postgres://u:p@ss/w:rd@h/db", "postgres://u:***@h/db"),
         ("postgres://u:two words@h/db", "postgres://u:***@h/db"),
+        ("at postgres://u:two wo/rds@h/db, it says", "at postgres://u:***@h/db, it says"),
+        ("postgres://h:5432/db, said a@example.com", "postgres://h:5432/db, said a@example.com"),
         ("postgresql:///db?user=u&password=pw&host=/run", "postgresql:///db?user=u&password=***&host=/run"),
         ("postgresql://u@h/db", "postgresql://u@h/db"),
         ("host=h password=pw dbname=d", "host=h password=*** dbname=d"),
