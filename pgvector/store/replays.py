@@ -11,7 +11,16 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from ..domain.operations import AddMemory, ForgetMemories, Metadata, Operation, RememberMemory, ReplaceMemory, StoreTurn
+from ..domain.operations import (
+    AddMemory,
+    FileOperation,
+    ForgetMemories,
+    Metadata,
+    Operation,
+    RememberMemory,
+    ReplaceMemory,
+    StoreTurn,
+)
 from ..domain.text import digest
 from ..domain.types import Removed
 from .connection import DeadlineConnection
@@ -20,6 +29,7 @@ from .sql import query
 
 OPERATIONS_KEPT_DAYS = 30  # for so long the database knows which operations it has applied
 _LATE_S = (OPERATIONS_KEPT_DAYS - 1) * 86400.0  # a day for clocks that differ
+_WAITED_S = 600.0  # on its way for longer, a write may be older than what others have done since
 
 
 def is_late(op: Operation) -> bool:
@@ -44,14 +54,20 @@ def stored_turns(conn: DeadlineConnection, ops: Sequence[Operation]) -> set[UUID
 
 
 def forgotten_since(conn: DeadlineConnection, op: Operation) -> list[Removed]:
-    """Return what was removed of the text that `op` stores, after it was accepted; only of a late or repeated write."""
-    if not isinstance(op, AddMemory | RememberMemory | ReplaceMemory) or not (op.again or is_late(op)):
+    """Return what was removed of the text that `op` stores, after it was accepted.
+
+    Only of a write that is repeated, or waited long: clocks of two hosts may differ.
+    """
+    waited = op.at < time.time() - _WAITED_S
+    if not isinstance(op, AddMemory | RememberMemory | ReplaceMemory) or not (op.again or waited):
         return []
     asked = {
         "theme": op.theme,
         "target": op.target,
         "digest": digest(op.content),
         "at": _at(op),
+        "origin": op.origin if isinstance(op, FileOperation) else None,
+        "noted_at": datetime.fromtimestamp(op.noted_at, UTC) if isinstance(op, FileOperation) else None,
     }
     found = conn.execute(query("forgotten_since"), asked)
     return [Removed(op.theme, row.target, bytes(row.digest), row.removed_at, row.origin) for row in found]

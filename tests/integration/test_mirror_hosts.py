@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import MakeProvider
 from tests.support.memory import landed, recalled, write_entries
+from tests.support.tcp_proxy import TcpProxy
 
 
 class Host:
@@ -123,3 +125,32 @@ def test_trap_05_a_part_of_an_entry_that_another_host_has_replaced_means_what_it
         session.on_memory_write("replace", "memory", f"Atlas deploys on {day}", {"old_text": "Monday"})
         landed(session)
     assert recalled(two.session(), "atlas") == ["Atlas deploys on Friday"]
+
+
+@pytest.mark.parametrize("said_again", [False, True])
+def test_trap_05_a_memory_that_waited_on_a_host_that_was_away_is_not_back_where_it_was_removed_meanwhile(
+    hosts: tuple[Host, Host],
+    make_provider: MakeProvider,
+    direct_dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+    said_again: bool,
+) -> None:
+    one, two = hosts
+    session, text = one.session(), "Atlas is blue"
+    session.on_memory_write("add", "memory", text)
+    landed(session)
+    with TcpProxy.before(direct_dsn) as proxy:
+        proxy.stop()
+        away = make_provider(
+            {"dsn": proxy.conninfo(direct_dsn)},
+            hermes_home=str(two.home), gateway_session_key="", agent_identity="team",
+        )  # fmt: skip
+        away.on_memory_write("add", "memory", text)
+        session.on_memory_write("remove", "memory", "", {"old_text": text})
+        landed(session)
+        if said_again:
+            away.on_memory_write("add", "memory", text)
+        monkeypatch.setattr(time, "time", lambda real=time.time: real() + 3600)
+        proxy.start()
+        landed(away)
+    assert recalled(session, "atlas") == ([text] if said_again else [])

@@ -51,8 +51,10 @@ SELECT wanted.op_id
                   AND hermes_digest(c.content) = wanted.digest);
 
 -- name: forgotten_since
+-- What a home itself removed is compared by the clock that orders its writes.
 SELECT target, digest, removed_at, origin FROM hermes_tombstones
- WHERE agent_identity = %(theme)s AND target = %(target)s AND digest = %(digest)s AND removed_at >= %(at)s;
+ WHERE agent_identity = %(theme)s AND target = %(target)s AND digest = %(digest)s
+   AND removed_at >= CASE origin WHEN %(origin)s THEN %(noted_at)s ELSE %(at)s END;
 
 -- name: forget_operations
 -- exempt: housekeeping of operation ids, no stored text.
