@@ -9,11 +9,10 @@ from datetime import datetime
 from functools import lru_cache
 
 from ..domain.types import Hit
-from .ranking import newest_of_near_equals
+from .ranking import is_question, newest_of_near_equals
 
 _ASKED_ALIKE = 0.6  # share of all words of two questions, numbers left out, from which they ask the same
 _WORD = re.compile(r"\w+")
-_ENDS_ASKING = re.compile(r"[?\uff1f\u061f\u037e]\W*$")
 _TOKEN = re.compile(r"\w+(?:[.:/@-]\w+)*", re.UNICODE)
 _VALUE_MOST = 4  # words of a date
 _SUBJECT_LEAST = 2  # words before the verb or with it, without which "is 5" and "is 6" speak of nothing in common
@@ -53,11 +52,6 @@ class Line:
     def question(self) -> Hit | None:
         """Return the question that was asked, if one was."""
         return next((hit for hit in (self.told, self.beside) if hit is not None and is_question(hit)), None)
-
-
-def is_question(hit: Hit) -> bool:
-    """Return whether the text asks, and an assistant did not."""
-    return hit.kind != "assistant" and _ENDS_ASKING.search(hit.content[-80:]) is not None
 
 
 def lines_of(hits: Sequence[Hit]) -> list[Line]:
@@ -166,7 +160,7 @@ def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
 
 def replaced_part(older: Hit, newer: Hit) -> str:
     """Return what of the older text no longer holds since the newer one; "" where that is not sure."""
-    if older.theme != newer.theme or older.at >= newer.at:
+    if older.theme != newer.theme or older.at >= newer.at or is_question(newer):
         return ""
     if max(len(older.content), len(newer.content)) > _TEXT_MAX_CHARS:
         return ""

@@ -14,7 +14,8 @@ from ..domain.errors import HermesPgvectorError
 from ..domain.session_turns import Session
 from ..domain.types import PAGES_END, HeldTurns, Hit, Question, Scope, Store
 from .bars import MinSimilarity
-from .block import Line, ask_alike, exchanges_in, is_question, lines_of
+from .block import Line, ask_alike, exchanges_in, lines_of
+from .ranking import is_question
 from .render import render_block
 from .searcher import Searcher
 from .transcripts import Transcripts

@@ -14,6 +14,7 @@ HALF_LIFE_DAYS = 30.0  # after which half of that is left
 _SAME_SHARE = 0.8  # of all words of two texts, from which they say nearly the same
 _LONG_CHARS = 10_000  # a text from this length on is the same as another one to the letter only: to fold it takes long
 _WORD = re.compile(r"\w+")
+_ENDS_ASKING = re.compile(r"[?\uff1f\u061f\u037e]\W*$")
 
 
 def weighed(score: float, at: datetime, now: datetime) -> float:
@@ -38,7 +39,7 @@ def newest_of_near_equals(hits: Sequence[Hit]) -> list[Hit]:
     """Return the hits in their order; of near-equals in one theme only the newest, in the first one's place.
 
     Nearly: at least four fifths of all their words are shared, and every number is. "Ticket 12 is open" and "ticket 13
-    is open" are two facts.
+    is open" are two facts. A question takes the place of none.
     """
     kept: list[_Statement] = []
     for place, hit in sorted(enumerate(hits), key=lambda each: each[1].at, reverse=True):
@@ -49,6 +50,11 @@ def newest_of_near_equals(hits: Sequence[Hit]) -> list[Hit]:
         else:
             newer.place = min(newer.place, place)
     return [statement.hit for statement in sorted(kept, key=lambda each: each.place)]
+
+
+def is_question(hit: Hit) -> bool:
+    """Return whether the text asks, and an assistant did not."""
+    return hit.kind != "assistant" and _ENDS_ASKING.search(hit.content[-80:]) is not None
 
 
 def statement_of(hit: Hit) -> tuple[str, str, str, str]:
@@ -65,9 +71,10 @@ class _Statement:
         self.hit = hit
         self._words = frozenset(_WORD.findall(hit.content.casefold()))
         self._numbers = frozenset(word for word in self._words if not word.isalpha() and any(map(str.isdigit, word)))
+        self._asks = is_question(hit)
 
     def says_nearly(self, other: _Statement) -> bool:
-        if self.hit.theme != other.hit.theme or self._numbers != other._numbers:
+        if self.hit.theme != other.hit.theme or self._numbers != other._numbers or self._asks != other._asks:
             return False
         shared = len(self._words & other._words)
         return shared > 0 and shared >= _SAME_SHARE * (len(self._words) + len(other._words) - shared)

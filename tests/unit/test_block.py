@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from hermes_memory_pgvector.domain.types import Hit
-from hermes_memory_pgvector.recall.block import is_question, lines_of, replaced_part
+from hermes_memory_pgvector.recall.block import lines_of, replaced_part
+from hermes_memory_pgvector.recall.ranking import is_question
 
 AT = datetime(2026, 5, 3, tzinfo=UTC)
 
@@ -71,6 +72,19 @@ def test_need_37_repeated_questions_fold_and_yield() -> None:
     assert lines[0][1].startswith("Ticket 4000")
     alone = [replace(each, around=()) for each in tickets if each.kind == "user"]
     assert told(*alone, policy) == [(policy.content, ""), (alone[0].content, "")]
+
+
+@pytest.mark.parametrize(
+    ("fact", "asked"),
+    [
+        ("The harbour crane is greased on Mondays.", "Is the harbour crane greased on Mondays?"),
+        ("The stand-up is at 9:30", "The stand-up is at 10:00?"),
+    ],
+)
+def test_need_37_a_fact_stands_before_the_question_that_asked_for_it_later(fact: str, asked: str) -> None:
+    question = replace(ASKED, content=asked, around=(), at=AT + timedelta(days=2))
+    for hits in ((memory(fact), question), (question, memory(fact))):
+        assert told(*hits) == [(fact, ""), (asked, "")]
 
 
 @pytest.mark.parametrize("text", ["May we?", "Dürfen wir? 🙂", "可以吗？", "هل يمكن؟"])
