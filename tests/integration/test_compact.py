@@ -103,6 +103,24 @@ def test_need_17_a_dry_run_measures_and_changes_nothing(compact: Compact, dsn: s
     assert Database(dsn).column("SELECT verb FROM hermes_maintenance") == []
 
 
+def test_need_35_what_was_said_for_all_is_not_collapsed_into_a_private_chat(
+    compact: Compact, make_provider: MakeProvider, dsn: str
+) -> None:
+    say(
+        dsn,
+        (300, "user", "The zeppelin lands at Lake Constance."),
+        (250, "user", "We ship."),
+        (240, "user", "We ship."),
+    )
+    say(dsn, (200, "user", "The zeppelin lands at Lake Constance."), session="chat")
+    with psycopg.connect(dsn) as conn:
+        conn.execute("UPDATE conversations SET metadata = '{\"platform\": \"telegram\"}' WHERE session_id = 'chat'")
+    assert compact("--yes", "--sample", "0", "--keep-vectors")["changed"]["duplicates"] == 1
+    elsewhere = make_provider({"cross_theme": "all"}, gateway_session_key="sales")
+    found = recalled(elsewhere, "zeppelin", tool="recall_conversation", theme="marketing")
+    assert found.count("The zeppelin lands at Lake Constance.") == 1
+
+
 def test_need_17_it_does_what_the_dry_run_told(compact: Compact, dsn: str) -> None:
     say(dsn, *numbered(40), *((200 + n, "user", "We ship on Friday.") for n in range(20)))
     planned = compact("--sample", "0")

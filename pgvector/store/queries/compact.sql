@@ -25,9 +25,11 @@ SELECT pg_table_size('conversations') + pg_table_size('conversation_chunks') AS 
 
 -- name: compact_candidates
 -- Old turns of one role with the same words in the same order, newest first; case, signs at the ends of words and words
--- that tell nothing do not count. What a question mark or a number changes is no repetition.
+-- that tell nothing do not count. What a question mark or a number changes is no repetition, nor what was said in another
+-- place: those who may read the one may not read the other.
 SELECT array_agg(id ORDER BY ts DESC, id DESC) AS ids
-  FROM (SELECT id, ts, role,
+  FROM (SELECT id, ts, role, metadata ->> 'platform' AS platform, metadata ->> 'profile' AS profile,
+               metadata ->> 'chat_type' AS chat_type,
                hermes_digest(CASE WHEN length(content) > 20000 THEN content ELSE coalesce(
                    (SELECT string_agg(bare, ' ' ORDER BY place)
                       FROM regexp_split_to_table(lower(content), '\s+') WITH ORDINALITY AS split(word, place)
@@ -35,7 +37,7 @@ SELECT array_agg(id ORDER BY ts DESC, id DESC) AS ids
                      WHERE bare <> '' AND bare <> ALL(%(fillers)s::text[])), content) END) AS said
           FROM conversations
          WHERE agent_identity = %(theme)s AND ts < %(before)s) AS each
- GROUP BY role, said HAVING count(*) > 1 ORDER BY 1;
+ GROUP BY role, said, platform, profile, chat_type HAVING count(*) > 1 ORDER BY 1;
 
 -- name: compact_same
 -- Of pairs of turns those that say the same: with one text but for case and blanks, or with vectors this near. Where a
