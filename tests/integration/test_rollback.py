@@ -12,6 +12,7 @@ import yaml
 
 from hermes_memory_pgvector.admin.common.embedded_server import embedded_server
 from hermes_memory_pgvector.admin.common.spool_views import inspect_spools
+from hermes_memory_pgvector.capture.spool_directory import spool_folders
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.runtime.process import close_all
 from tests.conftest import DIMS, MakeProvider
@@ -155,6 +156,25 @@ def test_uninstall_with_data_removes_the_embedded_server_but_not_under_another_p
     assert verb("uninstall", "--data", "--force", "--yes")[0] == 0
     assert not other.running() and not (place / "pg").exists()
     assert not other.release()
+
+
+def test_uninstall_with_data_leaves_no_text_where_the_home_took_no_writes(
+    home: Path, dsn: str, verb: Verb, make_provider: MakeProvider
+) -> None:
+    (home / "pgvector").mkdir()
+    (home / "pgvector" / "spool").write_text("in the way of the folder", encoding="utf-8")
+    provider = make_provider()
+    provider.on_memory_write("add", "memory", FACT)
+    landed(provider)
+    close_all()
+    configure(home, dsn=dsn, dims=DIMS)
+    elsewhere = [folder for folder in spool_folders(home)[1:] if folder.exists()]
+    assert any(FACT.encode() in path.read_bytes() for folder in elsewhere for path in folder.iterdir())
+
+    code, done = verb("uninstall", "--data", "--yes", "--json")
+
+    assert code == 0 and all(any(str(folder) in step for step in done["steps"]) for folder in elsewhere)
+    assert not [folder for folder in elsewhere if folder.exists()]
 
 
 def test_a_link_is_removed_and_not_what_it_leads_to(home: Path, dsn: str, verb: Verb, tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from ...capture.private_folders import is_private
+from ...capture.spool_directory import spool_folders
 from ...config.settings import ENV_PREFIX, Settings
 from ...config.sources import is_active, is_enabled, read_dotenv
 from ...domain.commandline import pip_uninstall
@@ -84,7 +86,7 @@ def _is_removable(plugin: Path) -> bool:
 
 
 def _data_steps(home: Path, settings: Settings) -> list[str]:
-    steps = [f"remove {path} ({_size(path)})" for path in _own_files(home)]
+    steps = [f"remove {path} ({_size(path)})" for path in (*_own_files(home), *_spilled(home))]
     server = embedded_server(settings)
     if server.root.is_dir():
         steps.append(
@@ -119,7 +121,7 @@ def remove(home: Path, settings: Settings, *, data: bool, force: bool) -> Remova
 
 
 def _remove_data(home: Path) -> None:
-    for path in _own_files(home):
+    for path in (*_own_files(home), *_spilled(home)):
         _delete(path)
     if names := _variables(home):
         set_dotenv(home, dict.fromkeys(names))
@@ -169,6 +171,11 @@ def _own_files(home: Path) -> list[Path]:
     if not venv.exists():
         return [folder]
     return sorted(path for path in folder.iterdir() if path != venv)
+
+
+def _spilled(home: Path) -> list[Path]:
+    """Return the folders elsewhere with this user in which writes were kept while the home took none."""
+    return [folder for folder in spool_folders(home)[1:] if is_private(folder)]
 
 
 def _variables(home: Path) -> list[str]:
