@@ -11,7 +11,7 @@ import math
 import numbers
 import re
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -51,7 +51,7 @@ _SCALARS: Final = (
 _OTHER_SCRIPT = re.compile(r"[^\W\d_\u0000-\u024f\u1e00-\u1eff]")
 _OTHER_SHARE = 0.1  # of a text in other letters than Latin ones: names may be
 # Possessive: after a `<` that stands before blanks without end, no blank is looked at twice.
-_FENCE = re.compile(r"<\s*+(/?)\s*+memory-context\s*+>", re.IGNORECASE)
+_FENCE = re.compile(r"<\s*+(/?)\s*+memory-context\s*+>(?=[^\S\n]*+(\S?))", re.IGNORECASE)
 
 
 def clean(text: object, *, max_chars: int | None = None) -> str:
@@ -130,22 +130,43 @@ def named_uuid(namespace: UUID, name: str) -> UUID:
 def strip_injected(text: str) -> str:
     """Return `text` without the `<memory-context>` blocks the host put in, also one that was never closed.
 
-    Text without such a block comes back unchanged, otherwise trimmed.
+    Text without such a block comes back unchanged, otherwise trimmed. Where a line only mentions the tag, what follows
+    stays.
     """
     if "<" not in text:
         return text
     kept: list[str] = []
+    tags = list(_FENCE.finditer(text))
+    mentions = _mentions(tags)
     depth, position = 0, 0
-    for tag in _FENCE.finditer(text):
+    for tag in tags:
         if depth == 0:
             kept.append(text[position : tag.start()])
-        depth = max(depth - 1, 0) if tag.group(1) else depth + 1
+        if tag not in mentions:
+            depth = max(depth - 1, 0) if tag.group(1) else depth + 1
         position = tag.end()
     if position == 0:
         return text
     if depth == 0:
         kept.append(text[position:])
     return "".join(kept).strip()
+
+
+def _mentions(tags: Iterable[re.Match[str]]) -> set[re.Match[str]]:
+    """Return the tags in the middle of a line that open nothing: no other one closes it."""
+    opened: list[re.Match[str]] = []
+    for tag in tags:
+        if not tag.group(1):
+            opened.append(tag)
+        elif opened:
+            opened.pop()
+    return {tag for tag in opened if tag.group(2) and not _begins_line(tag.string, tag.start())}
+
+
+def _begins_line(text: str, at: int) -> bool:
+    while at and text[at - 1] in " \t":
+        at -= 1
+    return at == 0 or text[at - 1] == "\n"
 
 
 def both_ends(text: str, max_chars: int) -> str:

@@ -233,6 +233,9 @@ def test_digest() -> None:
         ("a\n<memory-context>x<memory-context>y</memory-context>z</memory-context>b", "a\nb"),
         ("<memory-context>x</memory-context>a<memory-context>y</memory-context>", "a"),
         ("a</memory-context>b", "ab"),
+        ("What is <memory-context> for?\nMy port is 5432.", "What is  for?\nMy port is 5432."),
+        ("The tag <memory-context> opens\n<memory-context>\n- fact\n</memory-context>it", "The tag  opens\nit"),
+        ("Sure: <memory-context> \n- fact", "Sure:"),
         ("<memory-context>only</memory-context>", ""),
     ],
 )
