@@ -62,15 +62,9 @@ class Mirror:
         ]
         marker = self._home / "pgvector" / "origin"
         try:
-            marker.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-            try:
-                handle = os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            except FileExistsError:
-                pass
-            else:
-                with os.fdopen(handle, "w") as file:
-                    file.write(uuid.uuid4().hex)
-            return f"{read_regular_file(marker).decode()[:32]}:{where}"
+            if not marker.exists():
+                _make_whole(marker, uuid.uuid4().hex)
+            return f"{read_regular_file(marker).decode(errors="replace")[:32]}:{where}"
         except OSError:
             return f":{where}"
 
@@ -162,6 +156,25 @@ class Mirror:
             with contextlib.suppress(OSError):
                 found |= {(target, content) for content in _read(target, path, _signature(path)).contents}
         return found
+
+
+def _make_whole(path: Path, text: str) -> None:
+    """Write a file that nobody finds empty, unless there is one by now: two processes may do so at once."""
+    path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    fresh = path.with_name(f".{uuid.uuid4().hex}-{path.name}")
+    try:
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(fresh, path)
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without links
+            os.replace(fresh, path)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def entries_in(text: str) -> tuple[str, ...]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import os
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from hermes_memory_pgvector.capture.mirror import Mirror
 from hermes_memory_pgvector.store.memory_files import LONG
 from hermes_memory_pgvector.store.sql import query
 from tests.conftest import DIMS, MakeProvider
@@ -141,6 +143,22 @@ def test_need_15_a_file_that_was_read_early_and_applied_late_removes_nothing_new
     provider = make_provider()
     landed(provider)
     assert recalled(provider, "atlas borealis", scope="all") == ["Atlas is red"]
+
+
+def test_need_15_two_processes_that_start_at_once_in_a_new_home_are_one_host(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As two hosts, each would leave in memory what the other one's session wrote and somebody takes out by hand."""
+    real, others = uuid.uuid4, list[str]()
+
+    def as_another_is_faster() -> uuid.UUID:
+        monkeypatch.setattr(uuid, "uuid4", real)
+        others.append(Mirror(home).origin)
+        return real()
+
+    monkeypatch.setattr(uuid, "uuid4", as_another_is_faster)
+    assert [Mirror(home).origin] == others == [Mirror(home).origin]
+    assert [path.name for path in (home / "pgvector").iterdir()] == ["origin"]
 
 
 def test_need_15_a_fresh_home_removes_nothing(make_provider: MakeProvider, home: Path, tmp_path: Path) -> None:
