@@ -53,6 +53,13 @@ class Line:
         """Return the question that was asked, if one was."""
         return next((hit for hit in (self.told, self.beside) if hit is not None and is_question(hit)), None)
 
+    @property
+    def statement(self) -> str:
+        """Return what tells it from other lines: an answer such as "Yes." says something only with its question."""
+        if self.beside is None or self.told.kind != "assistant":
+            return self.told.content
+        return f"{self.beside.content}\n{self.told.content}"
+
 
 def lines_of(hits: Sequence[Hit]) -> list[Line]:
     """Return the lines that `hits` make, in their order, but those that yield last."""
@@ -111,7 +118,8 @@ def _predecessor(hit: Hit) -> tuple[str, datetime] | None:
 def _newest(lines: Sequence[Line]) -> list[Line]:
     """Return the lines without those that say nearly what a newer one says."""
     by_row = {(line.told.store, line.told.id): line for line in lines}
-    return [by_row[hit.store, hit.id] for hit in newest_of_near_equals([line.told for line in lines])]
+    said = [replace(line.told, content=line.statement) for line in lines]
+    return [by_row[hit.store, hit.id] for hit in newest_of_near_equals(said)]
 
 
 def _current(lines: Sequence[Line]) -> list[Line]:

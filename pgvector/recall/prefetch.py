@@ -60,7 +60,7 @@ def prefetch_block(
     before = _end_of_the_sessions_before(searcher, transcripts, where, settings) if begins else []
     lines = _lines(searcher, transcripts, text, where, settings, before, end, begins=begins)
     block, told = render_block(lines, text, max_tokens=settings.prefetch_max_tokens)
-    transcripts.add(where.session, [line.told.content for line in told])
+    transcripts.add(where.session, [line.statement for line in told])
     return block
 
 
@@ -90,7 +90,7 @@ def _lines(
         new = [hit for hit in worth if not transcripts.holds(where.session, hit)]
         # All together: what was said last may say the same as what was found.
         said = lines_of([*besides, *_in_order(new, settings.prefetch_passes)])
-        lines = [line for line in said if not transcripts.was_shown(where.session, line.told.content)]
+        lines = [line for line in said if not transcripts.was_shown(where.session, line.statement)]
         if len(some) < limit or not _may_miss_some(said, worth, some, settings.prefetch_limit):
             break
     return _limited(lines, besides, settings.prefetch_limit)

@@ -123,6 +123,19 @@ def test_need_37_a_long_session_does_not_hide_what_another_said(
     assert ANSWER in line
 
 
+def test_need_37_two_questions_with_the_same_answer_are_both_told(make_provider: MakeProvider) -> None:
+    answer = "Ingrid does that, together with her colleague from the port office."
+    asked = ("Who greases the harbour crane of the northern quay?", "Who paints the old ferry boat in the shipyard?")
+    earlier = make_provider()
+    for number, question in enumerate(asked):
+        earlier.sync_turn(question, answer, session_id=f"session-{number}")
+    landed(earlier)
+    provider = make_provider(session_id="session-9")
+    for question in asked:
+        (line,) = plain_lines(provider.prefetch(f"Please tell me: {question}"))
+        assert question in line and answer in line
+
+
 def test_need_37_a_memory_with_another_value_replaces_the_older_one(
     config: dict[str, Any], make_provider: MakeProvider
 ) -> None:

@@ -74,6 +74,13 @@ def test_need_37_repeated_questions_fold_and_yield() -> None:
     assert told(*alone, policy) == [(policy.content, ""), (alone[0].content, "")]
 
 
+def test_need_37_the_same_short_answer_to_another_question_is_another_line() -> None:
+    crane = exchange("Who greases the harbour crane?", "Ingrid does.", 40)
+    boat = exchange("Who paints the old ferry boat?", "Ingrid does.", 50, day=3)
+    for hits in ((*crane, *boat), (crane[0], boat[0]), (crane[1], boat[1])):
+        assert told(*hits) == [("Ingrid does.", crane[0].content), ("Ingrid does.", boat[0].content)]
+
+
 @pytest.mark.parametrize(
     ("fact", "asked"),
     [
