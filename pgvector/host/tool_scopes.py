@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from heapq import nlargest
+from heapq import merge, nlargest
 from typing import TYPE_CHECKING, Any, Final
 
 from ..domain.errors import HermesPgvectorError, InvalidArgument
@@ -169,7 +169,9 @@ class ChatSearcher:
         first = self._searcher.recall(["turns"], whole)
         left = replace(whole, scope=Scope("theme", memories), deadline_s=max(0.01, end - time.monotonic()))
         second = self._searcher.recall(["memories"], left)
-        hits: list[Hit] = sorted((*first.hits, *second.hits), key=lambda hit: -hit.score)
+        # Each keeps its own order, which may be a cross-encoder's, and not that of the scores.
+        hits: list[Hit] = list(merge(first.hits, second.hits, key=lambda hit: -hit.score))
         mode = "hybrid" if "hybrid" in (first.mode, second.mode) else first.mode
         shown = tuple(hits[asked.offset :][: asked.limit])
-        return replace(first, hits=shown, mode=mode, procedures=second.procedures)
+        reranked = first.reranked or second.reranked
+        return Answer(shown, mode, reranked=reranked, procedures=second.procedures)

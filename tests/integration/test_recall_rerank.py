@@ -114,6 +114,19 @@ def test_what_is_put_before_a_turn_is_put_in_order_only_where_that_is_set(
     assert len(reranker.bodies) == 1
 
 
+def test_what_is_put_before_a_turn_of_a_chat_is_in_that_order_as_well(
+    make_provider: MakeProvider, config: dict[str, Any]
+) -> None:
+    """A chat's turns and its memories are in two themes, which are searched one after the other."""
+    chat = {"platform": "telegram", "gateway_session_key": "agent:main:telegram:dm:4915112345678"}
+    provider = make_provider(config | {"rerank_prefetch": True, "prefetch_limit": 1}, **chat)
+    best = "The harbour crane is greased on Mondays, before the ferry leaves the northern quay, by Ingrid or Maren"
+    for text in (best, "The harbour crane is greased"):
+        provider.on_memory_write("add", "memory", text)
+    landed(provider)
+    assert best in provider.prefetch(QUERY)
+
+
 @pytest.mark.parametrize("mode", FAULTS)
 def test_when_the_endpoint_is_late_wrong_or_absent_the_order_stands_and_it_is_counted(
     mode: Mode, make_provider: MakeProvider, config: dict[str, Any], reranker: ScriptedReranker
