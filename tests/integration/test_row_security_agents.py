@@ -200,6 +200,12 @@ def test_need_04_the_commands_say_what_they_do(postgres: EmbeddedServer, admin_d
     assert code == 0 and granted["done"] and granted["roles"]["tenant_marketing"] == ["ads", "marketing"]
     assert run("revoke", "tenant_marketing", "ads")[1].endswith("would lose ads; add --yes to do it\n")
     assert json.loads(run("list", "--json")[1])["roles"]["tenant_marketing"] == ["ads", "marketing"]
+    code, said = run("revoke", "tenant_marketing", "ads", "adz", "--yes")
+    assert code == 1 and "does not have adz, and nothing was taken from it; it has: ads, marketing" in said
+    with connect(admin_dsn) as conn:
+        row_security.grant(conn, "tenant_marketing", ["mktg"])  # as with psql, or before it was an alias
+    code, said = run("revoke", "tenant_marketing", "mktg", "--yes")
+    assert code == 0 and said.endswith("tenant_marketing lost mktg\n")
     assert run("revoke", "tenant_marketing", "ads", "--yes")[0] == 0
     assert run("revoke", "tenant_marketing", "ads", "--yes")[0] == 1
     assert "tenant_marketing: marketing" in run("list")[1]
