@@ -321,6 +321,21 @@ def test_need_31_restore_brings_a_memory_back_with_its_theme_times_and_origin(
     assert sorted(recalled(provider, "atlas borealis")) == ["Atlas is blue", "Borealis is green"]
 
 
+def test_need_31_restore_brings_nothing_back_that_was_replaced_since(
+    make_provider: MakeProvider, home: Path, dsn: str, ask: Callable[..., Any], cli: Run
+) -> None:
+    write_entries(home, "Atlas is blue", "Borealis is red", age_s=60)
+    session(make_provider)
+    write_entries(home, "Borealis is red")
+    session(make_provider)
+    (ref,) = (row["ref"] for row in ask("restore", "--since", "1h")["rows"])
+    ask("edit", ref, "Atlas is green", "--yes")
+    assert ask("restore", "--since", "1h")["counts"] == {"memories": 0}
+    assert "it still exists" in cli("restore", ref).stderr
+    left = "SELECT content FROM memory_entries ORDER BY content"
+    assert Database(dsn).column(left) == ["Atlas is green", "Borealis is red"]
+
+
 def test_need_31_what_was_forgotten_is_not_brought_back_by_a_restored_file(
     make_provider: MakeProvider, home: Path, tmp_path: Path, ask: Callable[..., Any]
 ) -> None:
