@@ -25,6 +25,9 @@ from hermes_memory_pgvector.admin.common.commands import EXIT_USAGE
         ("setup nonsense", "hermes-pgvector setup: error: unknown arguments: nonsense"),
         ("migrate postgresql://me:geheim@db/x", "unknown arguments: postgresql://me:***@db/x"),
         ("themes log --limit 0", "--limit: write a whole number, 1 or more"),
+        ("compact --all-themes --similar much", "--similar: write a number from 0.5 to 1"),
+        ("compact --all-themes --sample many", "--sample: write a whole number from 0 to 10000"),
+        ("facts review --accept-above nan", "--accept-above: write a number from 0 to 1"),
         ("prune --theme x --keep-rows many", "--keep-rows: write a whole number, 1 or more"),
     ],
 )
@@ -86,6 +89,7 @@ def test_what_was_mistyped_is_json_too(line: str, said: str, capsys: pytest.Capt
     ("line", "said"),
     [
         ("prune", "say of which themes: --theme THEME, which may be repeated, or --all-themes"),
+        ("compact --all-themes --summary-url http://x --vacuum", "--summary-url replaces sessions and nothing else"),
         ("prune --theme a --all-themes --older-than 1d", "give --theme or --all-themes, not both"),
         ("add x --metadata {ticket:1}", "--metadata '{ticket:1}' is neither KEY=VALUE nor a JSON object"),
         ("search ?", ""),

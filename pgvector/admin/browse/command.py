@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...domain.errors import WrongUsage
+from ...domain.format import plural
 from ...host.session_context import load_settings
 from ..common.commands import EXIT_OK, Command, action, argument, print_json, printed
 from ..common.console import Column, say, show_pairs, show_table
@@ -214,7 +215,7 @@ def _session(args: argparse.Namespace, home: Path) -> int:
             print_json({"session_id": args.session, "theme": theme} | said | {"turns": list(turns)})
             return EXIT_OK
         say(whole["title"], "bold")
-        say(f"{minute(whole['first_at'])} to {minute(whole['last_at'])}, {whole['turns']:,} turns", "dim")
+        say(f"{minute(whole['first_at'])} to {minute(whole['last_at'])}, {plural(whole['turns'], 'turn')}", "dim")
         for number, turn in enumerate(turns):
             if not number and (parent := turn["metadata"].get("parent_session_id")):
                 say(f"after the session {parent}", "dim")

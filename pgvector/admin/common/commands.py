@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
+from math import nan
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -289,6 +290,21 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError("write a whole number, 1 or more")
     return int(text)
+
+
+def between(least: float, most: float) -> Callable[[str], float]:
+    """Return what reads the number of an option that must lie from `least` to `most`."""
+
+    def read(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = nan
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"write a number from {least:g} to {most:g}")
+        return number
+
+    return read
 
 
 def filled(text: str) -> str:

@@ -24,6 +24,7 @@ from ..common.commands import (
     Command,
     add_yes,
     argument,
+    between,
     given_admin_dsn,
     print_json,
     printed,
@@ -48,25 +49,23 @@ from .recall_loss import RecallLoss
 from .summaries import SessionSummaries, old_sessions
 
 _SHOWN_CHARS = 80
-
-
-def _cosine(text: str) -> float:
-    number = float(text)
-    if not 0.5 <= number <= 1:
-        raise argparse.ArgumentTypeError("must be 0.5 to 1")
-    return number
+_MOST_ASKED = 10_000
 
 
 def _sample_size(text: str) -> int:
-    number = int(text)
-    if not 0 <= number <= 10_000:
-        raise argparse.ArgumentTypeError("must be 0 to 10000")
+    number = int(text) if text.isdecimal() else _MOST_ASKED + 1
+    if number > _MOST_ASKED:
+        raise argparse.ArgumentTypeError(f"write a whole number from 0 to {_MOST_ASKED}")
     return number
 
 
 def _compact(args: argparse.Namespace, home: Path) -> int:
     if args.yes and args.dry_run:
         raise WrongUsage("give --yes or --dry-run, not both")
+    if args.summary_url and args.vacuum:
+        raise WrongUsage(
+            "--summary-url replaces sessions and nothing else: leave out --vacuum, and run it by itself then"
+        )
     settings = settings_of(home)
     with contextlib.ExitStack() as stack:
         login = stack.enter_context(agents_admin(settings, given_admin_dsn(args))) if args.vacuum else args.admin_dsn
@@ -262,7 +261,7 @@ COMPACT = Command(
         argument(
             "--similar COSINE",
             "similarity from which turns with the same words are duplicates (default: 0.95)",
-            type=_cosine,
+            type=between(0.5, 1),
             default=0.95,
         ),
         argument(

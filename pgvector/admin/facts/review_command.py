@@ -13,7 +13,7 @@ from ...domain.errors import WrongUsage
 from ...domain.facts import KINDS
 from ...domain.format import plural
 from ..common.command_context import CommandContext, context_for
-from ..common.commands import EXIT_FAILED, EXIT_OK, Command, argument, printed
+from ..common.commands import EXIT_FAILED, EXIT_OK, Command, argument, between, printed
 from ..common.console import Column, say, show_table, warn
 from ..common.outcome import Outcome, print_outcome
 from ..common.row_options import PATIENCE_S, minute, one_line, theme_option
@@ -35,13 +35,6 @@ _PROPOSALS = (
     Column("instead", "replaces", style="yellow"),
     Column("content", "text", flexible=True),
 )
-
-
-def _share(text: str) -> float:
-    number = float(text)
-    if not 0 <= number <= 1:
-        raise argparse.ArgumentTypeError("must be 0 to 1")
-    return number
 
 
 def _review(args: argparse.Namespace, home: Path) -> int:
@@ -207,7 +200,7 @@ REVIEW = Command(
         argument("--accept", "make memories of these"),
         argument("--reject", "reject these; the same text is not proposed again"),
         argument("--all", "with --accept or --reject: all that wait, instead of ids"),
-        argument("--accept-above SHARE", "accept those of at least this confidence", type=_share),
+        argument("--accept-above SHARE", "accept those of at least this confidence", type=between(0, 1)),
         argument("--edit TEXT", "give one proposal another text"),
         argument("--kind", "give it another kind", choices=KINDS),
         argument("--subject NAME", 'give it another subject; "" takes it away'),
