@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import shlex
 import subprocess
 import threading
 import time
@@ -92,7 +94,7 @@ def test_need_17_an_agent_deletes_old_turns_by_policy_and_never_a_memory(
     assert turns(dsn, "audit") == DAYS and turns(dsn, "marketing") == 182
     assert recalled(provider, "atlas blue") == ["Atlas is blue"]
     until(lambda: runtime_of(provider).stats()["retention_deleted"] == 220, 30)
-    until(lambda: any("220 old turns of 1 themes were deleted" in line for line in records(logging.INFO)), 30)
+    until(lambda: any("220 old turns of 1 theme were deleted" in line for line in records(logging.INFO)), 30)
     log = Database(dsn).column("SELECT verb || arguments::text || counts::text FROM hermes_maintenance")
     assert len(log) == 1 and "retention" in log[0] and "180 days" in log[0] and '{"turns": 220}' in log[0]
 
@@ -105,7 +107,7 @@ def test_need_17_a_new_policy_is_told_a_day_before_it_deletes_anything(
     first = process("marketing=180", pacing=day)
     assert run(first) == 0
     (told,) = records(logging.WARNING)
-    assert "24 hours" in told and "prune --theme 'marketing' --older-than 180d" in told
+    assert "24 hours" in told and "prune --theme marketing --older-than 180d" in told
     assert run(first) == 0 and run(process("marketing=180", pacing=day)) == 0
     assert len(records(logging.WARNING)) == 1, "told once"
     announced_long_ago(dsn)
@@ -115,6 +117,20 @@ def test_need_17_a_new_policy_is_told_a_day_before_it_deletes_anything(
     assert run(first) == 0, "and the old one is not carried out any more"
     announced_long_ago(dsn)
     assert run(process("marketing=180", pacing=day)) == DAYS - 180
+
+
+def test_need_17_the_command_that_is_told_shows_what_will_go_and_no_more(
+    process: Make, dsn: str, records: Callable[[int], list[str]], home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(dsn, "it's ours")
+    configure(home, dsn)
+    retention = process("it's ours=180 user")
+    run(retention)
+    (told,) = records(logging.WARNING)
+    command = shlex.split(told.partition("to see what that is: ")[2])
+    assert main([*command[command.index("prune") :], "--json", "--hermes-home", str(home)]) == 0
+    planned = json.loads(capsys.readouterr().out)["turns"]
+    assert run(retention) == planned > 0
 
 
 def test_need_17_agents_that_disagree_delete_nothing(process: Make, dsn: str) -> None:

@@ -13,9 +13,12 @@ from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from shlex import quote
 
 from ...domain.commandline import typed
 from ...domain.errors import DeadlineExceeded, HermesPgvectorError, StoreMisconfigured, StoreUnavailable
+from ...domain.format import plural
+from ...domain.theme import ROLES
 from ...runtime.retention_process import ANSWER
 from ...store.backend import Backend
 from ...store.connection import DeadlineConnection
@@ -166,23 +169,21 @@ class Retention:
         self._told.update(fresh)
         theme = fresh[0]
         logger.warning(
-            "hermes-pgvector: the setting `retention` will begin to delete old turns of %d themes in %d hours, for "
-            "example of %r what is older than %s; to see what that is: %s --theme %r --older-than %dd",
-            len(fresh),
+            "hermes-pgvector: the setting `retention` will begin to delete old turns of %s in %d hours, for "
+            "example of %r what is older than %s; to see what that is: %s",
+            plural(len(fresh), "theme"),
             round(self._pacing.grace_s / 3600),
             theme,
             new[theme],
-            typed("hermes-pgvector prune"),
-            theme,
-            new[theme].days,
+            _shown_by(theme, new[theme]),
         )
 
     def _tell_odd(self, themes: Collection[str]) -> None:
         if themes:
             logger.info(
-                "hermes-pgvector: old turns of %d themes are kept for %d hours more: nothing of them was deleted for "
+                "hermes-pgvector: old turns of %s are kept for %d hours more: nothing of them was deleted for "
                 "long, or the clock of Postgres was set",
-                len(themes),
+                plural(len(themes), "theme"),
                 round(self._pacing.grace_s / 3600),
             )
 
@@ -190,7 +191,15 @@ class Retention:
         turns, themes = self._run
         self._run = (0, 0)
         if turns:
-            logger.info("hermes-pgvector: %d old turns of %d themes were deleted, as `retention` says", turns, themes)
+            logger.info(
+                "hermes-pgvector: %d old turns of %s were deleted, as `retention` says", turns, plural(themes, "theme")
+            )
+
+
+def _shown_by(theme: str, period: RetentionPeriod) -> str:
+    """Return the command that shows what a policy deletes of a theme, and no more."""
+    roles = "" if period.roles == ROLES else "".join(f" --role {role}" for role in period.roles)
+    return typed("hermes-pgvector prune ") + f"--theme {quote(theme)} --older-than {period.days}d{roles}"
 
 
 def _steady_s(period: RetentionPeriod) -> float:
