@@ -440,3 +440,14 @@ def test_need_02_settings_that_cannot_be_read_are_a_line_of_the_checklist(
         assert {"name": "settings", "state": "fail"}.items() <= json.loads(printed)["checks"][-1].items()
     else:
         assert "FAIL  settings: " in printed and "config.yaml" in printed
+
+
+def test_need_40_settings_that_are_not_used_as_they_stand_are_lines_of_the_checklist(
+    dsn: str, home: Path, capsys: Capture
+) -> None:
+    configure(home, dsn=dsn, dns="host=elsewhere", prefetch_limit="many")
+    _, answer = doctor(home, capsys)
+    said = [check["said"] for check in answer["checks"] if check["name"] == "settings"]
+    assert [sentence for sentence in said if "unknown setting 'dns'" in sentence and "did you mean dsn?" in sentence]
+    assert [sentence for sentence in said if "prefetch_limit" in sentence and "using the default 5" in sentence]
+    assert len(said) == 2

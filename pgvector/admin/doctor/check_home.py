@@ -8,9 +8,11 @@ from pathlib import Path
 
 from ...config.settings import FIELDS
 from ...config.sources import form_path, read_form, read_section
+from ...domain.errors import ConfigurationError
+from ...host.session_context import load_settings
 from ..common.client_files import entries_for
 from ..common.file_fill import fills
-from .check import Check, note
+from .check import Check, fail, note
 
 
 def check_clients(home: Path) -> Iterator[Check]:
@@ -23,6 +25,17 @@ def check_clients(home: Path) -> Iterator[Check]:
                 f"{found.client} cannot start the MCP server {found.name!r} of {found.path}: there is no {command}",
                 f"hermes-pgvector mcp install --client {found.client} --name {found.name}",
             )
+
+
+def check_settings(home: Path) -> Iterator[Check]:
+    """Yield a note for each setting that means something else than what somebody wrote, or nothing."""
+    try:
+        warnings = load_settings(None, home).warnings
+    except ConfigurationError as exc:  # since they were read a moment ago
+        yield fail("settings", str(exc))
+        return
+    for warning in warnings:
+        yield note("settings", warning)
 
 
 def check_forms(home: Path) -> Iterator[Check]:

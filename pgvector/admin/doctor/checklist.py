@@ -13,7 +13,7 @@ from .check import Check, DoctorContext, Locate, State, fail
 from .check_database import check_database
 from .check_disk import check_disk
 from .check_endpoints import check_endpoints
-from .check_home import check_clients, check_forms, check_memory_files
+from .check_home import check_clients, check_forms, check_memory_files, check_settings
 from .check_installation import check_installation
 from .check_replica import check_read_replica
 
@@ -25,6 +25,7 @@ def examine(settings: Settings, home: Path, *, locate: Locate | None = None) -> 
     context = DoctorContext(settings, home, locate)
     return [
         *check_installation(home),
+        *check_settings(home),
         *check_forms(home),
         *check_clients(home),
         *check_database(context),

@@ -11,7 +11,7 @@ from pathlib import Path
 from ...config.settings import Settings
 from ...domain.commandline import typed
 from ...domain.errors import ConfigurationError
-from ...host.session_context import environment
+from ...host.session_context import environment, load_settings
 from ..common.admin_login import agents_admin
 from ..common.commands import (
     EXIT_FAILED,
@@ -23,7 +23,6 @@ from ..common.commands import (
     print_json,
 )
 from ..common.console import say
-from ..common.database import settings_of
 from ..common.embedded_server import borrowed_server
 from .check import Check
 from .checklist import as_json, examine, examine_without_settings, healthy, render_text
@@ -32,7 +31,8 @@ from .repair import Repair, RepairContext, repair_all
 
 def _doctor(args: argparse.Namespace, home: Path) -> int:
     try:
-        settings, environ = settings_of(home), environment(home)
+        # What is wrong with them is a line of the checklist.
+        settings, environ = load_settings(None, home).settings, environment(home)
     except ConfigurationError as exc:
         checks = examine_without_settings(home, exc)
         _report(args, checks, checks, [])
