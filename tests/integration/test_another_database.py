@@ -78,3 +78,15 @@ def test_setup_makes_the_tables_where_agents_look_for_them(
 
     assert "leads to another database than `dsn`" in capsys.readouterr().out
     assert not (home / "config.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    "command", [("tenants", "list"), ("reembed", "--abort"), ("index", "build"), ("forget", "m1"), ("search", "cat")]
+)
+def test_what_is_wrong_with_an_admins_login_is_said_of_that_login(
+    config: Path, home: Path, command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for dsn, wrong in (("nonsense", "cannot be read"), ("host=127.0.0.1 port=1", "correct host and port in")):
+        assert main([*command, "--admin-dsn", dsn, "--hermes-home", str(home)]) == 1
+        said = capsys.readouterr().err
+        assert wrong in said and "`--admin-dsn`" in said and "`dsn`" not in said

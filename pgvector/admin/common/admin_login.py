@@ -12,6 +12,7 @@ from ...store.connection import DeadlineConnection
 from ...store.pool import connect
 from . import new_vectors
 from .choose import existing_database
+from .database import naming
 from .database_identity import identity
 from .embedded_server import bring_up, embedded_server, starting_said
 
@@ -23,7 +24,8 @@ def admin_conninfo(settings: Settings, admin_dsn: str) -> Iterator[str]:
     Raises ConfigurationError when `dsn` is set and no `admin_dsn` given.
     """
     if admin_dsn:
-        yield admin_dsn
+        with naming("--admin-dsn"):
+            yield admin_dsn
         return
     if settings.dsn:
         raise ConfigurationError(

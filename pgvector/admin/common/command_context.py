@@ -19,7 +19,7 @@ from ...host.session_context import Policy
 from ...recall.searcher import Searcher
 from ...runtime.parts import Models, backend_of
 from ...store.backend import Backend
-from .database import EndpointKeys, settings_of
+from .database import EndpointKeys, naming, settings_of
 from .embedded_server import borrowed_server
 
 _REPLICA_S = 2.0  # longest wait to learn whether a replica can be used
@@ -64,8 +64,8 @@ def context_for(
 
     Raises SchemaNotApplied and StoreUnavailable.
     """
-    settings = settings_of(home)
-    with opened_context(settings, home, login=args.admin_dsn or "", reads=reads) as context:
+    settings, login = settings_of(home), args.admin_dsn or ""
+    with naming("--admin-dsn" if login else "dsn"), opened_context(settings, home, login=login, reads=reads) as context:
         yield context, Policy.of(settings).rules
 
 

@@ -10,6 +10,7 @@ from ...store.connection import place_of
 from ..common.admin_login import require_same
 from ..common.choose import existing_database, has_cluster
 from ..common.conninfo import as_admin, user_of, with_password
+from ..common.database import naming
 from ..common.embedded_server import embedded_server
 from .appraisal import Appraisal, appraise
 from .prompts import Interview
@@ -139,7 +140,8 @@ class DatabaseStep(Interview):
         """Return the database as an admin sees it; None, which was said, when this is no admin's login to it."""
         try:
             require_same(replace(self.current, dsn=dsn), login)
-            found = appraise(login)
+            with naming("--admin-dsn"):
+                found = appraise(login)
             if found.may_migrate:
                 return found
             raise StoreMisconfigured(f"the role {found.role} cannot make the extension and the tables there")

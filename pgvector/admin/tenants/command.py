@@ -16,7 +16,7 @@ from ...store.schema import ensure_schema
 from ..common import row_security
 from ..common.commands import Command, action, add_admin_dsn, add_yes, argument, given_admin_dsn
 from ..common.console import say
-from ..common.database import settings_of
+from ..common.database import naming, settings_of
 from ..common.outcome import Outcome, print_outcome
 
 # Does something, with the names of themes as they are stored; returns what is to be said, and whether it was done.
@@ -30,7 +30,7 @@ def _run(verb: str, change: Change, args: argparse.Namespace, home: Path) -> int
         raise WrongUsage(
             "this needs an admin of a database server of yours: add --admin-dsn DSN, or set HERMES_PGVECTOR_ADMIN_DSN"
         )
-    with connect(admin_dsn) as conn:
+    with naming("--admin-dsn"), connect(admin_dsn) as conn:
         ensure_schema(conn, dims=settings.dims)
         said, done = change(conn, args, _names(getattr(args, "themes", ()), Policy.of(settings).rules))
         roles = row_security.granted(conn)
