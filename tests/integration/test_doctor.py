@@ -451,3 +451,10 @@ def test_need_40_settings_that_are_not_used_as_they_stand_are_lines_of_the_check
     assert [sentence for sentence in said if "unknown setting 'dns'" in sentence and "did you mean dsn?" in sentence]
     assert [sentence for sentence in said if "prefetch_limit" in sentence and "using the default 5" in sentence]
     assert len(said) == 2
+
+
+def test_need_40_doctor_names_itself_as_no_remedy(home: Path, capsys: Capture) -> None:
+    configure(home, dsn="service=nobody-wrote-this")
+    _, answer = doctor(home, capsys)
+    said = next(check["said"] for check in answer["checks"] if check["name"] == "postgres")
+    assert "nobody-wrote-this" in said and "doctor" not in said

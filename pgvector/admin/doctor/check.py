@@ -14,6 +14,7 @@ from ..common.database import EndpointKeys
 
 State = Literal["ok", "note", "fail"]
 Locate = Callable[[], str]
+_TO_US = ": hermes-pgvector doctor"  # what an error names that knows no better
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Check:
 
     def __post_init__(self) -> None:
         for name in ("said", "fix"):
-            object.__setattr__(self, name, typed(getattr(self, name)))
+            object.__setattr__(self, name, typed(getattr(self, name).removesuffix(_TO_US)))
 
 
 def ok(name: str, said: str) -> Check:
