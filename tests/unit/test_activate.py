@@ -85,3 +85,15 @@ def test_a_home_that_takes_no_files_keeps_its_provider_and_says_why(tmp_path: Pa
         activate(tmp_path, None)
 
     assert (tmp_path / "config.yaml").read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("meant", ["another", "true", "5"])
+def test_what_is_no_list_of_plugins_is_left_as_it_is(
+    tmp_path: Path, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.yaml").write_text(f"plugins:\n  enabled: {meant}\n", encoding="utf-8")
+
+    assert main(["install", "--hermes-home", str(tmp_path)]) == 0
+
+    assert "run: hermes plugins enable pgvector" in capsys.readouterr().out
+    assert f"  enabled: {meant}\n" in (tmp_path / "config.yaml").read_text(encoding="utf-8")

@@ -32,6 +32,8 @@ def edited(home: Path, text: str, value: list[str]) -> str:
         (" # on\n  - p\n  other: 1\n", [], " [] # on\n  other: 1\n"),
         ("\n  # on\n  - p # us\n  # b\n  - b\n", ["b"], "\n  # on\n  # b\n  - b\n"),
         ("\n  - p # us\n\n# x\nx: 1\n", [], " []\n\n# x\nx: 1\n"),
+        (" a # on\nx: 1\n", ["b"], " [b] # on\nx: 1\n"),
+        (" 5\n", ["b"], " [b]\n"),
     ],
 )
 def test_only_the_items_own_line_changes(tmp_path: Path, before: str, value: list[str], after: str) -> None:

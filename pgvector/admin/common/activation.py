@@ -53,9 +53,11 @@ def enable(hermes_home: Path, hermes: str | None) -> bool:
     """
     if is_enabled(hermes_home):
         return True
-    enabled = at(host_config(hermes_home), "plugins", "enabled")
+    enabled = at(host_config(hermes_home), "plugins", "enabled") or []
+    if not isinstance(enabled, list):
+        return False  # somebody meant something by that
     try:
-        set_values(hermes_home, {("plugins", "enabled"): [*(enabled if isinstance(enabled, list) else []), PROVIDER]})
+        set_values(hermes_home, {("plugins", "enabled"): [*enabled, PROVIDER]})
     except ConfigurationError:
         return _host_may(hermes_home, hermes, "plugins", "enable", PROVIDER) and is_enabled(hermes_home)
     return True

@@ -174,7 +174,7 @@ def _set(document: Any, key: Key, value: object) -> None:
             value, name = reduce(lambda inner, outer: {outer: inner}, reversed(key[depth + 1 :]), value), parent
             break
         node = node[parent]
-    if isinstance(value, list) and node.get(name):
+    if isinstance(value, list) and isinstance(node.get(name), list) and node[name]:
         _set_items(node, name, value)
         return
     above = name if name in node else next(reversed(node), None)
