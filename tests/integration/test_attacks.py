@@ -5,11 +5,12 @@ from __future__ import annotations
 import gzip
 import http.server
 import json
+import sqlite3
 import threading
 import tracemalloc
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -235,6 +236,30 @@ def test_an_import_of_hostile_lines_takes_nothing_in_and_says_it_plainly(
     for text in (said.out, said.err, salvaged.out, salvaged.err):
         assert "\x1b" not in text and "\x07" not in text
         assert "Traceback" not in text and "internal" not in text
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "CREATE VIEW messages AS WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n) "
+        "SELECT id, 's' AS session_id, 'user' AS role, 'x' AS content, 0 AS timestamp FROM n",
+        "CREATE VIRTUAL TABLE messages USING fts4(id, session_id, role, content, timestamp)",
+    ],
+)
+def test_what_a_database_of_a_stranger_would_have_run_is_no_table(
+    configured: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], hostile: str
+) -> None:
+    """SQLite runs what a view says, without end and beyond Ctrl-C."""
+    path = tmp_path / "state.db"
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("CREATE TABLE sessions (id, source, started_at, parent_session_id)")
+        file.execute(hostile)
+        file.commit()
+
+    assert cli.main(["bring", "sessions", "--path", str(path), "--yes"]) == 1
+
+    assert "it has no table messages" in capsys.readouterr().err
+    assert all_rows(configured) == []
 
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json", "modules.json", "sentence_bert_config.json"])

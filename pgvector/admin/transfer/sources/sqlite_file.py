@@ -37,8 +37,10 @@ class SqliteFile:
             )
 
     def columns(self, table: str) -> set[str]:
-        """Return the columns of a table; none where there is no such table."""
-        return {str(row["name"]) for row in self._ask("SELECT name FROM pragma_table_info(?)", (table,))}
+        """Return the columns of a table; none where there is none, or a view, which would have the file's SQL run."""
+        kept = "type = 'table' AND name = ? COLLATE NOCASE AND sql NOT LIKE 'CREATE VIRTUAL%'"
+        known = f"SELECT name FROM pragma_table_info(?) WHERE EXISTS (SELECT 1 FROM sqlite_master WHERE {kept})"
+        return {str(row["name"]) for row in self._ask(known, (table, table))}
 
     def count(self, table: str) -> int:
         """Return how many rows a table has."""
@@ -99,6 +101,7 @@ def _opened(path: Path, *, read_only: bool) -> sqlite3.Connection:
         f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rw'}", uri=True, timeout=_BUSY_S, isolation_level=None
     )
     conn.row_factory = sqlite3.Row
+    conn.execute("PRAGMA trusted_schema = OFF")
     # Text that is not UTF-8 must not stop the rest.
     conn.text_factory = lambda raw: raw.decode("utf-8", "replace")
     try:
