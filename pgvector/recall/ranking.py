@@ -13,6 +13,8 @@ RECENCY_WEIGHT = 0.05  # of its score, that a hit of this moment gains over one 
 HALF_LIFE_DAYS = 30.0  # after which half of that is left
 _SAME_SHARE = 0.8  # of all words of two texts, from which they say nearly the same
 _LONG_CHARS = 10_000  # a text from this length on is the same as another one to the letter only: to fold it takes long
+# Of the best score of the same text. What neighbours lend is up to a quarter of it, what a named time adds nearly half.
+_FITS_AS_WELL = 0.6
 _WORD = re.compile(r"\w+")
 _ENDS_ASKING = re.compile(r"[?\uff1f\u061f\u037e]\W*$")
 
@@ -25,12 +27,16 @@ def weighed(score: float, at: datetime, now: datetime) -> float:
 
 
 def settle(hits: Sequence[Hit]) -> list[Hit]:
-    """Return the hits by score, best first; of the same text in one theme the newest only, in the best one's place."""
+    """Return the hits by score, best first; of the same text in one theme the newest only, in the best one's place.
+
+    The best one stays where the newest scores far less: then not the text fits but what stands beside it, as of one
+    "Done, that is on your list" among many, or the time of which the question speaks.
+    """
     kept: dict[tuple[str, str, str, str], Hit] = {}
     for hit in sorted(hits, key=lambda hit: -hit.score):
         same = statement_of(hit)
         other = kept.get(same)
-        if other is None or hit.at > other.at:
+        if other is None or (hit.at > other.at and hit.score >= _FITS_AS_WELL * other.score):
             kept[same] = hit if other is None else replace(hit, score=other.score)
     return list(kept.values())
 

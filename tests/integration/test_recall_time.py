@@ -81,6 +81,20 @@ def test_need_17_the_same_words_are_one_result_with_the_newest_date(
     assert datetime.now(UTC) - datetime.fromisoformat(result["date"]) < timedelta(minutes=10)
 
 
+def test_need_17_an_answer_in_stock_words_brings_no_other_exchange(provider: PgvectorMemoryProvider) -> None:
+    asked = (
+        "Please put oat milk from the farm shop on the shopping list.",
+        "Anna wants to see the dentist about her wisdom tooth.",
+        "We need a longer extension cord for the lawn mower.",
+    )
+    for number, message in enumerate(asked):
+        provider.sync_turn(message, "Done, I have put that on the list for you.", session_id=f"session-{number}")
+    landed(provider)
+    found = results(called(provider, TURNS, {"query": "oat milk from the farm shop", "limit": 2}))
+    assert found[0]["content"] == asked[0]
+    assert not [each for each in found if each["role"] == "assistant"], "the newest of its words is of another exchange"
+
+
 def test_need_17_an_old_exact_answer_comes_before_new_rows_of_little_use(
     provider: PgvectorMemoryProvider, dsn: str
 ) -> None:

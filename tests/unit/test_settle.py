@@ -70,8 +70,14 @@ def test_need_17_a_date_in_the_future_gains_no_more_than_now() -> None:
 def test_need_17_of_the_same_words_the_newest_stands_in_the_place_of_the_best() -> None:
     old = hit("The port is 5432", age_days=300, score=0.9, number=1)
     other = hit("Tea at four", age_days=10, score=0.6, number=2)
-    new = hit("the port  is 5432", age_days=2, score=0.4, number=3)
+    new = hit("the port  is 5432", age_days=2, score=0.7, number=3)
     assert [each.id for each in settled([old, other, new])] == [3, 2]
+
+
+def test_need_17_of_the_same_words_that_only_stand_beside_what_fits_the_one_that_stands_there_stays() -> None:
+    beside = hit("Done, that is on your list.", age_days=9, score=0.35, number=1)
+    newest = hit("Done, that is on your list.", age_days=1, score=0.04, number=2)
+    assert [each.id for each in settled([newest, beside])] == [1]
 
 
 def test_need_08_near_equals_collapse_to_the_newest() -> None:
