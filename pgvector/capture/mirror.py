@@ -64,7 +64,7 @@ class Mirror:
         try:
             if not marker.exists():
                 _make_whole(marker, uuid.uuid4().hex)
-            return f"{read_regular_file(marker).decode(errors="replace")[:32]}:{where}"
+            return f"{read_regular_file(marker).decode(errors='replace')[:32]}:{where}"
         except OSError:
             return f":{where}"
 
