@@ -9,7 +9,7 @@ import pytest
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import MakeProvider
 from tests.support.aged import age
-from tests.support.memory import landed, recalled
+from tests.support.memory import called, landed, recalled
 from tests.support.scripted_embedder import ScriptedEmbedder
 
 AGES = (10, 75, 140, 205)
@@ -54,3 +54,11 @@ def test_need_17_the_named_month_comes_first(history: PgvectorMemoryProvider) ->
 def test_need_17_a_named_time_is_no_filter(history: PgvectorMemoryProvider) -> None:
     found = recalled(history, "Who inspected the harbour crane on 1 May 1999?", tool="recall_conversation")
     assert set(found) == {report(each) for each in AGES}
+
+
+def test_need_17_of_what_was_said_twice_the_named_day_is_told(history: PgvectorMemoryProvider, dsn: str) -> None:
+    history.sync_turn(report(140), None, session_id="session-of-today")
+    landed(history)
+    day = TODAY - timedelta(days=140)
+    answer = called(history, "recall_conversation", {"query": f"Who inspected the harbour crane on {day:%Y-%m-%d}?"})
+    assert [each["date"][:10] for each in answer["results"] if each["content"] == report(140)] == [f"{day:%Y-%m-%d}"]
