@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 import yaml
+from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.host.session_context import load_settings
@@ -69,6 +70,18 @@ def hold(admin_dsn: str, model: str) -> None:
 def doctor(profile: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     main(["doctor", "--json", "--hermes-home", str(profile)])
     return {check["name"]: check["state"] for check in json.loads(capsys.readouterr().out)["checks"]}
+
+
+def test_need_40_a_second_profile_without_the_server_of_the_first_is_told_that_it_is_apart(
+    home: Path, profile: Path, dsn: str, tmp_path: Path, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HERMES_PGVECTOR_DSN")
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBEDDED_DIR", str(tmp_path / "no-server"))
+    configure(home, dsn=make_conninfo(dsn, password="hunter2hunter2"))
+    note = install()["note"]
+    assert f"setup --hermes-home {profile} --dsn DSN" in note and "hunter2" not in note
+    configure(profile, dsn=dsn)
+    assert "note" not in install()
 
 
 def test_need_40_a_second_profile_takes_the_endpoint_of_the_first(

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
+import shlex
 from pathlib import Path
 from typing import Any
 
 from ...config.settings import Settings
 from ...domain.commandline import typed
+from ...domain.redaction import mask_dsn
+from ...host.session_context import load_settings
+from ...server.layout import whole_home
 from ..common.activation import activate, deactivate, enable, find_hermes
 from ..common.choose import adopt, existing_database
 from ..common.commands import Command, printed
@@ -38,7 +43,24 @@ def _install(args: argparse.Namespace, home: Path) -> int:
         lines.append("to load it before the first requests, run: hermes plugins enable pgvector")
     settings = settings_of(home)
     lines += [account_notice(settings), *_fitted(home, settings, done)]
+    if note := _apart(home, settings):
+        done["note"] = note
+        lines.append(note)
     return printed(args, done, lambda: print("\n".join(filter(None, lines))))
+
+
+def _apart(home: Path, settings: Settings) -> str:
+    """Return what to tell of a profile that has no `dsn`, where its home keeps its memory on a server."""
+    main = whole_home(home)
+    if settings.dsn or os.path.realpath(home) == str(main):
+        return ""
+    server = load_settings(None, main).settings.dsn
+    if not server:
+        return ""
+    return typed(
+        f"note: this profile's memory is in the embedded Postgres; that of {main} is on {mask_dsn(server)}. "
+        f"To keep both there: hermes-pgvector setup --hermes-home {shlex.quote(str(home))} --dsn DSN"
+    )
 
 
 def _fitted(home: Path, settings: Settings, done: dict[str, Any]) -> list[str]:
