@@ -190,8 +190,8 @@ fi
 step "Preparing the database"
 pgvector migrate ||
   fail "the database could not be prepared" \
-    "with a Postgres of your own, let its admin run once: hermes-pgvector migrate --admin-dsn DSN --runtime-role ROLE" \
-    "then run this again"
+    "the message above says why; then run this again" \
+    "where the tables lack on a server of your own, its admin runs: hermes-pgvector migrate --admin-dsn DSN --runtime-role ROLE"
 
 step "Proving it: a memory and a turn, recalled in a new process"
 pgvector prove ||

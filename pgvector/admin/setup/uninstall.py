@@ -105,7 +105,8 @@ def remove(home: Path, settings: Settings, *, data: bool, force: bool) -> Remova
     """
     planned = plan_removal(home, settings, data=data)
     if planned.obstacles and not force:
-        raise ConfigurationError("; ".join(planned.obstacles) + "; --force removes it all the same, and loses them")
+        found = "; ".join(planned.obstacles)
+        raise ConfigurationError(f"{found}; --force removes it all the same, what was not written included")
     server = embedded_server(settings)
     if data and server.root.is_dir():
         server.remove(force=force)  # first, since it may refuse
