@@ -21,7 +21,8 @@ from ..domain.session_turns import Span
 _BUSY_S = 0.05  # a hook waits for this
 _SESSION = "SELECT coalesce(rewind_count, 0) FROM sessions WHERE id = ?"
 _MESSAGES = """
-SELECT timestamp, active = 0 AND NOT coalesce(compacted, 0), coalesce(compacted, 0), role, substr(content, 1, 200)
+SELECT timestamp, active = 0 AND NOT coalesce(compacted, 0), coalesce(compacted, 0), role,
+       CASE role WHEN 'user' THEN substr(content, 1, 200) END
   FROM messages WHERE session_id = ? ORDER BY id
 """
 _APART_S = 1e-5  # Postgres keeps microseconds, and of these a float is not sure
@@ -38,7 +39,7 @@ class Rewound:
 
 
 class _Told(NamedTuple):
-    """A message as the host has it; of its text the beginning."""
+    """A message as the host has it; of what a user said the beginning."""
 
     at: float
     undone: bool
@@ -69,30 +70,33 @@ def _with_originals(told: Sequence[_Told]) -> list[_Told]:
     A compression sets them all aside and writes down what is left of them anew, at its own time; `/undo` marks that.
     """
     undone = [each.undone for each in told]
-    for written in reversed(_compressions(told)):
+    for written in reversed(_compressions([each.at for each in told])):
+        if not any(undone[at] for at in written):
+            continue
         originals = _originals(told, written)
         for at in written:
             if undone[at] and at in originals:  # with all that was said after it
                 aside = range(originals[at], written.start)
                 undone[aside.start : aside.stop] = [undone[each] or told[each].compressed for each in aside]
                 break
-    return [each._replace(undone=taken) for each, taken in zip(told, undone, strict=True)]
+    changed = zip(told, undone, strict=True)
+    return [each if each.undone == taken else each._replace(undone=taken) for each, taken in changed]
 
 
-def _compressions(told: Sequence[_Told]) -> list[range]:
-    """Return the places of what was written at once, in order."""
-    found, start = [], 0
-    while start < len(told):
+def _compressions(times: Sequence[float]) -> list[range]:
+    """Return the places of the messages that were written at once, in order."""
+    found: list[range] = []
+    for start, after in enumerate(times[1:]):
+        if not 0 < after - times[start] < _AT_ONCE_S or (found and start < found[-1].stop):
+            continue
         end = start + 1
         while at_once := [
             at
-            for at in range(end, min(end + _OWN_TIMES + 1, len(told)))
-            if 0 < told[at].at - told[end - 1].at < _AT_ONCE_S
+            for at in range(end, min(end + _OWN_TIMES + 1, len(times)))
+            if 0 < times[at] - times[end - 1] < _AT_ONCE_S
         ]:
             end = at_once[-1] + 1
-        if end > start + 1:
-            found.append(range(start, end))
-        start = end
+        found.append(range(start, end))
     return found
 
 
