@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import lru_cache
 
 from ..domain.types import Hit
-from .ranking import is_question, newest_of_near_equals
+from .ranking import are_alike, is_question, newest_of_near_equals
 
 _ASKED_ALIKE = 0.6  # share of all words of two questions, numbers left out, from which they ask the same
 _WORD = re.compile(r"\w+")
@@ -78,7 +78,7 @@ def exchanges_in(hits: Sequence[Hit]) -> list[list[Hit]]:
 
 def ask_alike(one: str, other: str) -> bool:
     """Return whether two questions are the same but for numbers and a few words."""
-    return _alike(_words(one), _words(other))
+    return are_alike(_words(one), _words(other), _ASKED_ALIKE)
 
 
 def _exchange_of(hit: Hit) -> tuple[str, int]:
@@ -125,14 +125,18 @@ def _newest(lines: Sequence[Line]) -> list[Line]:
 def _current(lines: Sequence[Line]) -> list[Line]:
     """Return the lines, of two that contradict each other the newer one in the first one's place."""
     kept: list[Line] = []
+    places: dict[object, list[int]] = {}
     for line in lines:
-        for place, other in enumerate(kept):
+        alike = places.setdefault(_beside_values(line.told.content), [])
+        for place in alike:
+            other = kept[place]
             newer, older = (line, other) if line.told.at > other.told.at else (other, line)
             part = replaced_part(older.told, newer.told)
             if part:
                 kept[place] = replace(newer, replaced=(part, older.told.at))
                 break
         else:
+            alike.append(len(kept))
             kept.append(line)
     return kept
 
@@ -144,23 +148,18 @@ def _folded(lines: Sequence[Line]) -> list[Line]:
     asked: list[frozenset[str]] = []
     for line in lines:
         words = _words(line.question.content) if line.question is not None else frozenset()
-        if words and any(_alike(words, other) for other in asked):
-            if line.told is not line.question:
-                repeated.append(replace(line, yields=True))
-            continue
-        asked.append(words)
-        first.append(line)
+        if not any(are_alike(words, other, _ASKED_ALIKE) for other in asked):
+            first.append(line)
+            if words:
+                asked.append(words)
+        elif line.told is not line.question:
+            repeated.append(replace(line, yields=True))
     return first + repeated
 
 
 def _words(question: str) -> frozenset[str]:
     """Return the words by which a question is told from another: numbers are not among them."""
     return frozenset(word for word in _WORD.findall(question.casefold()) if not any(map(str.isdigit, word)))
-
-
-def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
-    shared = len(one & other)
-    return shared > 0 and shared >= _ASKED_ALIKE * len(one | other)
 
 
 # -- statements that replace an older one: the same words, and another value behind the verb
@@ -194,6 +193,13 @@ def _older_words(text: str) -> tuple[list[str], list[str]]:
 @lru_cache(maxsize=128)
 def _newer_words(text: str) -> list[str]:
     return _TOKEN.findall(text.casefold())
+
+
+def _beside_values(text: str) -> object:
+    """Return what a text has in common with one that may replace it: all words but numbers, times and days."""
+    if len(text) > _TEXT_MAX_CHARS:
+        return object()  # nothing has it in common with this text
+    return tuple(word for word in _newer_words(text) if not (_HOURS.fullmatch(word) or _is_number_or_day(word)))
 
 
 def _leads_to_a_value(before: list[str]) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 
 from ..domain.types import Hit
 
@@ -47,15 +48,25 @@ def newest_of_near_equals(hits: Sequence[Hit]) -> list[Hit]:
     Nearly: at least four fifths of all their words are shared, and every number is. "Ticket 12 is open" and "ticket 13
     is open" are two facts. A question takes the place of none.
     """
-    kept: list[_Statement] = []
+    by_kind: dict[object, list[_Statement]] = {}
     for place, hit in sorted(enumerate(hits), key=lambda each: each[1].at, reverse=True):
         statement = _Statement(place, hit)
-        newer = next((other for other in kept if other.says_nearly(statement)), None)
+        kept = by_kind.setdefault(statement.kind, [])
+        newer = next((other for other in kept if are_alike(other.words, statement.words, _SAME_SHARE)), None)
         if newer is None:
             kept.append(statement)
         else:
             newer.place = min(newer.place, place)
-    return [statement.hit for statement in sorted(kept, key=lambda each: each.place)]
+    return [statement.hit for statement in sorted(chain.from_iterable(by_kind.values()), key=lambda each: each.place)]
+
+
+def are_alike(one: Set[str], other: Set[str], share: float) -> bool:
+    """Return whether two sets of words share at least so much of all their words, and anything at all."""
+    sizes = len(one), len(other)
+    if min(sizes) < share * max(sizes):  # which is told without looking at the words
+        return False
+    shared = len(one & other)
+    return shared > 0 and shared >= share * (sum(sizes) - shared)
 
 
 def is_question(hit: Hit) -> bool:
@@ -70,17 +81,14 @@ def statement_of(hit: Hit) -> tuple[str, str, str, str]:
 
 
 class _Statement:
-    """A hit, its place in the order, and its words, taken apart once: texts are long and pairs are many."""
+    """A hit, its place in the order, and its words, taken apart once: texts are long and pairs are many.
+
+    Only those of one `kind` may say nearly the same: of one theme, with the same numbers, questions or none.
+    """
 
     def __init__(self, place: int, hit: Hit) -> None:
         self.place = place
         self.hit = hit
-        self._words = frozenset(_WORD.findall(hit.content.casefold()))
-        self._numbers = frozenset(word for word in self._words if not word.isalpha() and any(map(str.isdigit, word)))
-        self._asks = is_question(hit)
-
-    def says_nearly(self, other: _Statement) -> bool:
-        if self.hit.theme != other.hit.theme or self._numbers != other._numbers or self._asks != other._asks:
-            return False
-        shared = len(self._words & other._words)
-        return shared > 0 and shared >= _SAME_SHARE * (len(self._words) + len(other._words) - shared)
+        self.words = frozenset(_WORD.findall(hit.content.casefold()))
+        numbers = frozenset(word for word in self.words if not word.isalpha() and any(map(str.isdigit, word)))
+        self.kind = hit.theme, numbers, is_question(hit)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -72,6 +74,16 @@ def test_need_37_repeated_questions_fold_and_yield() -> None:
     assert lines[0][1].startswith("Ticket 4000")
     alone = [replace(each, around=()) for each in tickets if each.kind == "user"]
     assert told(*alone, policy) == [(policy.content, ""), (alone[0].content, "")]
+
+
+def test_need_01_the_lines_of_hundreds_of_statements_take_a_moment() -> None:
+    """As many are looked at where a question was asked often; the turn waits for them."""
+    dice = random.Random(7)
+    words = ["".join(dice.choices("abcdefghij", k=6)) for _ in range(600)]
+    said = [memory(f"The server is {' '.join(dice.choices(words, k=48))}", row, day=row) for row in range(550)]
+    started = time.thread_time()
+    assert len(lines_of(said)) == 550
+    assert time.thread_time() - started < 2
 
 
 def test_need_37_the_same_short_answer_to_another_question_is_another_line() -> None:
