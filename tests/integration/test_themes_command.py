@@ -197,6 +197,20 @@ def test_a_name_that_allowed_themes_leaves_out_is_remarked(
     assert any("allowed_themes" in note for note in themes("rename", "sales", "emea")["notes"])
 
 
+def test_what_settings_say_otherwise_of_the_new_name_is_remarked(
+    make_provider: MakeProvider, themes: Themes, home: Path, dsn: str
+) -> None:
+    fill(make_provider, "audit", "Atlas costs 900")
+    fill(make_provider, "support", "Bolt is red")
+    configure(home, dsn, retention={"*": 30, "audit": "forever"}, recall_off=["support"])
+    kept = "the setting `retention` keeps turns of 'audit' for ever, and of 'audits' for 30 days"
+    assert kept in themes("rename", "audit", "audits")["notes"]
+    notes = themes("merge", "audit", "support")["notes"]
+    assert notes[-1] == "the setting `recall_off` means 'support', and not 'audit'" and len(notes) == 2
+    configure(home, dsn)
+    assert not any("setting" in note for note in themes("rename", "audit", "audits", "--yes")["notes"])
+
+
 def test_need_16_a_merge_keeps_what_both_hold_once(make_provider: MakeProvider, themes: Themes, dsn: str) -> None:
     fill(make_provider, "old", "Atlas is blue", "Bolt is red")
     fill(make_provider, "new", "Atlas is blue", "Cord is green")

@@ -45,7 +45,7 @@ def _show(args: argparse.Namespace, home: Path) -> int:
 
 
 def _change(args: argparse.Namespace, home: Path) -> int:
-    with database(args, home) as (conn, _, rules):
+    with database(args, home) as (conn, settings, rules):
         match args.pgvector_command_1:
             case "rename":
                 change = theme_changes.rename(conn, args.theme, args.into, rules, really=args.yes)
@@ -53,7 +53,9 @@ def _change(args: argparse.Namespace, home: Path) -> int:
                 change = theme_changes.merge(conn, args.theme, args.into, rules, really=args.yes)
             case _:
                 change = theme_changes.delete(conn, args.theme, rules, really=args.yes)
-    if change.verb == "delete":
+    if change.verb != "delete":
+        change.notes += theme_changes.other_in_settings(settings, change.facts["theme"], change.facts["into"])
+    else:
         dropped, waiting = drop_of(home, change.facts["theme"], really=change.done)
         change.notes += told_of_copies(dropped, waiting, "of this theme", really=change.done, again="delete")
     return print_outcome(

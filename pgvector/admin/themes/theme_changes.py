@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from shlex import quote
 from typing import Any
 
+from ...config.settings import Settings
 from ...domain.errors import InvalidArgument
 from ...domain.format import plural
-from ...domain.theme import ThemeRules, normalise_theme
+from ...domain.theme import ThemeRules, ThemeSet, normalise_theme
 from ...store.connection import DeadlineConnection
 from ...store.memories import note_actor
 from ..common import theme_rows
 from ..common.operators import operator, record
 from ..common.outcome import Outcome, fit_for_json
 from ..common.progress import progress
+from ..common.retention_policy import RetentionPolicy
 from ..common.theme_indexes import left_behind
 from ..common.theme_names import existing, named_exactly, not_allowed
 from ..common.theme_rows import rows_in
@@ -121,6 +124,28 @@ def delete(conn: DeadlineConnection, name: str, rules: ThemeRules, *, really: bo
                 done = theme_moves.delete(conn, theme, advance)
             record(conn, "delete", {"theme": theme}, done)
         return Outcome("delete", really, done, facts={"theme": theme, "into": None}, notes=notes)
+
+
+# -- settings
+
+
+def other_in_settings(settings: Settings, theme: str, into: str) -> Iterator[str]:
+    """Yield what the settings of this home say otherwise of the theme that rows came from and of that they went to."""
+    retention = RetentionPolicy(settings.retention, settings.identity_key)
+    periods = [retention.of(each) for each in (theme, into)]
+    if periods[0] != periods[1]:
+        before, now = (f"for {period}" if period else "for ever" for period in periods)
+        yield f"the setting `retention` keeps turns of {theme!r} {before}, and of {into!r} {now}"
+    names = {
+        "recall_off": settings.recall_off,
+        "cross_theme": [each for each in settings.cross_theme if each not in ("agents", "all", "none")],
+        "shared_chats": [each for each in settings.shared_chats if each.startswith("@")],  # the others are platforms
+    }
+    for name, words in names.items():
+        named = ThemeSet(words, settings.identity_key)
+        if (theme in named) != (into in named):
+            which, other = (theme, into) if theme in named else (into, theme)
+            yield f"the setting `{name}` means {which!r}, and not {other!r}"
 
 
 # -- names
