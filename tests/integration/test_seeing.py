@@ -468,6 +468,17 @@ def test_a_closed_stream_or_another_encoding_is_no_failure_of_what_was_done(
     assert said in done.stdout.decode("latin-1") and b"unexpected" not in done.stderr
 
 
+def test_an_error_that_quotes_what_is_stored_moves_no_cursor(say: Say, dsn: str) -> None:
+    with psycopg.connect(dsn) as conn:
+        conn.execute(
+            "INSERT INTO conversations (id, agent_identity, session_id, role, content)"
+            " VALUES (7, 'sales', 's', 'user', 'Hello'), (7, %s, 's', 'user', 'Hello')",
+            ["mark\x1b]0;evil\x07eting"],
+        )
+    told = say("forget", "t7", code=1)
+    assert "rows of several themes" in told and "\x1b" not in told and "\x07" not in told
+
+
 def test_need_16_what_was_written_in_the_editor_of_a_dry_run_is_not_lost(
     say: Say, ask: Ask, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
