@@ -177,6 +177,26 @@ def test_need_04_turning_it_on_and_off_under_a_writing_agent_loses_nothing(
     assert Database(dsn).column("SELECT count(*) FROM conversations") == [16]
 
 
+def test_need_04_what_a_role_may_use_after_a_change_of_themes_is_told(
+    tenant_dsn: str, admin_dsn: str, home: Path, cli: Run
+) -> None:
+    (home / "config.yaml").write_text(f"plugins: {{pgvector: {{dims: 384, dsn: '{admin_dsn}'}}}}")
+    with connect(admin_dsn) as conn:
+        conn.execute(
+            "INSERT INTO conversations (agent_identity, session_id, role, content)"
+            " VALUES ('marketing', 's', 'user', 'Hello'), ('sales', 's', 'user', 'Hello')"
+        )
+    renamed = cli("themes", "rename", "marketing", "ads").stdout
+    assert (
+        "tenant_marketing may use 'marketing' and not 'ads': hermes-pgvector tenants grant tenant_marketing ads"
+        in renamed
+    )
+    assert (
+        "hermes-pgvector tenants revoke tenant_marketing marketing --yes" in cli("themes", "delete", "marketing").stdout
+    )
+    assert "tenants" not in cli("themes", "delete", "sales").stdout
+
+
 def test_need_04_the_commands_say_what_they_do(postgres: EmbeddedServer, admin_dsn: str, home: Path, cli: Run) -> None:
     let_tenants_in(postgres)
     (home / "config.yaml").write_text("plugins:\n  pgvector:\n    dims: 384\n    theme_aliases: {mktg: marketing}\n")

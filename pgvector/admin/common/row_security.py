@@ -87,6 +87,19 @@ def granted(conn: DeadlineConnection) -> dict[str, list[str]]:
         return {row.role: row.themes for row in conn.execute(query("themes_of_roles", package=__package__))}
 
 
+def confined_to(conn: DeadlineConnection, theme: str, *, without: str = "") -> list[str]:
+    """Return the roles that have a theme, but for those that have every theme or `without`.
+
+    None where the current role may not know.
+    """
+    with translated():
+        may = "SELECT coalesce(has_table_privilege(to_regclass('hermes_tenants'), 'SELECT'), false)"
+        if not one(conn, may)[0]:
+            return []
+    others = {EVERY_THEME, without}
+    return [role for role, themes in granted(conn).items() if theme in themes and others.isdisjoint(themes)]
+
+
 def _call(conn: DeadlineConnection, statement: str, *values: object) -> int | None:
     """Raises ConfigurationError with what the server says."""
     try:

@@ -12,7 +12,7 @@ from ...domain.format import plural
 from ...domain.theme import ThemeRules, ThemeSet, normalise_theme
 from ...store.connection import DeadlineConnection
 from ...store.memories import note_actor
-from ..common import theme_rows
+from ..common import row_security, theme_rows
 from ..common.operators import operator, record
 from ..common.outcome import Outcome, fit_for_json
 from ..common.progress import progress
@@ -91,6 +91,10 @@ def _move(
     really: bool,
 ) -> Outcome:
     notes += left_behind(conn, theme, into)
+    notes += [
+        f"the role {role} may use {theme!r} and not {into!r}: hermes-pgvector tenants grant {quote(role)} {quote(into)}"
+        for role in row_security.confined_to(conn, theme, without=into)
+    ]
     if really:
         with progress(f"moved to {into}", rows_in(counts)) as advance:
             note_actor(conn, operator(verb))
@@ -110,6 +114,9 @@ def delete(conn: DeadlineConnection, name: str, rules: ThemeRules, *, really: bo
         texts = theme_moves.texts_kept(conn, name)
         theme, counts = (name, theme_rows.counts(conn, name)) if texts else named_exactly(conn, name, rules)
         notes = left_behind(conn, theme)
+        for role in row_security.confined_to(conn, theme):
+            revoke = f"hermes-pgvector tenants revoke {quote(role)} {quote(theme)} --yes"
+            notes.append(f"the role {role} may still use {theme!r}: {revoke}")
         if texts:
             kept = plural(texts, "earlier or removed text")
             notes.append(f"{kept} in its history {'went' if really else 'goes' if texts == 1 else 'go'} as well")
