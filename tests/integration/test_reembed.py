@@ -124,7 +124,7 @@ def test_need_18_reembed_changes_model_and_length(
     said = cli(*arguments, "--yes")
 
     assert said.returncode == 0, said.stderr
-    assert "newer" in said.stdout
+    assert "newer" in said.stdout and "in every other profile and home with this database set embed_url" in said.stdout
     assert database.column(WITHOUT_VECTOR) == [0]
     assert set(database.column("SELECT vector_dims(embedding) FROM conversations")) == {NEW_DIMS}
     in_state = "SELECT length({}) FROM memory_entries WHERE state IS DISTINCT FROM 'superseded'"

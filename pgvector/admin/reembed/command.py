@@ -106,7 +106,8 @@ def _report(model: str, dims: int, refused: int, changes: dict[str, Any], *, not
         verb = "was refused and is" if refused == 1 else "were refused and are"
         say(f"{plural(refused, 'row')} {verb} found by words only")
     settings_text = ", ".join(f"{key}: {value}" for key, value in changes.items())
-    say(f"config.yaml of this home says so; on other hosts set {settings_text}" if noted else f"set {settings_text}")
+    elsewhere = "config.yaml of this home says so; in every other profile and home with this database "
+    say(f"{elsewhere if noted else ''}set {settings_text}")
 
 
 def _wanted(args: argparse.Namespace, settings: Settings, home: Path) -> tuple[Settings, dict[str, Any]]:
