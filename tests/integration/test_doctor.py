@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 import yaml
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from hermes_memory_pgvector.admin.common import row_security
 from hermes_memory_pgvector.admin.doctor.check import Check, DoctorContext
@@ -292,6 +292,24 @@ def test_need_02_what_an_admin_can_mend_is_mended_with_an_admins_login_only(
     assert repair["done"], repair
     assert states(answer).get(name, "ok") == "ok"
     assert name in {check["name"] for check in answer["before"] if check["state"] == "fail"}
+
+
+def test_need_02_rights_go_to_the_role_that_a_variable_names(
+    admin_dsn: str, direct_dsn: str, home: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = conninfo_to_dict(direct_dsn)
+    configure(home, dsn=make_conninfo("", **(known | {"user": None})))
+    monkeypatch.setenv("PGUSER", str(known["user"]))
+    with psycopg.connect(admin_dsn, autocommit=True) as admin:
+        admin.execute("REVOKE INSERT ON conversations FROM hermes")
+    assert states(doctor(home, capsys)[1])["rights"] == "fail"
+
+    _, answer = doctor(home, capsys, "--fix", "--admin-dsn", admin_dsn)
+
+    assert states(answer)["rights"] == "ok"
+    assert "the role hermes has its rights" in next(
+        each["said"] for each in answer["repairs"] if each["name"] == "rights"
+    )
 
 
 def test_need_02_an_old_extension_is_updated(admin_dsn: str, dsn: str, home: Path, capsys: Capture) -> None:

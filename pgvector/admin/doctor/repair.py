@@ -17,7 +17,6 @@ from ...domain.errors import HermesPgvectorError
 from ...domain.format import plural
 from ...store.pool import connect
 from ..common.activation import activate, enable, find_hermes
-from ..common.conninfo import user_of
 from ..common.installation import install_plugin
 from ..common.migrations import migrate
 from ..common.pooler import require_session
@@ -95,10 +94,18 @@ def _enable(context: RepairContext, _: str) -> tuple[bool, str]:
 
 def _migrate(context: RepairContext, _: str) -> tuple[bool, str]:
     assert context.admin is not None
-    role = user_of(context.settings.dsn) if context.settings.dsn else "hermes"
+    role = _role_of_agents(context.settings)
     with context.admin() as conninfo, building() as tell:
         report = migrate(conninfo, dims=context.settings.dims, runtime_role=role, tell=tell)
     return True, f"{len(report.applied)} migrations applied; the role {role} has its rights"
+
+
+def _role_of_agents(settings: Settings) -> str:
+    """Return the role that agents log in as, which `dsn` may leave to a variable, a service or the account's name."""
+    if not settings.dsn:
+        return "hermes"
+    with connect(settings.dsn) as conn:
+        return conn.info.user
 
 
 def _extension(context: RepairContext, _: str) -> tuple[bool, str]:
