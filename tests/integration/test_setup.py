@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import psycopg
 import pytest
 import yaml
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from hermes_memory_pgvector.admin.common.embedded_server import embedded_server
 from hermes_memory_pgvector.cli import main
@@ -277,6 +277,15 @@ def test_a_config_that_cannot_be_changed_leaves_the_dotenv_as_it_was(home: Path,
 
     assert failed.code == 1 and "by hand" in failed.told["error"] and "geheim" not in failed.shown
     assert files_of(home) == before
+
+
+def test_need_40_the_admin_is_sent_to_the_database_that_was_reached(
+    empty_admin_dsn: str, setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = conninfo_to_dict(empty_admin_dsn)
+    monkeypatch.setenv("PGDATABASE", str(known["dbname"]))
+    failed = setup("--dsn", make_conninfo("", **(known | {"user": "hermes", "dbname": None})), "--no-model")
+    assert failed.code == 1 and f"dbname={known['dbname']} user=postgres" in failed.told["error"]
 
 
 def test_need_02_a_broken_config_is_told_before_anything_is_tried(home: Path, dsn: str, setup: Setup) -> None:

@@ -8,7 +8,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from ...store.connection import check_conninfo
 
-_OF_THE_SERVER = ("host", "port", "dbname", "hostaddr", "sslmode", "sslrootcert", "channel_binding")
+_OF_THE_SERVER = ("service", "host", "port", "hostaddr", "sslmode", "sslrootcert", "channel_binding")
 
 
 def has_secret(conninfo: str) -> bool:
@@ -27,8 +27,12 @@ def user_of(conninfo: str) -> str:
     return str(conninfo_to_dict(conninfo).get("user") or "")
 
 
-def as_admin(conninfo: str, admin: str = "postgres") -> str:
-    """Return what an administrator of the same database would write, without a password, to be shown."""
+def as_admin(conninfo: str, dbname: str, admin: str = "postgres") -> str:
+    """Return what an administrator of the same database would write, without a password, to be shown.
+
+    `dbname`: the database that was reached. Where none is named libpq takes one of the user's name, and the admin's is
+    another.
+    """
     known = conninfo_to_dict(conninfo)
     kept = {key: value for key, value in known.items() if key in _OF_THE_SERVER}
-    return make_conninfo("", **kept, user=admin)
+    return make_conninfo("", **kept, dbname=dbname, user=admin)

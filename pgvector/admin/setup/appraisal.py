@@ -29,6 +29,7 @@ class Appraisal:
     """
 
     role: str
+    database: str
     postgres: str
     pgvector: str
     installed: bool
@@ -52,7 +53,9 @@ def appraise(conninfo: str) -> Appraisal:
             row = one(conn, query("appraise", package=__package__))
         pgvector = installed or row.available
         _require_usable(row.major, postgres, row.encoding, pgvector)
-        found = Appraisal(row.role, postgres, pgvector, bool(installed), _is_migrated(conn), bool(row.may_migrate))
+        found = Appraisal(
+            row.role, conn.info.dbname, postgres, pgvector, bool(installed), _is_migrated(conn), bool(row.may_migrate)
+        )
         return _with_tables(conn, found) if found.migrated else found
 
 

@@ -119,9 +119,8 @@ class DatabaseStep(Interview):
         lacking = ", ".join(database.found.missing_rights)
         why = f"the role {database.found.role} lacks {lacking}" if lacking else "the memory tables are missing there"
         dims = "" if database.found.migrated else " --dims N"
-        command = (
-            f'hermes-pgvector migrate --admin-dsn "{as_admin(database.dsn)}" --runtime-role {database.found.role}{dims}'
-        )
+        admin = as_admin(database.dsn, database.found.database)
+        command = f'hermes-pgvector migrate --admin-dsn "{admin}" --runtime-role {database.found.role}{dims}'
         login = self.options.admin_dsn
         if not login and not self.options.attended:
             raise StoreMisconfigured(f"{why}; an admin runs: {command}\nor give --admin-dsn DSN, and it is done here")
