@@ -16,6 +16,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, JSONResponse
 
 from ..domain.errors import InvalidArgument
+from ..mcp.header_deadline import BACKLOG, HeaderDeadline
 from .routing import json_body, problem, router
 
 API: Final = "/api/plugins/pgvector"
@@ -157,7 +158,8 @@ def serve(app: AsgiApp, listener: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM comes, which then has its usual effect."""
     config = uvicorn.Config(
         app,
-        http="h11",  # which bounds how large headers are
+        http=HeaderDeadline,
+        backlog=BACKLOG,
         log_config=None,
         access_log=False,
         server_header=False,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -178,6 +179,26 @@ def test_it_listens_on_loopback_only(shut_web: Web) -> None:
     for address in elsewhere - {"127.0.0.1"} | {"127.0.0.2"}:
         with socket.socket() as probe:
             assert probe.connect_ex((str(address), port)) != 0
+
+
+def test_connections_of_other_programs_keep_nobody_out(home: Path, start_cli: Start) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+    try:
+        serving = served(start_cli)
+        web = serving.__enter__()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    with ExitStack() as wires:
+        wires.push(serving)
+        place = urlsplit(web.base)
+        for began in (b"", b"GET / HTTP/1.1\r\nHo"):
+            for _ in range(200):
+                wire = wires.enter_context(socket.create_connection((place.hostname, place.port), timeout=60))
+                with suppress(ConnectionError):
+                    wire.sendall(began)
+            assert httpx.get(f"{web.base}/", timeout=20).status_code == 200
+        assert web.session()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
