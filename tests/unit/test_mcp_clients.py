@@ -133,6 +133,7 @@ def test_everything_else_stays_and_what_it_was_is_kept(client: str, text: str, u
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     assert [kept.read_text(encoding="utf-8") for kept in backups(path)] == [text]
     assert done["backup"] == str(backups(path)[0])
+    assert stat.S_IMODE(backups(path)[0].stat().st_mode) == 0o600, "clients keep their keys in it"
     if client in ("codex", "hermes"):
         assert all(line in path.read_text(encoding="utf-8") for line in text.splitlines())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -21,7 +20,7 @@ from ...config.sources import CONFIG_NAME
 from ...domain.commandline import command_of
 from ...domain.errors import ConfigurationError, WrongUsage
 from ...domain.files import read_regular_file
-from .file_replacing import write_file
+from .file_replacing import replace_file, write_file
 from .toml_tables import without_table, written_table
 from .yaml_file import set_values
 
@@ -201,12 +200,12 @@ def _with_toml(place: ClientFile, before: str, name: str, entry: Mapping[str, An
 
 
 def _kept(path: Path) -> Path | None:
-    """Return the copy that is made of a file before it is changed."""
+    """Return the copy that is made of a file before it is changed; its owner's alone, for clients keep keys there."""
     if not path.exists():
         return None
     backup = path.with_name(f"{path.name}.{datetime.now(UTC):%Y%m%d-%H%M%S-%f}.bak")
     try:
-        shutil.copy2(path, backup)
+        replace_file(backup, path.read_bytes())
     except OSError as exc:
         raise ConfigurationError(f"{path} was left as it is: no copy can be kept ({exc.strerror or exc})") from exc
     return backup
