@@ -526,10 +526,8 @@ def test_need_18_reembed_with_a_model_on_disk_and_what_doctor_says(
     configured(home, dsn, {"embed_url": f"local:{MODEL_NAME}"})
     doctor = cli("doctor").stdout
     assert "vectors: of older, 384 dimensions; the settings name bge-small-en-v1.5, 384 dimensions" in doctor
-    assert (
-        "hermes-pgvector reembed --yes, or set back embed_url to an endpoint that has older, embed_model: older"
-        in doctor
-    )
+    assert "-> set embed_url to an endpoint that has older, embed_model: older; or change the vectors, for" in doctor
+    assert "hermes-pgvector reembed --yes --admin-dsn DSN" in doctor, "without it the command is refused"
     with psycopg.connect(admin_dsn, autocommit=True) as admin:
         admin.execute("UPDATE conversations SET embedding = NULL WHERE role = 'user'")
     assert "pending: without a vector: 3 rows" in cli("doctor").stdout

@@ -65,11 +65,12 @@ def _held(held: EmbeddingSpace, wanted: EmbeddingSpace | None, settings: Setting
     named = f"{wanted.model}, {wanted.dims} dimensions"
     if wanted.document_prefix != held.document_prefix and (wanted.model, wanted.dims) == (held.model, held.dims):
         named += f" and {wanted.document_prefix!r} before a text instead of {held.document_prefix!r}"
-    return fail(
-        "vectors",
-        f"{found}; the settings name {named}: recall uses words only",
-        f"hermes-pgvector reembed --yes, or set back {_former(held, wanted, settings, home)}",
-    )
+    former = _former(held, wanted, settings, home)
+    remedy = f"hermes-pgvector reembed --yes, or set back {former}"
+    if settings.dsn:  # the vectors may be those of other machines, which would be left without
+        everybody = "hermes-pgvector reembed --yes --admin-dsn DSN"
+        remedy = f"set {former}; or change the vectors, for all who use this server: {everybody}"
+    return fail("vectors", f"{found}; the settings name {named}: recall uses words only", remedy)
 
 
 def _pending(conn: DeadlineConnection) -> Iterator[Check]:
