@@ -19,7 +19,7 @@ from ..host.hook_operations import question_in
 from ..host.session_context import Policy, profile_of
 from ..host.tool_scopes import ChatSearcher
 from ..recall.bars import MinSimilarity
-from ..recall.block import Line, lines_of
+from ..recall.block import Line, lines_of, other_half
 from ..recall.excerpt import excerpt
 from ..recall.prefetch import MIN_COVERAGE, MessagePlace, prefetch_block, worth_showing
 from ..recall.searcher import Searcher
@@ -68,9 +68,14 @@ class _RecordingSearcher:
         return before
 
     def by_text(self) -> dict[str, Hit]:
-        """Return every row that a block may quote, by its words: found ones, those around them and others."""
-        around = [turn for hit in self.found.values() for turn in hit.around]
-        return {hit.content: hit for hit in (*around, *self.besides, *self.found.values())}
+        """Return every row that a block may quote, by what its line says: found ones, those around them and others."""
+        hits = (*self.besides, *self.found.values())
+        known = {hit.content: hit for hit in (*(turn for hit in hits for turn in hit.around), *hits)}
+        for hit in hits:
+            if (other := other_half(hit)) is not None:
+                answer, asked = (hit, other) if hit.kind == "assistant" else (other, hit)
+                known[Line(answer, asked).statement] = answer
+        return known
 
 
 class _NewTranscript(Transcripts):
@@ -121,7 +126,7 @@ class _Asked:
 
     def quoted(self) -> list[Hit]:
         """Return the rows that the block quotes, in order."""
-        known = self._recorded.by_text() | {line.told.content: line.told for line in self._lines}
+        known = self._recorded.by_text() | {line.statement: line.told for line in self._lines}
         return [known[text] for text in self._transcript.texts if text in known]
 
     def left_out(self) -> list[tuple[Hit, str]]:
