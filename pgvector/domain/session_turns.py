@@ -46,6 +46,12 @@ class SessionTurns:
             known = self._sessions.get(session)
             return known.turns[-turns][0] if known and 0 < turns < len(known.turns) else 0.0
 
+    def time_of_last(self, session: Session) -> float:
+        """Return when the session's last turn was accepted, by a clock that may have been set back since; 0 if none."""
+        with self._lock:
+            known = self._sessions.get(session)
+            return known.turns[-1][0] if known and known.turns else 0.0
+
     def generation(self, session: Session) -> str:
         """Return what tells words that are said again after they were taken back from those; "" while nothing was."""
         with self._lock:

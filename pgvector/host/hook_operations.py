@@ -145,7 +145,7 @@ def taken_back(
     `told`: the host says that something was undone just now. Where its database does not say what, it was the last
     turn.
     """
-    now = time.time()
+    now = max(time.time(), said.time_of_last(session))
     found = rewound(home, host_session_id, now)
     if found.times and (op_ids := said.take_back(session, found.times, found.spans)) is not None:
         name = "\0".join((*session, str(found.times)))

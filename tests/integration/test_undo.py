@@ -93,6 +93,39 @@ def test_need_38_the_last_turn_is_taken_back_and_may_be_said_again(make_provider
     assert sorted(said(provider)) == [turn(1), turn(2)]
 
 
+def set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda real=time.time: real() - 3600)
+
+
+@pytest.mark.parametrize("told_by_database", [False, True])
+def test_need_38_a_turn_is_taken_back_after_the_clock_was_set_back(
+    host: Host, make_provider: MakeProvider, dsn: str, monkeypatch: pytest.MonkeyPatch, told_by_database: bool
+) -> None:
+    provider = make_provider(session_id=SESSION)
+    for number in (1, 2):
+        host.say(provider, number)
+    landed(provider)
+    set_back(monkeypatch)
+    if told_by_database:
+        host.undo()
+    undo(provider)
+    landed(provider)
+    assert stored(dsn) == [turn(1)]
+
+
+def test_need_38_a_turn_after_the_clock_was_set_back_takes_none_from_before_along(
+    host: Host, make_provider: MakeProvider, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = make_provider(session_id=SESSION)
+    host.say(provider, 1)
+    set_back(monkeypatch)
+    host.say(provider, 2)
+    host.undo()
+    undo(provider)
+    landed(provider)
+    assert stored(dsn) == [turn(1)]
+
+
 def test_need_38_a_turn_that_left_nothing_in_memory_takes_none_with_it(make_provider: MakeProvider, dsn: str) -> None:
     provider = make_provider(session_id=SESSION)
     provider.sync_turn(turn(1), ANSWER)
