@@ -106,11 +106,11 @@ def masker(patterns: tuple[str, ...]) -> Masker:
 def _look_for(searches: tuple[_Search, ...], text: str, searched: str, found: list[tuple[int, int, str]]) -> None:
     for search in searches:
         first = searched.find(search.sign)
-        ends = dict.fromkeys((begin for begin, _, _ in search.begins), 0)  # of the last match
+        ends: dict[str, int] = {}  # of the last match
         for hit in search.pattern.finditer(searched, first) if first >= 0 else ():
             for begin, at, shape in search.begins:
                 start = hit.start() - at
-                if start < ends[begin] or not searched.startswith(begin, start):
+                if start < ends.get(begin, 0) or not searched.startswith(begin, start):
                     continue
                 if (match := shape.match(text, start)) is not None:
                     group = match.lastgroup or 0
