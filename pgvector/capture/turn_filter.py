@@ -23,6 +23,7 @@ SYNTHETIC_PREFIXES: Final = (
     "[Voice channel now",
     "[Voice input",
     "[The user sent",
+    "[The user attached an image",
     "(The user sent a message with no text content)",
 )
 # What it sets in front of what the user wrote, with an empty line between, and of which the end can be told: its text
@@ -33,6 +34,9 @@ _NOTE = re.compile(
           |The\ user\ sent\ an?\ (?:document|audio\ file\ attachment|video\ attachment|voice\ message):
           |The\ user\ sent\ an\ image\ but\ )[^\[\]]*
         |The\ user\ sent\ an\ image~.*?\]\n\[If\ you\ need\ a\ closer\ look,\ use\ vision_analyze\ with\ [^\n]*
+        |The\ user\ attached\ an\ image(?:\.\ Here's\ what\ it\ contains:|:|\ but\ analysis\ failed\.\]).*?
+          \n\[(?:If\ you\ need\ a\ closer\ look,|You\ can)\ (?:use|examine\ it\ with)\ vision_analyze\ [^\n]*
+        |The\ user\ attached\ an\ image\ but\ [^\n]*using\ image_url:\ [^\n]*
     )\]\r?\n\r?\n(?=\s*\S)""",
     re.VERBOSE | re.DOTALL,
 )

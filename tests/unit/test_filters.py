@@ -133,6 +133,11 @@ IMAGE = (
     "[If you need a closer look, use vision_analyze with image_url: /cache/list [1].png ~]"
 )
 
+ATTACHED = (
+    "[The user attached an image. Here's what it contains:\nA note: [x] buy milk\n\nand bread]\n"
+    "[If you need a closer look, use vision_analyze with image_url: /tmp/list [1].png]"
+)
+
 
 @pytest.mark.parametrize(
     "note",
@@ -145,14 +150,22 @@ IMAGE = (
         "[The user sent an audio file attachment: 'a.mp3'. It is saved at: /cache/a.mp3.]",
         "[The user sent a video attachment: 'a.mp4'. It is saved at: /cache/a.mp4.]",
         "[The user sent an image but I couldn't quite see it this time (>_<)]",
+        # The command line's, and its terminal interface's.
+        ATTACHED,
+        f"{ATTACHED}\n\n{ATTACHED}",
+        "[The user attached an image but it couldn't be analyzed. You can try it using image_url: /a.png]",
+        "[The user attached an image but analysis failed ([Errno 2]). You can try it using image_url: /a.png]",
+        "[The user attached an image:\nA [b]\n\nc]\n[You can examine it with vision_analyze using image_url: /a.png]",
+        "[The user attached an image but analysis failed.]\n"
+        "[You can examine it with vision_analyze using image_url: /a.png]",
     ],
 )
 def test_need_12_what_a_user_writes_beside_an_attachment_is_theirs(note: str) -> None:
     words = "Keep in mind [please] that our lease\n\nends in May of next year"
     assert own_words(f"{note}\n\n{words}") == words
     assert FILTER.judge(own_words(f"{note}\n\n{words}"), LONG) == Verdict(True, True, "")
-    silent = own_words(f"{note}\n\n(The user sent a message with no text content)")
-    assert FILTER.judge(silent, LONG) == Verdict(False, True, "synthetic")
+    for silent in (own_words(note), own_words(f"{note}\n\n(The user sent a message with no text content)")):
+        assert FILTER.judge(silent, LONG) == Verdict(False, True, "synthetic")
 
 
 def test_need_12_a_document_that_stands_in_the_message_is_not_the_user_s_words() -> None:
