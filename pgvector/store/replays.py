@@ -56,9 +56,11 @@ def stored_turns(conn: DeadlineConnection, ops: Sequence[Operation]) -> set[UUID
 def forgotten_since(conn: DeadlineConnection, op: Operation) -> list[Removed]:
     """Return what was removed of the text that `op` stores, after it was accepted.
 
-    Only of a write that is repeated, or waited long: clocks of two hosts may differ.
+    Only of a write that is repeated, or waited long: clocks of two hosts may differ. What an operator has stored never
+    waits, and its time may be that of a turn which says it.
     """
-    waited = op.at < time.time() - _WAITED_S
+    by_operator = isinstance(op, RememberMemory) and bool(op.who)
+    waited = op.at < time.time() - _WAITED_S and not by_operator
     if not isinstance(op, AddMemory | RememberMemory | ReplaceMemory) or not (op.again or waited):
         return []
     asked = {

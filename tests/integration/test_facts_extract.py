@@ -175,6 +175,22 @@ def test_need_16_proposals_are_edited_and_rejected_and_not_made_again(facts: Fac
         assert "no proposal p999" in facts("review", *wrong, code=1)
 
 
+def test_need_16_what_was_forgotten_since_it_was_said_is_a_memory_again_where_somebody_accepts_it(
+    facts: Facts, make_provider: MakeProvider, capsys: pytest.CaptureFixture[str], dsn: str
+) -> None:
+    said = ["The crane is blue.", "The gate is red."]
+    say(dsn, said[0])
+    with ModelServer(echo) as model:
+        extract(facts, model)
+        (row,) = facts("review", "--all", "--accept")["rows"]
+        assert main(["forget", row["memory"], "--yes"]) == 0
+        capsys.readouterr()
+        say(dsn, *said, session="s2")
+        extract(facts, model)
+    assert facts("review", "--all", "--accept")["counts"] == {"accepted": 2}
+    assert sorted(recalled(make_provider(gateway_session_key="marketing"), "crane gate")) == said
+
+
 def test_need_16_what_was_said_later_takes_the_place_whatever_is_accepted_first(facts: Facts, dsn: str) -> None:
     say(dsn, "We deploy on Mondays.", days=3)
     say(dsn, "We deploy on Fridays.", session="s2", days=2)
