@@ -69,10 +69,13 @@ def lines_of(hits: Sequence[Hit]) -> list[Line]:
 
 
 def exchanges_in(hits: Sequence[Hit]) -> list[list[Hit]]:
-    """Return what was found of each exchange, in the order of the first; what has nothing around it stands alone."""
+    """Return what was found of each exchange, in the order of the first; what belongs to no other stands alone."""
+    rows = {(hit.store, hit.id): hit for hit in hits}
+    # An answer that came without its question, as at the end of a session, may stand around it.
+    asked_by = {(hit.store, other.id): hit.id for hit in rows.values() if (other := _answer_to(hit)) is not None}
     exchanges: dict[tuple[str, int], list[Hit]] = {}
-    for hit in {(hit.store, hit.id): hit for hit in hits}.values():
-        exchanges.setdefault(_exchange_of(hit), []).append(hit)
+    for row, hit in rows.items():
+        exchanges.setdefault((hit.store, asked_by.get(row, _first_of_exchange(hit))), []).append(hit)
     return list(exchanges.values())
 
 
@@ -81,11 +84,14 @@ def ask_alike(one: str, other: str) -> bool:
     return are_alike(_words(one), _words(other), _ASKED_ALIKE)
 
 
-def _exchange_of(hit: Hit) -> tuple[str, int]:
-    """Return what both halves of an exchange have in common: the row of the first."""
-    if hit.kind == "assistant" and (asked := other_half(hit)) is not None:
-        return hit.store, asked.id
-    return hit.store, hit.id
+def _answer_to(hit: Hit) -> Hit | None:
+    return other_half(hit) if hit.kind == "user" else None
+
+
+def _first_of_exchange(hit: Hit) -> int:
+    """Return what both halves of an exchange have in common: the number of the first."""
+    asked = other_half(hit) if hit.kind == "assistant" else None
+    return hit.id if asked is None else asked.id
 
 
 def other_half(hit: Hit) -> Hit | None:

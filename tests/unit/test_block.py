@@ -47,6 +47,13 @@ def test_need_37_a_statement_needs_no_reply_and_an_answer_what_it_answers() -> N
     assert told(SAID, REPLIED) == [(SAID.content, REPLIED.content)]
 
 
+def test_need_37_an_answer_that_came_without_its_question_is_told_once_with_it() -> None:
+    went_on = replace(ASKED, id=12, content="Thank you, I will send them there.", around=())
+    at_the_end = replace(ANSWERED, around=(went_on,))
+    for hits in ((at_the_end, ASKED), (ASKED, at_the_end)):
+        assert told(*hits) == [(ANSWERED.content, ASKED.content)]
+
+
 def test_need_37_of_what_is_found_by_its_question_alone_everything_else_comes_first() -> None:
     unanswered = replace(ASKED, id=30, around=(), content="Who greases the harbour crane?")
     assert told(unanswered, ASKED, SAID, memory("The crane is red.")) == [
