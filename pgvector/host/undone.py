@@ -71,16 +71,13 @@ def _with_originals(told: Sequence[_Told]) -> list[_Told]:
     """
     undone = [each.undone for each in told]
     for written in reversed(_compressions([each.at for each in told])):
-        if not any(undone[at] for at in written):
-            continue
-        originals = _originals(told, written)
-        for at in written:
-            if undone[at] and at in originals:  # with all that was said after it
-                aside = range(originals[at], written.start)
-                undone[aside.start : aside.stop] = [undone[each] or told[each].compressed for each in aside]
-                break
+        taken = [at for at in written if undone[at]]
+        originals = _originals(told, written) if taken else {}
+        first = next((originals[at] for at in taken if at in originals), written.start)
+        for at in range(first, written.start):  # with all that was said after it
+            undone[at] = undone[at] or told[at].compressed
     changed = zip(told, undone, strict=True)
-    return [each if each.undone == taken else each._replace(undone=taken) for each, taken in changed]
+    return [each if each.undone == now else each._replace(undone=now) for each, now in changed]
 
 
 def _compressions(times: Sequence[float]) -> list[range]:

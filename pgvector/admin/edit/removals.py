@@ -75,20 +75,21 @@ def decide(
             chosen, notes = _of_own_files(chosen, origin)
         if really:
             chosen = _still_held(conn, chosen, refs)
-        stay: list[Any] = []
-        if decision == "confirm":
-            stay = [each for each in chosen if each.owners]
-            if really:
-                _confirm(conn, chosen, operator(place + verb))
-        elif really:
-            ids = sorted({each.id for each in chosen})
-            memory_files.own_kept(conn, conn.execute(_query("keep_held"), {"ids": ids}).fetchall())
+        stay = [each for each in chosen if each.owners and decision == "confirm"]
         counts = {"memories": len({each.id for each in chosen} - {each.id for each in stay})}
         if really and chosen:
-            themes = sorted({each.theme for each in chosen})
-            record_where_allowed(conn, place + verb, {"themes": themes}, counts)
+            _carry_out(conn, chosen, decision, place + verb)
+            record_where_allowed(conn, place + verb, {"themes": sorted({each.theme for each in chosen})}, counts)
     rows = [_held_row(each, origin, days) for each in chosen]
     return Outcome(verb, really, counts, rows, notes=[*_staying(stay), *notes])
+
+
+def _carry_out(conn: DeadlineConnection, chosen: Sequence[Any], decision: Decision, verb: str) -> None:
+    if decision == "confirm":
+        _confirm(conn, chosen, operator(verb))
+    else:
+        ids = sorted({each.id for each in chosen})
+        memory_files.own_kept(conn, conn.execute(_query("keep_held"), {"ids": ids}).fetchall())
 
 
 def _of_own_files(waiting: Sequence[Any], origin: str) -> tuple[list[Any], list[str]]:

@@ -147,16 +147,20 @@ def _shared(home: Path, settings: Settings) -> list[str]:
 
     A home takes its profiles along, a profile nobody else; and the user's own home may share its server with any.
     """
-    main, users = whole_home(home), whole_home(Path.home() / ".hermes")
     server = embedded_server(settings).root
     if not server.is_dir():
         return []
-    staying = [*([] if os.path.realpath(home) == str(main) else [main]), *([] if users == main else [users])]
-    found = [each for top in staying for each in (top, *sorted(top.glob("profiles/*")))]
-    others = [each for each in found if each.is_dir() and not each.samefile(home)]
-    if not (holders := [str(each) for each in others if _own_files(each) and _has_server(each, server)]):
+    if not (holders := [str(each) for each in _staying(home) if _own_files(each) and _has_server(each, server)]):
         return []
     return [f"the embedded Postgres holds the memory of {', '.join(holders)} as well; to have that stay, omit --data"]
+
+
+def _staying(home: Path) -> list[Path]:
+    """Return the homes and profiles that are not gone with this one, as far as this user's are known."""
+    main, users = whole_home(home), whole_home(Path.home() / ".hermes")
+    tops = {users, main} if os.path.realpath(home) != str(main) else {users} - {main}
+    found = [each for top in sorted(tops) for each in (top, *sorted(top.glob("profiles/*")))]
+    return [each for each in found if each.is_dir() and not each.samefile(home)]
 
 
 def _has_server(home: Path, server: Path) -> bool:

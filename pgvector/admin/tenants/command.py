@@ -71,18 +71,23 @@ def _grant(conn: DeadlineConnection, args: argparse.Namespace, names: list[str])
     return f"{args.role} was granted {', '.join(names)}", True
 
 
-def _revoke(conn: DeadlineConnection, args: argparse.Namespace, names: list[str]) -> tuple[str, bool]:
-    had = row_security.granted(conn).get(args.role, [])
+def _to_revoke(args: argparse.Namespace, names: Sequence[str], had: Sequence[str]) -> list[str]:
+    """Return those of the themes that the role `had` which are named, or all. Raises ConfigurationError."""
     # A name that was granted with psql, or before there was an alias of it, is meant as it stands.
     meant = [given if given in had else name for given, name in zip(args.themes, names, strict=True)]
-    gone = [theme for theme in had if not meant or theme in meant]
     if lacking := [theme for theme in meant if theme not in had]:
         raise ConfigurationError(
             f"the role {args.role} does not have {', '.join(lacking)}, and nothing was taken from it; it has: "
             f"{', '.join(had) or 'no theme'}"
         )
-    if not gone:
+    if not had:
         raise ConfigurationError(f"the role {args.role} has no theme; see: hermes-pgvector tenants list")
+    return [theme for theme in had if not meant or theme in meant]
+
+
+def _revoke(conn: DeadlineConnection, args: argparse.Namespace, names: list[str]) -> tuple[str, bool]:
+    had = row_security.granted(conn).get(args.role, [])
+    gone = _to_revoke(args, names, had)
     rights = ", and with it the rights on the tables" if len(gone) == len(had) else ""
     if not args.yes:
         return f"{args.role} would lose {', '.join(gone)}{rights}; add --yes to do it", False
