@@ -13,10 +13,14 @@ from typing import Final, NamedTuple
 _START = r"(?<![A-Za-z0-9_-])"
 _MASKED = r"(?!\[masked-)"
 # What is named or looked up and not told: a variable, a placeholder; and, without quotes, a call.
+_NO_CALL = r"(?![a-z_][\w.]{0,60}[(\[])"
 _UNTOLD = (
     r"(?!(?-i:\$[A-Z_][A-Z0-9_]*(?=[\s\"']|$))|\$[{(]|\{\{|<[^<>\s]{1,40}>|\*{3}|%[sd(]"
     r"|(?:none|null|true|false|undefined|required|optional|missing|unknown)(?![\w-]))"
 )
+# Nor where it lies. What stands behind `password=` or `token=` may be an address that is a secret itself.
+_PLACE = r"\\*[\"']?(?:https?://|~/|/(?:etc|home|mnt|opt|proc|root|run|srv|tmp|usr|var)/)"
+_NO_PLACE = rf"(?!{_PLACE})"
 # Where the quote that begins it is not escaped itself, as in JSON inside of JSON, an escaped one belongs to the value.
 _QUOTED = (
     rf"(?P<escape>\\+)?(?P<quote>[\"']){_MASKED}{_UNTOLD}(?P<quoted>(?:(?!(?P=quote))[^\n\\]|\\(?!(?P=quote))"
@@ -24,7 +28,7 @@ _QUOTED = (
 )
 # A separator is part of the value unless another one follows it.
 _BARE = (
-    rf"{_MASKED}{_UNTOLD}(?![a-z_][\w.]{{0,60}}[(\[])"
+    rf"{_MASKED}{_UNTOLD}{_NO_CALL}"
     r"(?P<bare>(?:[^\s\"'<>,;&|`)\]}\\]|\\(?![\"'])|[,;&|)\]}](?!\s|$|[,;&|)\]}\"']|[\w -]{1,40}=)){4,512})"
 )
 # A colon or "is" also stands in plain sentences: there a password has a digit or a sign in it, a key both letters
@@ -152,7 +156,8 @@ SHAPES: Final = (
         "credentials",
         ("authorization",),
         r"authorization\\*[\"']?\s{0,2}[:=]\s{0,2}\\*[\"']?(?:basic\s{1,4}(?P<basic>[\w+/=-]{8,512})"
-        r"|(?:(?!bearer)[a-z][a-z-]{1,15}\s{1,4})?(?=[\w.~+/=:-]{0,64}\d)(?P<key>[\w.~+/=:-]{16,4096}))",
+        rf"|(?:(?!bearer)[a-z][a-z-]{{1,15}}\s{{1,4}})?{_NO_PLACE}{_NO_CALL}"
+        r"(?=[\w.~+/=:-]{0,64}\d)(?P<key>[\w.~+/=:-]{16,4096}))",
         r"\\*[\"']?\s{0,2}[:=]",
         folded=True,
     ),
@@ -181,7 +186,7 @@ SHAPES: Final = (
     SecretShape(
         "password",
         tuple(f"--{name}{sign}" for name in _OPTIONS for sign in " ="),
-        rf"--[a-z-]{{4,12}}[ =](?:{_QUOTED}|{_TOLD})",
+        rf"--[a-z-]{{4,12}}[ =]{_NO_PLACE}(?:{_QUOTED}|{_TOLD})",
         folded=True,
     ),
     SecretShape(
@@ -212,7 +217,7 @@ SHAPES: Final = (
         ("secret", "token", "key"),
         r"(?:secret(?:[_-]?(?:access[_-]?)?key)?|token|" + _KEY_OF + r")(?![a-z_])\\*[\"']?"
         rf"(?:\s{{0,3}}[:=]>?\s{{0,3}}{_QUOTED}|\s{{0,3}}=\s{{0,3}}{_BARE}"
-        rf"|(?:\s{{0,3}}:\s{{0,3}}|\s{{1,3}}(?:is|was)\s{{1,3}}(?=[^\s`]{{12}})){_TOLD_KEY})",
+        rf"|(?:\s{{0,3}}:\s{{0,3}}|\s{{1,3}}(?:is|was)\s{{1,3}}{_NO_PLACE}(?=[^\s`]{{12}})){_TOLD_KEY})",
         r"(?:(?<!key)|(?<=[isthed]key)|(?<=[isthed][_ -]key))(?:[_-]?(?:access[_-]?)?key)?(?![a-z_])"
         r"\\*[\"']?\s{0,3}(?:[:=]|is|was)",
         folded=True,
@@ -220,7 +225,8 @@ SHAPES: Final = (
     SecretShape(
         "secret",
         _KEYS_OF_VARIABLES,
-        rf"[A-Z]+_KEY\\*[\"']?(?:\s{{0,3}}[:=]>?\s{{0,3}}{_QUOTED}|\s{{0,3}}=\s{{0,3}}{_BARE}|\s{{0,3}}:\s{{0,3}}{_TOLD})",
+        rf"[A-Z]+_KEY\\*[\"']?(?!\s{{0,3}}[:=]>?\s{{0,3}}{_PLACE})"
+        rf"(?:\s{{0,3}}[:=]>?\s{{0,3}}{_QUOTED}|\s{{0,3}}=\s{{0,3}}{_BARE}|\s{{0,3}}:\s{{0,3}}{_TOLD})",
         r"\\*[\"']?\s{0,3}[:=]",
     ),
 )  # fmt: skip

@@ -109,7 +109,10 @@ HARMLESS = [
     "sk_the_second_of_several_long_names", "take --password from the prompt", "curl -u bob https://example.com",
     "docker run -u 1000:1000 app", "127.0.0.1:5432:5432", "Cookie: none is set", "the token is short-lived",
     "Authorization: required-by-everybody", "das Passwort: steht im Tresor", "https://x.example/?key=name",
-    "in first_pass=everything of it",
+    "in first_pass=everything of it", "SSL_SERVER_KEY=/etc/ssl/private/server1.key",
+    "run it --token /run/secrets/token_2", "the token is https://example.com/page1",
+    "Authorization: see https://docs.example.com/v2/auth",
+    "self.authorization = self.build_authorization_v2(request)",
 ]  # fmt: skip
 
 
