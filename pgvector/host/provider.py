@@ -17,7 +17,7 @@ from ..config.settings import Settings
 from ..domain.commandline import lacking
 from ..domain.errors import ConfigurationError, HermesPgvectorError
 from ..domain.fork_safety import at_import, fork_lock
-from ..domain.operations import Operation
+from ..domain.operations import Operation, ReconcileFile
 from ..domain.types import Answer, Question, Store
 from .backup import hold_place
 from .guard import guarded, warn_once, warn_unknown_themes
@@ -390,6 +390,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
         except HermesPgvectorError as exc:
             runtime.counts["refused"] += 1
             if count := runtime.refusals.add():
-                said = "hermes-pgvector: a write was refused and is lost (%s, theme %s; %d so far): %s"
-                logger.error(said, op.kind, op.theme, count, exc)
+                fate = "read in by a later session" if isinstance(op, ReconcileFile) else "lost"
+                said = "hermes-pgvector: a write was refused and is %s (%s, theme %s; %d so far): %s"
+                logger.error(said, fate, op.kind, op.theme, count, exc)
             return False

@@ -291,7 +291,7 @@ def test_need_03_past_its_bound_the_spool_refuses_counts_and_tells(
 
 
 def test_need_15_a_memory_file_that_a_full_spool_refused_is_read_in_by_a_later_session(
-    make_provider: MakeProvider, proxy: TcpProxy, proxied: str, home: Path
+    make_provider: MakeProvider, proxy: TcpProxy, proxied: str, home: Path, records: Records
 ) -> None:
     proxy.stop()
     settings = {"dsn": proxied, "spool_max_mb": 1}
@@ -301,6 +301,7 @@ def test_need_15_a_memory_file_that_a_full_spool_refused_is_read_in_by_a_later_s
     write_entries(home, "Atlas is blue " * 9_000)
     refused = runtime_of(make_provider(settings)).counts["refused"]
     assert refused == 1
+    assert any("was refused and is read in by a later session (" in line for line in records(logging.ERROR))
     proxy.start()
     landed(provider)
     provider = make_provider(settings)
