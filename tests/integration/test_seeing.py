@@ -431,6 +431,9 @@ def test_need_16_forget_drops_refused_copies_from_the_spool_and_names_waiting_on
     for op in (spool.take(1)[0], spool.take(4)[-1]):
         spool.reject(op, "refused")
     spool.close()
+    planned = " ".join(ask("forget", ref)["notes"])
+    assert "1 write of the same text that Postgres had rejected would be dropped" in planned
+    assert "1 write of the same text waits in the spool" in planned
     notes = " ".join(ask("forget", ref, "--yes")["notes"])
     assert "1 write of the same text that Postgres had rejected was dropped" in notes
     assert "1 write of the same text waits in the spool" in notes

@@ -170,8 +170,8 @@ def _forgotten(args: argparse.Namespace, context: CommandContext, rules: ThemeRu
     # What is kept in the spool goes when the rows are gone.
     if args.session:
         done.notes += forget_rows.drop_spooled_session(context.home, theme, args.session, really=args.yes)
-    elif args.yes:
-        done.notes += forget_rows.drop_spooled(context, done)
+    else:
+        done.notes += forget_rows.drop_spooled(context, done, really=args.yes)
     return done
 
 
