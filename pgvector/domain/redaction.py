@@ -54,11 +54,15 @@ def _together(sign: str, run: int, begins: list[tuple[str, int, SecretShape]]) -
     def after(begin: str, at: int) -> str:
         return re.escape(begin[at + len(sign) :])
 
+    def before(begin: str, at: int, shape: SecretShape) -> str:
+        stands = re.escape(begin[: at + 1])
+        return f"(?<={stands})" + (f"(?<![A-Za-z0-9_-]{stands})" if shape.is_apart else "")
+
     at_once = [after(begin, at) + shape.then for begin, at, shape in begins if not at]
-    later = [f"(?<={re.escape(begin[: at + 1])}){after(begin, at)}{shape.then}" for begin, at, shape in begins if at]
+    later = [f"{before(*each)}{after(*each[:2])}{each[2].then}" for each in begins if each[1]]
     if later:
-        before = "".join(sorted({re.escape(begin[at - 1]) for begin, at, _ in begins if at}))
-        at_once.append(f"(?<=[{before}]{re.escape(sign)})(?:{'|'.join(later)})")
+        front = "".join(sorted({re.escape(begin[at - 1]) for begin, at, _ in begins if at}))
+        at_once.append(f"(?<=[{front}]{re.escape(sign)})(?:{'|'.join(later)})")
     following = rf"(?=[\w-]{{{run}}})" if run else ""
     return re.compile(f"{re.escape(sign)}{following}(?:{'|'.join(at_once)})")
 

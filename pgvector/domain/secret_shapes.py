@@ -62,6 +62,11 @@ class SecretShape(NamedTuple):
     folded: bool = False
     run: int = 0
 
+    @property
+    def is_apart(self) -> bool:
+        """Return whether no letter, digit, _ or - may stand before it."""
+        return self.pattern.startswith(_START)
+
     def match(self, text: str, start: int) -> re.Match[str] | None:
         """Try the pattern in `text` from `start` on."""
         return _ready(self.pattern, re.IGNORECASE if self.folded else re.NOFLAG).match(text, start)
@@ -164,7 +169,7 @@ SHAPES: Final = (
     SecretShape(
         "cookie",
         ("cookie:", "cookie\":"),
-        r"cookie\"?:\s{0,2}\"?(?=[^\n\"']{0,512}=[\w%.~+/-]{16})"
+        r"cookie\"?:\s{0,2}\"?(?=(?:(?!cookie)[^\n\"']){0,512}=[\w%.~+/-]{16})"
         r"(?P<key>(?:[\w.-]{1,64}=[^\s;,\"'`]{0,4096}(?:; ?(?=[\w.-]{1,64}=))?){1,60}+)",
         folded=True,
     ),
@@ -177,7 +182,7 @@ SHAPES: Final = (
     SecretShape(
         "password",
         ("curl ",),
-        r"curl [^\n]{0,300}?(?<=\s)(?:-u|--user|--proxy-user)[ =]{0,2}[\"']?[^\s:'\"]{1,64}:"
+        r"curl (?:(?!curl )[^\n]){0,300}?(?<=\s)(?:-u|--user|--proxy-user)[ =]{0,2}[\"']?[^\s:'\"]{1,64}:"
         rf"{_MASKED}{_UNTOLD}" r"(?P<key>[^\s'\"]{3,128})",
     ),
     SecretShape(
