@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import logging
 import os
 import socket
@@ -16,13 +15,12 @@ from pathlib import Path
 
 from ..domain.files import read_regular_file
 from ..domain.fork_safety import fork_lock
-from ..domain.text import clean
+from ..domain.text import entries_in
 from ..domain.types import MEMORY_FILES
 from .spool_directory import FOLDER_MODE
 
 logger = logging.getLogger(__name__)
 
-DELIMITER = "\n§\n"  # what the host puts between entries
 _CLOCK_STEP_S = 60.0  # a clock that is further back than that was set
 _Signature = tuple[int, ...] | None
 
@@ -175,12 +173,6 @@ def _make_whole(path: Path, text: str) -> None:
             os.replace(fresh, path)
     finally:
         fresh.unlink(missing_ok=True)
-
-
-def entries_in(text: str) -> tuple[str, ...]:
-    """Return the entries of a file's text, or of what the host writes into one, as the host reads them from there."""
-    parts = io.StringIO(text, newline=None).read().split(DELIMITER)
-    return tuple(dict.fromkeys(entry for part in parts if (entry := clean(part).strip())))
 
 
 def _signature(path: Path) -> _Signature:

@@ -144,18 +144,19 @@ def row_of(op: Operation) -> Row:
 def operation_of(row: tuple[Any, ...]) -> Operation:
     """Return the operation of a row; a MalformedWrite, to be rejected, for one that cannot be read."""
     seq, op_id, theme, kind, payload, at = row
+    number = uuid.uuid5(_UNREADABLE, repr(row))
     try:
         body = json.loads(payload)
         if isinstance(body, dict):
-            told_at, number = seconds(at, "time"), uuid.UUID(bytes=op_id)
-            every: Envelope = {"theme": str(theme), "at": told_at, "op_id": number, "seq": seq}
+            number = uuid.UUID(bytes=op_id)
+            every: Envelope = {"theme": str(theme), "at": seconds(at, "time"), "op_id": number, "seq": seq}
             return decode(str(kind), body, every)
     except (ValueError, TypeError, RecursionError):
         pass
     return MalformedWrite(
         theme=str(theme),
         at=0.0,
-        op_id=uuid.uuid5(_UNREADABLE, repr(row)),
+        op_id=number,
         seq=seq,
         said_kind=f"{UNREADABLE_KIND} {kind}",
         payload={"content": str(payload)},

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import io
 import math
 import numbers
 import re
@@ -20,6 +21,7 @@ from typing import Final
 from uuid import UUID
 
 MAX_DEPTH: Final = 20
+ENTRY_DELIMITER: Final = "\n§\n"  # what the host puts between the entries of a memory file
 ENDS_CHARS: Final = (
     250_000  # kept of either end of a text that is too long; to mask and to store more takes a hook too long
 )
@@ -119,6 +121,12 @@ def is_of_other_script(text: str) -> bool:
 def digest(text: str) -> bytes:
     """Return the 32 bytes of the sha256 of `text` in UTF-8."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def entries_in(text: str) -> tuple[str, ...]:
+    """Return the entries of a memory file's text, or of what the host writes into one, as it reads them from there."""
+    parts = io.StringIO(text, newline=None).read().split(ENTRY_DELIMITER)
+    return tuple(dict.fromkeys(entry for part in parts if (entry := clean(part).strip())))
 
 
 def named_uuid(namespace: UUID, name: str) -> UUID:

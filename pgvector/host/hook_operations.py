@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..capture.mirror import entries_in
 from ..capture.sanitize import Sanitizer
 from ..capture.turn_filter import TurnFilter, own_words
 from ..domain.operations import (
@@ -25,7 +24,7 @@ from ..domain.operations import (
     UndoTurns,
 )
 from ..domain.session_turns import Session, SessionTurns, Span
-from ..domain.text import ENDS_CHARS, both_ends, clean, flatten_within, named_uuid, strip_injected
+from ..domain.text import ENDS_CHARS, both_ends, clean, entries_in, flatten_within, named_uuid, strip_injected
 from ..domain.theme import SessionThemes
 from .guard import warn_once
 from .recall_tools import QUESTION_MAX_CHARS
@@ -213,7 +212,7 @@ class BuiltInMemory:
         return [*ops, *(AddMemory(**self._fields(target, known), content=text) for text in texts)]
 
     def _entries(self, content: object) -> list[str]:
-        return [storable(each, self._keep, self._runtime.counts) for each in entries_in(clean(content))]
+        return list(entries_in(storable(content, self._keep, self._runtime.counts)))
 
     def _fields(self, target: str, metadata: dict[str, object]) -> dict[str, Any]:
         # Where it was said decides who may read it: there what `initialize` learned counts, whatever is given here.

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.admin.relieve.file_entries import MemoryFile, read_file, rewrite
-from hermes_memory_pgvector.capture.mirror import DELIMITER
+from hermes_memory_pgvector.domain.text import ENTRY_DELIMITER
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=20)
 
@@ -30,13 +30,15 @@ def in_home(text: str) -> Iterator[tuple[Path, Path]]:
 def test_what_stays_stays_to_the_letter_and_what_went_comes_back_in_its_place(
     parts: list[str], data: st.DataObject
 ) -> None:
-    with in_home(DELIMITER.join(parts)) as (home, path):
+    with in_home(ENTRY_DELIMITER.join(parts)) as (home, path):
         file = read_file(home, "memory")
         gone = data.draw(st.sets(st.sampled_from(file.entries))) if file.entries else set()
         rewrite(home, "memory", lambda now: now.without(gone))
         left = read_file(home, "memory")
         assert left.entries == tuple(entry for entry in file.entries if entry not in gone)
-        assert path.read_bytes().decode() == DELIMITER.join(part for part in file.parts if part.strip() not in gone)
+        assert path.read_bytes().decode() == ENTRY_DELIMITER.join(
+            part for part in file.parts if part.strip() not in gone
+        )
         back = [(place, entry) for place, entry in enumerate(file.entries) if entry in gone]
         rewrite(home, "memory", lambda now: now.with_again(back))
         again = read_file(home, "memory").entries

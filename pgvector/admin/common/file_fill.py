@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ...capture.mirror import DELIMITER, Mirror
+from ...capture.mirror import Mirror
 from ...config.sources import at, host_config
+from ...domain.text import ENTRY_DELIMITER
 from ...domain.types import MEMORY_FILES
 
 _NEARLY_FULL = 0.8  # of the limit
@@ -48,7 +49,7 @@ def fill_of(home: Path, target: str, entries: Collection[str]) -> FileFill:
 
 
 def _fill(config: object, target: str, entries: Collection[str]) -> FileFill:
-    chars = sum(map(len, entries)) + len(DELIMITER) * max(0, len(entries) - 1)
+    chars = sum(map(len, entries)) + len(ENTRY_DELIMITER) * max(0, len(entries) - 1)
     return FileFill(MEMORY_FILES[target], len(entries), chars, _limit(config, target))
 
 

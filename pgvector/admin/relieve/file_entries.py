@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...capture.mirror import DELIMITER
 from ...domain.errors import ConfigurationError
 from ...domain.files import read_regular_file
+from ...domain.text import ENTRY_DELIMITER
 from ...domain.types import MEMORY_FILES
 from ..common.file_replacing import locked, write_file
 
@@ -77,7 +77,7 @@ def read_file(home: Path, target: str) -> MemoryFile:
         raise _damaged(path, data[: exc.start]) from exc
     if "\0" in text:
         raise _damaged(path, data[: data.index(b"\0")])
-    return MemoryFile(target, tuple(text.split(DELIMITER)) if text else (), written_at)
+    return MemoryFile(target, tuple(text.split(ENTRY_DELIMITER)) if text else (), written_at)
 
 
 def _damaged(path: Path, before: bytes) -> ConfigurationError:
@@ -99,5 +99,5 @@ def rewrite(home: Path, target: str, change: Callable[[MemoryFile], Sequence[str
         now = read_file(home, target)
         parts = tuple(change(now))
         if parts != now.parts:
-            write_file(path.resolve(), DELIMITER.join(parts).encode(), "it was left as it is")
+            write_file(path.resolve(), ENTRY_DELIMITER.join(parts).encode(), "it was left as it is")
     return now
