@@ -28,8 +28,11 @@ DECLARE
     -- Thai, Lao, Burmese, Khmer, Japanese, Chinese, Korean.
     spaceless constant text := '\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\U00020000-\U0002ffff';
     accents   constant text := '[\u0300-\u036f]';
-    -- Soft hyphen, zero-width space, word joiner, byte order mark: they stand within words, and nobody types them.
-    unseen    constant text := '[\u00ad\u200b\u2060\ufeff]';
+    -- Soft hyphen, zero-width space, word joiner, byte order mark: they stand within words, and nobody types them. Those
+    -- between combining marks stay: a longer row of marks takes long to put into order.
+    letters   constant text := '[a-zA-Z0-9\u00c0-\u024f\u0370-\u0481\u048a-\u052f\u05d0-\u05ea\u0620-\u064a\u1e00-\u1fff\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]';
+    hidden    constant text := '[\u00ad\u200b\u2060\ufeff]+';
+    unseen    constant text := hidden || '(?=' || letters || ')|(?<=' || letters || ')' || hidden;
     -- Pieces overlap, so that what one cut goes through is whole in the other.
     size      constant integer := 20000;
     overlap   constant integer := 200;
@@ -127,7 +130,7 @@ DECLARE
     filled boolean := EXISTS (SELECT FROM memory_entries) OR EXISTS (SELECT FROM conversations);
 BEGIN
     INSERT INTO hermes_migrations (version, name, checksum, completed_at)
-    VALUES (8, 'words', 'fbf5d699c16448b49d574f4d59ffc2e590482d00e0aa79273b35bb29099abf2c', CASE WHEN NOT filled THEN now() END)
+    VALUES (8, 'words', 'f4d1d9d81aed9b7997379f792c8fc92a37e902a5dd99a891e288b691158fd323', CASE WHEN NOT filled THEN now() END)
     ON CONFLICT (version) DO NOTHING;
     IF filled AND (SELECT completed_at IS NULL FROM hermes_migrations WHERE version = 8) THEN
         RAISE NOTICE 'stored rows keep their words until this has read them anew: hermes-pgvector migrate --admin-dsn "dbname=% user=%"',

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import MakeProvider
@@ -153,10 +154,13 @@ def test_need_26_a_megabyte_is_kept_whole(make_provider: MakeProvider, dsn: str)
     assert len(recalled(provider, "atlas")) == len(texts)
 
 
-def test_need_26_marks_without_end_hold_nothing_up(make_provider: MakeProvider, dsn: str) -> None:
+@pytest.mark.parametrize(
+    "marks", ["\u0323\u0301" * 200_000, ("\u0323\u0301" * 15 + "\u200b") * 13_000], ids=["in a row", "in rows"]
+)
+def test_need_26_marks_without_end_hold_nothing_up(make_provider: MakeProvider, dsn: str, marks: str) -> None:
     """Postgres puts a run of marks into order in the square of its length, and no timeout ends that."""
     provider = make_provider()
-    text = "Atlas " + "\u0323\u0301" * 200_000
+    text = "Atlas " + marks
     provider.on_memory_write("add", "memory", text)
     provider.sync_turn(text, ANSWER)
     provider.on_memory_write("add", "memory", "Atlas is blue")
