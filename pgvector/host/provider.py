@@ -54,6 +54,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
 
     # A host that compresses only what a provider has stored whole asks for 2. Of a transcript we store what was said.
     pre_compress_checkpoint_api_version = 1
+    FINDS_TURNS = "recall_conversation searches what was said"
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
         """`config` stands in for the section plugins.pgvector of the home's config.yaml."""
@@ -355,7 +356,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
         default, deadline_s, tokens = settings.scope_default, settings.recall_deadline_s, settings.recall_max_tokens
         ends = time.monotonic() + deadline_s
         here = ToolScope(runtime, context.place, self._session_id, default, deadline_s, ends, tokens, self._policy)
-        return answer(tool_name, args, here, recall, here.about)
+        return answer(tool_name, args, here, recall, here.about, turns=self.FINDS_TURNS)
 
     def _keep(self, tool_name: str, args: Any, runtime: Runtime, context: SessionContext) -> str:
         with at_import:

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from ..domain.commandline import typed
 from ..domain.dates import parse_when
@@ -52,20 +52,19 @@ SCHEMAS: tuple[dict[str, Any], ...] = (
         role={"type": "string", "enum": list(_ROLES)},
     ),
 )
-SEARCH_TURNS: Final = "recall_conversation searches what was said"
 _STORES: dict[str, Store] = {"recall_memory": "memories", "recall_conversation": "turns"}
 
 Recall = Callable[[Store, Question], Answer]
 About = Callable[[Scope], str]
 
 
-def answer(tool: str, args: object, here: ToolScope, recall: Recall, about: About) -> str:
+def answer(tool: str, args: object, here: ToolScope, recall: Recall, about: About, *, turns: str) -> str:
     """Return the JSON text a tool call returns; what went wrong stands under `error`, with what to do about it.
 
-    `about`: what to say of a scope in which nothing was found.
+    `about`: what to say of a scope in which nothing was found; `turns`: how the caller finds what was said.
     """
     try:
-        return _json(_answer(tool, args if isinstance(args, Mapping) else {}, here, recall, about))
+        return _json(_answer(tool, args if isinstance(args, Mapping) else {}, here, recall, about, turns))
     except HermesPgvectorError as exc:
         return error(str(exc))
 
@@ -75,7 +74,9 @@ def error(message: str) -> str:
     return _json({"error": typed(message or "unknown error; run hermes-pgvector doctor")})
 
 
-def _answer(tool: str, args: Mapping[str, Any], here: ToolScope, recall: Recall, about: About) -> dict[str, Any]:
+def _answer(
+    tool: str, args: Mapping[str, Any], here: ToolScope, recall: Recall, about: About, turns: str
+) -> dict[str, Any]:
     store = _STORES.get(tool)
     if store is None:
         raise InvalidArgument(f"there is no tool {str(tool)[:_NAME_CHARS]!r} here; the tools are {', '.join(_STORES)}")
@@ -101,7 +102,7 @@ def _answer(tool: str, args: Mapping[str, Any], here: ToolScope, recall: Recall,
     if found.reranked:
         answered["reranked"] = True
     said = (lowered, narrowed, _left_out(len(hits) - len(results), offset + len(results)))
-    if notes := "; ".join(filter(None, (*said, "" if hits else _nothing(store, about(scope))))):
+    if notes := "; ".join(filter(None, (*said, "" if hits else _nothing(store, about(scope), turns)))):
         answered["note"] = notes
     return answered
 
@@ -120,11 +121,11 @@ def _left_out(count: int, offset: int) -> str:
     return f"{count} more did not fit: call again with `offset` {offset}" if count else ""
 
 
-def _nothing(store: Store, about_theme: str) -> str:
+def _nothing(store: Store, about_theme: str, turns: str) -> str:
     """Return what to do where nothing was found."""
     if about_theme or store == "turns":
         return about_theme
-    return f"no memory fits; {SEARCH_TURNS}"
+    return f"no memory fits; {turns}"
 
 
 def _filters(store: Store, args: Mapping[str, Any]) -> Filters:

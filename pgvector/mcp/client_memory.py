@@ -33,6 +33,8 @@ _NOT_READY = "memory is not ready: see what the server wrote to stderr, or run h
 class ClientMemory(PgvectorMemoryProvider):
     """A provider whose tools an MCP client calls, all of them whatever the setting `tools` says."""
 
+    FINDS_TURNS = "turns are what was said"  # in the same answer
+
     def __init__(self, home: Path, place: Place) -> None:
         super().__init__()
         self._access = place.access

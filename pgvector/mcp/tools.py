@@ -10,7 +10,7 @@ from typing import Any, Final
 from ..domain.dates import parse_when
 from ..domain.errors import InvalidArgument
 from ..domain.text import clean
-from ..host.recall_tools import MAX_LIMIT, SEARCH_TURNS, one_of
+from ..host.recall_tools import MAX_LIMIT, one_of
 from ..host.tool_registry import (
     ALSO_TAKEN,
     PROFILE_DEFAULT_TOKENS,
@@ -115,15 +115,7 @@ def _recall(memory: ClientMemory, args: Mapping[str, Any]) -> Mapping[str, Any]:
     if len(about) > 1:
         raise InvalidArgument("`target` is for memories and `role` for turns: leave one of them out")
     rest = {name: value for name, value in args.items() if name != "of"}
-    asked = {store: tool for store, tool in _RECALL_TOOLS.items() if store in (about or {store})}
-    return {store: _in_own_words(memory.recall(tool, rest)) for store, tool in asked.items()}
-
-
-def _in_own_words(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return the same without the name of a tool that only hermes-agent has."""
-    if note := answer.get("note"):
-        answer["note"] = note.replace(SEARCH_TURNS, "turns are what was said")
-    return answer
+    return {store: memory.recall(tool, rest) for store, tool in _RECALL_TOOLS.items() if store in (about or {store})}
 
 
 RECALL = Tool(
