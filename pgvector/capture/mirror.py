@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from ..domain.files import read_regular_file
+from ..domain.files import name_new, read_regular_file
 from ..domain.fork_safety import fork_lock
 from ..domain.text import entries_in
 from ..domain.types import MEMORY_FILES
@@ -165,12 +165,8 @@ def _make_whole(path: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        try:
-            os.link(fresh, path)
-        except FileExistsError:
-            pass
-        except OSError:  # a file system without links
-            os.replace(fresh, path)
+        with contextlib.suppress(FileExistsError):
+            name_new(fresh, path)
     finally:
         fresh.unlink(missing_ok=True)
 

@@ -10,6 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
+# A file system without hard links, by its kind.
+_NO_LINKS = (errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 def read_regular_file(path: Path) -> bytes:
@@ -18,6 +20,18 @@ def read_regular_file(path: Path) -> bytes:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file")
         return file.read()
+
+
+def name_new(made: Path, path: Path) -> None:
+    """Give a finished file its name, but take nobody else's. Raises OSError, FileExistsError where there is one."""
+    try:
+        os.link(made, path)
+    except OSError as exc:
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from exc
+        if exc.errno not in _NO_LINKS:
+            raise
+        os.rename(made, path)
 
 
 def replace_text(path: Path, text: str, *, mode: int = 0o600) -> None:

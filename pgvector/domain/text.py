@@ -113,6 +113,11 @@ def harmless(text: str, *, lines: bool = False) -> str:
     )
 
 
+def on_one_line(text: str) -> str:
+    """Return text of which no part can be taken for another line, or steer a terminal."""
+    return " ".join(harmless(text).split())
+
+
 def is_of_other_script(text: str) -> bool:
     """Return whether a text is written in other letters than Latin ones, but for names in it."""
     return len(_OTHER_SCRIPT.findall(text)) > _OTHER_SHARE * len(text)

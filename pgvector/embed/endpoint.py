@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from ..domain.errors import ConfigurationError, EmbedderError, EmbedderUnavailable
 from ..domain.gil import GilYield
-from ..domain.text import harmless
+from ..domain.text import on_one_line
 
 # A day-long Retry-After is a wrong clock more often than a request; past this we ask again.
 MAX_RETRY_AFTER_S = 900.0
@@ -140,7 +140,7 @@ def error_in(reply: object, depth: int = 3) -> str:
 
 def excerpt(text: str) -> str:
     """Return the head of a text on one line, fit for a log and a terminal."""
-    flat = " ".join(harmless(text[: 100 * _EXCERPT_CHARS]).split())
+    flat = on_one_line(text[: 100 * _EXCERPT_CHARS])
     return flat if len(flat) <= _EXCERPT_CHARS else flat[:_EXCERPT_CHARS] + "..."
 
 

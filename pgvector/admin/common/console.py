@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any, TextIO
 
 from ...domain.commandline import typed
-from ...domain.text import harmless
+from ...domain.text import harmless, on_one_line
 
 _GAP = "  "
 _LOOK_S, _LOOKS = 0.1, 3
@@ -140,13 +140,13 @@ def _shown(value: Any) -> str:
         case datetime():
             return value.astimezone().strftime("%Y-%m-%d %H:%M")
         case _:
-            return _on_one_line(value)
+            return _shortened(value)
 
 
-def _on_one_line(value: Any) -> str:
+def _shortened(value: Any) -> str:
     text = str(value)
     more = "..." if isinstance(value, str) and len(text) > _KEPT else ""
-    return " ".join(harmless(text[:_KEPT] if more else text).split()) + more
+    return on_one_line(text[:_KEPT] if more else text) + more
 
 
 def _width(text: str) -> int:

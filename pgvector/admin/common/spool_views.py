@@ -25,7 +25,7 @@ from ...domain.errors import InvalidArgument, SpoolError, SpoolGone
 from ...domain.format import plural
 from ...domain.gil import SHORT_SLICE, in_slices
 from ...domain.operations import MalformedWrite, MemoryOperation, Operation, RemoveMemory, ReplaceMemory, StoreTurn
-from ...domain.text import harmless
+from ...domain.text import on_one_line
 
 try:
     import fcntl
@@ -124,16 +124,11 @@ def render_rejected(items: list[RejectedWrite]) -> str:
     if not items:
         return "no write was rejected"
     return "\n".join(
-        f"{short_id(item)}  {entry['at']}  {entry['kind']}  theme {_on_one_line(entry['theme'])}\n"
-        f"          rejected: {_on_one_line(entry['error'])}\n          text: {_on_one_line(entry['text'])}"
+        f"{short_id(item)}  {entry['at']}  {entry['kind']}  theme {on_one_line(entry['theme'])}\n"
+        f"          rejected: {on_one_line(entry['error'])}\n          text: {on_one_line(entry['text'])}"
         for item in items
         for entry in [rejected_as_dict(item)]
     )
-
-
-def _on_one_line(text: str) -> str:
-    """Return text of which no part can be taken for another write, or steer a terminal."""
-    return " ".join(harmless(text).split())
 
 
 def rejected_as_dict(item: RejectedWrite) -> dict[str, str]:

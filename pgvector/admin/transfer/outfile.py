@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import gzip
 import io
 import os
@@ -13,9 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ...domain.errors import ConfigurationError
-
-# A file system without hard links, by its kind.
-_NO_LINKS = (errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS)
+from ...domain.files import name_new
 
 
 class ByteSink(Protocol):
@@ -44,7 +41,7 @@ def private_output(path: Path, *, replace: bool = False) -> Iterator[ByteSink]:
                 yield out
             raw.flush()
             os.fsync(raw.fileno())
-        os.replace(made, path) if replace else _name(made, path)
+        os.replace(made, path) if replace else name_new(Path(made), path)
 
 
 @contextlib.contextmanager
@@ -69,13 +66,3 @@ def _removed_at_the_end(made: str) -> Iterator[None]:
 
 def _compressed(raw: io.BufferedWriter) -> gzip.GzipFile:
     return gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=6, filename="", mtime=0)
-
-
-def _name(made: str, path: Path) -> None:
-    """Give the finished file its name, but take nobody else's."""
-    try:
-        os.link(made, path)
-    except OSError as exc:
-        if exc.errno not in _NO_LINKS or path.exists():
-            raise
-        os.rename(made, path)
