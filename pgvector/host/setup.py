@@ -101,7 +101,8 @@ def _wanted(values: Mapping[str, Any], emptied: set[str]) -> dict[str, Any]:
 
 def _dims_to_save(now: Settings, wanted: int, *, emptied: bool) -> int:
     """Return `dims` as a form may set it: the database's, where there is one. Raises ValueError for another."""
-    from ..admin.common.choose import existing_database, held_dims
+    from ..admin.common.choose import held_dims
+    from ..admin.common.embedded_server import existing_database
 
     with existing_database(now) as existing:
         held = held_dims(existing)

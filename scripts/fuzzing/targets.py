@@ -195,7 +195,8 @@ def arguments(data: bytes) -> None:
 
     no_runtime = cast("Any", None)
     here = ToolScope(no_runtime, context.place, "session", settings.scope_default, 1.0, 0.0, 2000, Policy.of(settings))
-    answers = [recall_tools.answer(tool, given, here, cast("recall_tools.Recall", recall), lambda scope: "")]
+    asked = cast("recall_tools.Recall", recall)
+    answers = [recall_tools.answer(tool, given, here, asked, lambda scope: "", turns="")]
     if tool in settings.tools:
         answers.append(write_tools.answer(tool, given, _desk(settings, context)))
     for said in answers:

@@ -11,10 +11,9 @@ from ...domain.types import EmbeddingSpace
 from ...store.connection import DeadlineConnection
 from ...store.pool import connect
 from . import new_vectors
-from .choose import existing_database
 from .database import naming
 from .database_identity import identity
-from .embedded_server import bring_up, embedded_server, starting_said
+from .embedded_server import bring_up, embedded_server, existing_database, starting_said
 
 
 @contextlib.contextmanager

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -18,14 +17,13 @@ from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
 from ...store.schema import embedding_dims
 from ...store.vectors import recorded_space
-from .embedded_server import embedded_server
+from .embedded_server import LocateDatabase
 from .installed_models import install_model, use_model
 from .model_source import BUNDLED, CATALOGUE, Say
 from .new_vectors import is_without_vectors
 from .saving import set_settings
 
 Mode = Literal["endpoint", "local", "lexical"]
-LocateDatabase = Callable[[], str]
 _SET_URL = "hermes config set plugins.pgvector.embed_url URL"
 
 
@@ -189,31 +187,6 @@ def _install_local(
     if choice.is_new:
         use_model(home, done.model)
     return choice
-
-
-def has_cluster(settings: Settings) -> bool:
-    """Return whether the embedded server of these settings was made already."""
-    return (embedded_server(settings).root / "data" / "PG_VERSION").exists()
-
-
-@contextmanager
-def existing_database(settings: Settings) -> Iterator[LocateDatabase]:
-    """Return for one command how to get the conninfo of the database that is there already; empty without one."""
-    server = embedded_server(settings)
-    started = False
-
-    def locate() -> str:
-        nonlocal started
-        if settings.dsn or not has_cluster(settings):
-            return settings.dsn
-        started = True
-        return server.ensure().runtime
-
-    try:
-        yield locate
-    finally:
-        if started:
-            server.release()
 
 
 def _as_configured(settings: Settings) -> EmbeddingChoice:

@@ -20,12 +20,38 @@ from . import codes, hnsw, words
 from .console import said_while
 from .migrations import complete, migrate
 
+LocateDatabase = Callable[[], str]
 _COMPLETE = "complete"
 
 
 def embedded_server(settings: Settings) -> EmbeddedServer:
     """Return the embedded server these settings mean; does no I/O."""
     return EmbeddedServer(root_in(settings), bin_dir=settings.embedded_bin_dir, run_as=settings.embedded_run_as)
+
+
+def has_cluster(settings: Settings) -> bool:
+    """Return whether the embedded server of these settings was made already."""
+    return (embedded_server(settings).root / "data" / "PG_VERSION").exists()
+
+
+@contextmanager
+def existing_database(settings: Settings) -> Iterator[LocateDatabase]:
+    """Return for one command how to get the conninfo of the database that is there already; empty without one."""
+    server = embedded_server(settings)
+    started = False
+
+    def locate() -> str:
+        nonlocal started
+        if settings.dsn or not has_cluster(settings):
+            return settings.dsn
+        started = True
+        return server.ensure().runtime
+
+    try:
+        yield locate
+    finally:
+        if started:
+            server.release()
 
 
 def bring_up(server: EmbeddedServer, *, dims: int) -> Conninfo:

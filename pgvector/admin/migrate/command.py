@@ -13,7 +13,6 @@ from ...domain.errors import ConfigurationError, DimensionMismatch, SchemaNotApp
 from ...store.pool import connect
 from ...store.schema import MIGRATE_COMMAND, applied_versions, ensure_schema, shipped_migrations
 from ..common.admin_login import admin_conninfo
-from ..common.choose import existing_database
 from ..common.commands import (
     EXIT_FAILED,
     EXIT_OK,
@@ -24,7 +23,7 @@ from ..common.commands import (
 )
 from ..common.console import say
 from ..common.database import naming, settings_of
-from ..common.embedded_server import borrowed_server, embedded_server
+from ..common.embedded_server import borrowed_server, embedded_server, existing_database
 from ..common.migrations import MigrationReport, migrate
 from ..common.outcome import counted
 from ..common.progress import building

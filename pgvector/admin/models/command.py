@@ -13,10 +13,11 @@ from ...domain.errors import WrongUsage
 from ...domain.format import format_bytes
 from ...embed.onnx_session import missing_packages
 from ..common.admin_login import resize_embedded
-from ..common.choose import apply_choice, choose_embedding, existing_database
+from ..common.choose import apply_choice, choose_embedding
 from ..common.commands import EXIT_FAILED, EXIT_OK, Command, action, add_yes, argument, printed
 from ..common.console import say
 from ..common.database import known_settings, settings_of
+from ..common.embedded_server import existing_database
 from ..common.installed_models import (
     InstallResult,
     ModelView,

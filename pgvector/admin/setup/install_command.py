@@ -14,11 +14,11 @@ from ...domain.redaction import mask_dsn
 from ...host.session_context import load_settings
 from ...server.layout import whole_home
 from ..common.activation import activate, deactivate, enable, find_hermes
-from ..common.choose import adopt, existing_database
+from ..common.choose import adopt
 from ..common.commands import Command, printed
 from ..common.console import say
 from ..common.database import known_settings, settings_of
-from ..common.embedded_server import account_notice
+from ..common.embedded_server import account_notice, existing_database
 from ..common.installation import install_plugin
 
 

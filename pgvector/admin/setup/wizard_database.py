@@ -8,10 +8,9 @@ from ...domain.errors import ConfigurationError, HermesPgvectorError, StoreMisco
 from ...domain.redaction import mask_dsn
 from ...store.connection import place_of
 from ..common.admin_login import require_same
-from ..common.choose import existing_database, has_cluster
 from ..common.conninfo import as_admin, user_of, with_password
 from ..common.database import naming
-from ..common.embedded_server import embedded_server
+from ..common.embedded_server import embedded_server, existing_database, has_cluster
 from .appraisal import Appraisal, appraise
 from .prompts import Interview
 from .trial import Room

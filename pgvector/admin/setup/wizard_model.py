@@ -16,7 +16,8 @@ from ...embed.model_folder import LOCAL, is_local
 from ...embed.ollama import embedding_models, loopback_url
 from ...embed.onnx_session import missing_packages
 from ...host.session_context import environment
-from ..common.choose import choose_embedding, existing_database
+from ..common.choose import choose_embedding
+from ..common.embedded_server import existing_database
 from ..common.installed_models import install_model, model_view
 from ..common.model_source import BUNDLED, CATALOGUE, WHEEL_BYTES
 from ..common.saving import given_settings
