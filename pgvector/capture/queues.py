@@ -290,8 +290,9 @@ class OwnQueues:
 
     def depth(self) -> int:
         """Return how many operations wait. What is being moved counts twice rather than not at all."""
-        moved = sum(move.depth for move in list(self._moves))  # first, for it is in a file afterwards
-        return moved + self._memory.depth + sum(spool.depth for spool in self.spools())
+        with self._changing:  # else a file may be found gone in between, and what it held be in neither sum
+            moved = sum(move.depth for move in list(self._moves))  # first, for it is in a file afterwards
+            return moved + self._memory.depth + sum(spool.depth for spool in self.spools())
 
     def checkpoint(self) -> None:
         """Have the log of the file written into it."""

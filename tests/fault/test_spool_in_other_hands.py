@@ -23,6 +23,7 @@ import pytest
 
 from hermes_memory_pgvector.capture.queues import OwnQueues, found_gone
 from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory, spool_folder
+from hermes_memory_pgvector.capture.writer import Writer
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.domain.operations import Message, StoreTurn
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
@@ -142,6 +143,24 @@ def delete_folder(home: Path) -> None:
     shutil.rmtree(home / "pgvector" / "spool")
 
 
+@contextmanager
+def waiting_seen(writer: Writer) -> Iterator[Callable[[], int]]:
+    """How few writes were said to wait at any moment of the block, to somebody who asks all the time."""
+    depths, over = [writer.depth()], threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            depths[0] = min(depths[0], writer.depth())
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        yield lambda: depths[0]
+    finally:
+        over.set()
+        asking.join()
+
+
 def delete_log(home: Path) -> None:
     Path(f"{spool_files(home)[0]}-wal").unlink()
 
@@ -204,8 +223,11 @@ def test_need_03_a_spool_that_is_taken_away_from_a_silent_agent_is_there_again_b
     proxy.stop()
     provider = make_provider({"dsn": proxied})
     write(provider, range(50))
-    delete_folder(home)
-    until(lambda: spool_files(home), 30, "a new file")
+    writer = runtime_of(provider).writer
+    with waiting_seen(writer) as fewest:
+        delete_folder(home)
+        until(lambda: spool_files(home), 30, "a new file")
+    assert fewest() >= 50
     proxy.start()
     landed(provider)
     assert user_turns(database) == [turn(number) for number in range(50)]
