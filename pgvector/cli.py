@@ -6,6 +6,7 @@ The host imports this file alone, so everything but the standard library is impo
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .admin.common.commands import Verb
+
+_TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def command_groups() -> dict[str, tuple[Verb, ...]]:
@@ -183,6 +186,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = parser.parse_args(argv)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
+    except OSError as exc:  # stdout took neither the help nor the version
+        return _explain(exc, as_json=False)
     if not args.pgvector_command:
         parser.print_help()
         return EXIT_USAGE
@@ -225,9 +230,8 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _explain(exc: Exception, *, as_json: bool) -> int:
-
     from .admin.common.commands import EXIT_FAILED, EXIT_USAGE, missing_package, print_error
-    from .admin.common.console import complain
+    from .admin.common.console import abandon, complain
     from .domain.errors import HermesPgvectorError, WrongUsage
     from .domain.redaction import mask_dsn
 
@@ -236,12 +240,18 @@ def _explain(exc: Exception, *, as_json: bool) -> int:
         message = str(exc)
     elif isinstance(exc, ImportError):
         message = missing_package(exc)
+    elif isinstance(exc, OSError) and exc.errno in _TAKES_NO_MORE:
+        message = f"what this writes or prints finds no room: {exc.strerror}; make some there, and run it again"
     else:
         unexpected = True
         message = f"unexpected {type(exc).__name__}: {mask_dsn(str(exc))}"
     complain(message)
-    if as_json:
-        print_error(message, type(exc).__name__)
+    try:
+        if as_json:
+            print_error(message, type(exc).__name__)
+        sys.stdout.flush()
+    except OSError:
+        abandon(sys.stdout)
     if unexpected:
         _tell_where(exc)
     return EXIT_USAGE if isinstance(exc, WrongUsage) else EXIT_FAILED

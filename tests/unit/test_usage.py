@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -120,3 +121,14 @@ def test_help_that_nobody_reads_to_its_end_is_no_error() -> None:
         process.stdout.close()
         assert process.stderr.read() == ""
         assert process.wait(timeout=150) == 0
+
+
+@pytest.mark.parametrize("line", ["doctor", "doctor --json", "--version", "completion bash"])
+def test_an_output_without_room_is_told_in_one_line(line: str, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text('plugins:\n  pgvector:\n    dsn: "host=127.0.0.1 port=1 dbname=x"\n')
+    command = [sys.executable, "-P", "-m", "hermes_memory_pgvector.cli", *line.split()]
+    environ = {**os.environ, "HERMES_HOME": str(tmp_path)}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=environ, text=True, check=False)
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr and len(done.stderr.splitlines()) == 1
