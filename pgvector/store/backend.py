@@ -9,6 +9,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 from ..domain.commandline import typed
 from ..domain.errors import (
@@ -357,13 +358,15 @@ class Backend:
     ) -> None:
         """Drop ids of operations, digests and texts of removed memories and the history older than so many days.
 
-        Memories whose removal has waited for `hold_days` without a decision stay.
+        Older by this machine's clock and by the server's: one of them may be wrong. Memories whose removal has waited
+        for `hold_days` without a decision stay.
         """
+        now = datetime.fromtimestamp(time.time(), UTC)
         with self.connection(WRITE_TIMEOUT_S) as conn:
-            conn.execute(query("forget_operations"), {"days": operations_days})
-            conn.execute(query("forget_tombstones"), {"days": tombstones_days})
-            conn.execute(query("forget_history"), {"days": history_days})
-            conn.execute(query("forget_removed_texts"), {"days": texts_days})
+            conn.execute(query("forget_operations"), {"days": operations_days, "now": now})
+            conn.execute(query("forget_tombstones"), {"days": tombstones_days, "now": now})
+            conn.execute(query("forget_history"), {"days": history_days, "now": now})
+            conn.execute(query("forget_removed_texts"), {"days": texts_days, "now": now})
             kept = memory_files.keep_undecided(conn, older_than_s=hold_days * 86400)
         if kept:
             logger.info("hermes-pgvector: memories of a lost file are kept, because nobody decided otherwise: %d", kept)

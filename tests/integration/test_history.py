@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -287,17 +288,27 @@ def test_need_04_a_tenant_sees_and_writes_the_history_of_its_own_themes_only(
     assert [row.content for row in left] == ["Atlas costs 900, they say", "Bolt is red"]
 
 
-def test_the_history_is_kept_for_a_bounded_time(dsn: str, admin_dsn: str) -> None:
+@pytest.mark.parametrize("server_is_ahead", [False, True])
+def test_the_history_is_kept_for_a_bounded_time(
+    server_is_ahead: bool, dsn: str, admin_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the clock of Postgres is wrong, and the agent's is not, nothing goes before its time."""
     with psycopg.connect(admin_dsn, autocommit=True) as conn:
         conn.execute("INSERT INTO memory_entries (target, content) VALUES ('memory', 'old'), ('memory', 'new')")
         conn.execute("UPDATE memory_history SET at = now() - interval '40 days' WHERE memory_id = 1")
+        conn.execute("INSERT INTO hermes_operations SELECT 'sales', gen_random_uuid(), now() - interval '40 days'")
+    if server_is_ahead:
+        today = time.time()
+        monkeypatch.setattr("time.time", lambda: today - 39 * 86400)
     backend = Backend(lambda: dsn, dims=DIMS, pool_max_size=1)
     backend.bring_up()
     try:
         backend.housekeep(operations_days=30, tombstones_days=30, history_days=30, texts_days=30, hold_days=30)
     finally:
         backend.close()
-    assert Database(dsn).column("SELECT memory_id FROM memory_history") == [2]
+    database = Database(dsn)
+    assert database.column("SELECT memory_id FROM memory_history ORDER BY id") == ([1, 2] if server_is_ahead else [2])
+    assert database.column("SELECT count(*) FROM hermes_operations") == [1 if server_is_ahead else 0]
 
 
 def test_wrong_metadata_of_a_row_keeps_nobody_from_writing_it(dsn: str) -> None:

@@ -14,9 +14,9 @@ UPDATE memory_history SET old_content = NULL, old_row = NULL
 
 -- name: forget_history
 -- exempt: housekeeping of what happened long ago.
-DELETE FROM memory_history WHERE at < now() - make_interval(days => %(days)s);
+DELETE FROM memory_history WHERE at < LEAST(now(), %(now)s) - make_interval(days => %(days)s);
 
 -- name: forget_removed_texts
 -- exempt: housekeeping of what was removed long ago.
 UPDATE memory_history SET old_content = NULL, old_row = NULL
- WHERE old_row IS NOT NULL AND at < now() - make_interval(days => %(days)s);
+ WHERE old_row IS NOT NULL AND at < LEAST(now(), %(now)s) - make_interval(days => %(days)s);

@@ -58,11 +58,11 @@ SELECT target, digest, removed_at, origin FROM hermes_tombstones
 
 -- name: forget_operations
 -- exempt: housekeeping of operation ids, no stored text.
-DELETE FROM hermes_operations WHERE applied_at < now() - make_interval(days => %(days)s);
+DELETE FROM hermes_operations WHERE applied_at < LEAST(now(), %(now)s) - make_interval(days => %(days)s);
 
 -- name: forget_tombstones
 -- exempt: housekeeping of digests, no stored text.
-DELETE FROM hermes_tombstones WHERE removed_at < now() - make_interval(days => %(days)s);
+DELETE FROM hermes_tombstones WHERE removed_at < LEAST(now(), %(now)s) - make_interval(days => %(days)s);
 
 -- name: copy_turns
 -- exempt: every row that follows names its theme.
