@@ -50,6 +50,8 @@ ROLES: Final = ("user", "assistant", "system", "tool")
 ROLE: Final = f"(?:{'|'.join(ROLES)})"  # a pattern, as the next one, of a theme and how long its turns are kept
 RETENTION_PATTERN: Final = rf".+=(?:forever|[1-9][0-9]{{0,4}} ?d?(?: +{ROLE})*)"
 
+CHATS_ALONE: Final = "it is the theme of a messaging chat, which is read and written in that chat alone"
+
 Source = Literal["session_key", "chat", "profile", "workspace", "default"]
 
 
@@ -195,6 +197,11 @@ def resolve_theme(surface: Surface, *, default: str = LAST_RESORT, identity_key:
         if where not in CONTEXT_PLATFORMS:
             return Theme(_chat_name(key, where, surface.profile, identity_key), "chat")
     return _profile_theme(surface, default, identity_key)
+
+
+def is_chat(theme: str) -> bool:
+    """Return whether a theme, by its stored name, is that of a messaging chat."""
+    return theme.startswith("@")
 
 
 def normalise_theme(text: str, identity_key: str = "") -> str:

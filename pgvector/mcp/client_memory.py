@@ -43,7 +43,8 @@ class ClientMemory(PgvectorMemoryProvider):
         )
         if self._context is None:
             raise StoreUnavailable(_NOT_READY)
-        if place.access.themes and self._policy.rules.resolve_name(place.theme) in self._context.place.unknown:
+        # Whatever kept it out of the theme of its token: it would read and write the default theme instead.
+        if place.access.themes and self._context.place.memories.source != "session_key":
             self.shutdown()
             raise InvalidArgument(f"allowed_themes does not name {place.theme!r}, the theme of this token")
         client = mask_identifiers(clean(place.client), self._settings.identity_key)

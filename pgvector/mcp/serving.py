@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from ..domain.errors import ConfigurationError
 from ..domain.fork_safety import at_import
+from ..domain.theme import CHATS_ALONE, is_chat
 from ..host.outside_sessions import problem
 from ..host.session_context import Policy, load_settings
 from ..runtime.process import close_all
@@ -60,7 +61,10 @@ class Served:
             raise ConfigurationError(why)
         settings = load_settings(None, self.home).settings
         rules = Policy.of(settings).rules
-        if self.theme and not rules.admits(rules.resolve_name(self.theme)):
+        theme = rules.resolve_name(self.theme)
+        if is_chat(theme):
+            raise ConfigurationError(f"--theme cannot be {self.theme!r}: {CHATS_ALONE}")
+        if self.theme and not rules.admits(theme):
             raise ConfigurationError(
                 f"allowed_themes does not name {self.theme!r}: add it there, or name another theme"
             )

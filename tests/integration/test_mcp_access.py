@@ -116,11 +116,23 @@ def test_need_04_a_theme_that_is_not_allowed_is_refused_and_not_exchanged_for_th
 
     with serving(home) as url:
         run(lambda: talk(url))
+    chat = replace(TokenFile(home.path).read()[1], themes=("@slack/default/0123456789abcdef",))  # written by hand
+    TokenFile(home.path).path.write_bytes(dumped([chat]))
+
+    async def read(url: str) -> None:
+        async with joined(url, partner) as other:
+            assert "allowed_themes does not name '@slack" in await refused(other, "recall", query="launch")
+
+    with serving(home) as url:
+        run(lambda: read(url))
     made = cli("mcp", "token", "add", "other", "--theme", "other", "--hermes-home", str(home.path))
     assert made.returncode == 0 and "allowed_themes does not name 'other'" in made.stderr
     command = [*SERVER, "--theme", "partner"]
     fixed = subprocess.run(command, env=home.environment(), capture_output=True, text=True, check=False)
     assert fixed.returncode == 1 and "allowed_themes does not name 'partner'" in fixed.stderr
+    command[-1] = "@slack/default/0123456789abcdef"
+    fixed = subprocess.run(command, env=home.environment(), capture_output=True, text=True, check=False)
+    assert fixed.returncode == 1 and "the theme of a messaging chat" in fixed.stderr
 
 
 def test_the_session_of_another_token_gives_nothing_away(agent_home: HermesHome, url: str) -> None:

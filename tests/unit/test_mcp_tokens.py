@@ -74,6 +74,7 @@ def test_removing_is_tried_first_where_asked(home: Path, run: Run) -> None:
         (["add", "a", "--theme", " "], 1, "theme"),
         (["add", "a", "--theme", "*"], 1, "--any-theme"),
         (["add", "a", "--theme", "x", "--theme", "intraday-*"], 1, "intraday-*"),
+        (["add", "a", "--theme", "x", "--theme", " @slack/default/1"], 1, "a messaging chat"),
         (["add", "a b", "--theme", "x"], 1, "name"),
         (["add", "taken", "--theme", "x"], 1, "already"),
         (["remove", "nobody"], 1, "taken"),

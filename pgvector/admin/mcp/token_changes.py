@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ...domain.errors import ConfigurationError
-from ...domain.theme import normalise_theme
+from ...domain.theme import CHATS_ALONE, is_chat, normalise_theme
 from ...mcp.tokens import ANY_THEME, Token, TokenFile, check_name, dumped, hash_of, new_secret
 from ..common.file_replacing import locked, write_file
 
@@ -28,6 +28,8 @@ def add_token(home: Path, name: str, themes: Sequence[str], *, read_only: bool) 
     bound = tuple(dict.fromkeys(themes))
     if blank := [theme for theme in bound if not normalise_theme(theme)]:
         raise ConfigurationError(f"{blank[0]!r} is no name of a theme")
+    if chats := [theme for theme in bound if is_chat(normalise_theme(theme))]:
+        raise ConfigurationError(f"a token cannot be for {chats[0]!r}: {CHATS_ALONE}")
     if many := [theme for theme in bound if theme.endswith("*")]:
         raise ConfigurationError(
             f"a token is for themes by their whole names, and {many[0]!r} would be one of that name: "
