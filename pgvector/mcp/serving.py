@@ -150,7 +150,12 @@ def http_app(served: Served, guard: Callable[[AsgiApp], AsgiApp]) -> AsgiApp:
         async with manager.run():
             yield
 
-    return Starlette(routes=[Route("/mcp", endpoint=_Mounted(app))], lifespan=lifespan)
+    endpoint = _Mounted(app)
+    served_at = Starlette(routes=[Route(path, endpoint=endpoint) for path in ("/mcp", "/mcp/")], lifespan=lifespan)
+    # A redirect would go out before `guard` has looked, to the scheme and Host that the request came with: behind a
+    # proxy with TLS that sends what a client remembers once more, without TLS.
+    served_at.router.redirect_slashes = False
+    return served_at
 
 
 class _Mounted:

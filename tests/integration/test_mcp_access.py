@@ -204,6 +204,21 @@ def test_requests_that_are_refused_reach_no_tool(agent_home: HermesHome) -> None
     assert secret[4:] not in log
 
 
+def test_an_address_with_a_slash_at_its_end_is_answered_there_and_leads_nowhere_else(
+    agent_home: HermesHome, url: str
+) -> None:
+    work = add_token(agent_home.path, "work", ["work"], read_only=False).secret
+
+    async def talk() -> None:
+        async with joined(f"{url}/", work) as one:
+            assert (await called(one, "profile"))["theme"] == "work"
+
+    run(talk)
+    for path in ("/", "//"):
+        answer = httpx.post(f"{url}{path}", json={"secret": 1}, headers={"Host": "evil.example"})
+        assert answer.is_client_error and "location" not in answer.headers
+
+
 @pytest.mark.parametrize("address", ["0.0.0.0:8766", "[::]:8766"])
 def test_it_does_not_listen_to_others_without_a_token(agent_home: HermesHome, address: str) -> None:
     done = subprocess.run(
