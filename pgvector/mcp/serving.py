@@ -182,6 +182,8 @@ def serve_http(served: Served, host: str, port: int, guard: Callable[[AsgiApp], 
         config = uvicorn.Config(
             app,
             http=HeaderDeadline,
+            # uvicorn would believe every program of this machine who it calls for, and whatever a proxy passes on.
+            proxy_headers=bool(os.environ.get("FORWARDED_ALLOW_IPS")),
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=_LEAVE_S,

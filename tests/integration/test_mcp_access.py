@@ -187,6 +187,16 @@ def test_any_theme_is_the_one_that_the_header_names(agent_home: HermesHome, url:
     run(talk)
 
 
+def test_whoever_claims_many_addresses_does_not_fill_the_log(agent_home: HermesHome, url: str) -> None:
+    with httpx.Client(headers={"Host": "evil.example"}) as client:
+        for number in range(200):
+            assert client.get(url, headers={"X-Forwarded-For": f"10.0.0.{number}"}).status_code == 403
+
+    lines = [line for line in (agent_home.path / "mcp.log").read_text().splitlines() if "was refused" in line]
+    assert 20 <= len(lines) < 100
+    assert all("from 127.0.0.1 " in line for line in lines)
+
+
 def test_requests_that_are_refused_reach_no_tool(agent_home: HermesHome) -> None:
     secret = add_token(agent_home.path, "a", ["work"], read_only=False).secret
     shown = {"Authorization": f"Bearer {secret}", "Accept": "application/json, text/event-stream"}
