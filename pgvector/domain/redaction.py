@@ -223,6 +223,18 @@ def _secret_pieces(dsn: str) -> list[str]:
     return sorted((piece for piece in pieces if piece and piece != _MASK), key=len, reverse=True)
 
 
+# What Postgres and its drivers quote of where a server is, who logs in there, and what lies on its client's disk.
+_PLACE = re.compile(
+    r"\b(server at|on socket|certificate for|file|host name|host|user|database|role) "
+    r"([\"'])(?:(?!\2).)*\2(?: \([^()]*\))?(?:, port \d+)?"
+)
+
+
+def mask_places(text: str) -> str:
+    """Replace by *** where an error says a database is, and who logs in there: no business of a client's."""
+    return _PLACE.sub(rf'\1 "{_MASK}"', text)
+
+
 DIGEST_CHARS: Final = 16
 _MARK: Final = "~"  # stands before the digest that took an identifier's place; what follows it is never masked again
 

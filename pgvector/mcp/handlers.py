@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from ..domain.errors import HermesPgvectorError, InvalidArgument
 from ..domain.lru import LruDict
+from ..domain.redaction import mask_places
 from ..host import guard
 from ..store.connection import stop_sign
 from . import resources
@@ -85,7 +86,7 @@ class Handlers:
             tool.check(args)
             answer = await self._with_memory(exchange, lambda memory: _run(tool, memory, args))
         except HermesPgvectorError as exc:
-            return {"content": [_text(str(exc))], "isError": True}
+            return {"content": [_text(mask_places(str(exc)))], "isError": True}
         if isinstance(answer, str):
             return {"content": [_text(answer)], "isError": False}
         said = json.dumps(answer, ensure_ascii=False, default=str)
@@ -174,9 +175,9 @@ def _guarded(handler: Callable[[Exchange, dict[str, Any]], Awaitable[dict[str, A
         except RequestRefused:
             raise
         except InvalidArgument as exc:
-            raise RequestRefused(INVALID_PARAMS, str(exc)) from None
+            raise RequestRefused(INVALID_PARAMS, mask_places(str(exc))) from None
         except HermesPgvectorError as exc:
-            raise RequestRefused(INTERNAL_ERROR, str(exc)) from None
+            raise RequestRefused(INTERNAL_ERROR, mask_places(str(exc))) from None
         except Exception as exc:
             guard.report(handler.__name__, exc)
             raise RequestRefused(INTERNAL_ERROR, FAILED) from None

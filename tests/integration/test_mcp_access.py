@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import psycopg
 import pytest
-from mcp import ClientSession
+from mcp import ClientSession, McpError
 from pydantic import AnyUrl
 
 from hermes_memory_pgvector.admin.mcp.token_changes import add_token
@@ -28,7 +28,9 @@ from tests.support.mcp_client import (
     run,
     serving,
 )
+from tests.support.ports import free_port
 from tests.support.records import fill_theme
+from tests.support.waiting import until
 
 from .conftest import Run
 
@@ -237,3 +239,23 @@ def test_it_does_not_listen_to_others_without_a_token(agent_home: HermesHome, ad
 
     assert (done.returncode, done.stdout) == (1, "")
     assert "mcp token add" in done.stderr
+
+
+def test_an_outage_is_told_without_the_place_of_the_database(tmp_path: Path) -> None:
+    port = free_port()
+    nowhere = f"host=127.0.0.1 port={port} user=ledger_clerk dbname=ledger"
+    home = mcp_home(tmp_path / "agent", dsn=nowhere, dims=DIMS)
+    work = add_token(home.path, "work", ["work"], read_only=False).secret
+
+    async def ask(url: str) -> list[str]:
+        async with joined(url, work) as one:
+            said = [await refused(one, "profile"), await refused(one, "recall", query="launch")]
+            with pytest.raises(McpError) as error:
+                await one.get_prompt("context", {})
+            return [*said, str(error.value)]
+
+    with serving(home) as url:
+        told = until(lambda: [each for each in [run(lambda: ask(url))] if "starting" not in str(each)])[0]
+    for said in told:
+        assert "Connection refused" in said and "`dsn`" in said, "what to do about it"
+        assert not [word for word in ("127.0.0.1", str(port), "ledger") if word in said]

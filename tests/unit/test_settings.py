@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hermes_memory_pgvector.config.loading import load
 from hermes_memory_pgvector.config.settings import FIELDS, KNOWN_ENV, Settings
 from hermes_memory_pgvector.domain.errors import StoreMisconfigured
-from hermes_memory_pgvector.domain.redaction import mask_dsn
+from hermes_memory_pgvector.domain.redaction import mask_dsn, mask_places
 from hermes_memory_pgvector.store.connection import check_conninfo
 
 PASSWORD = "s3cr3t-Pässwört"
@@ -305,6 +305,27 @@ def test_no_warning_shows_the_password(section: object, environ: dict[str, str])
 )
 def test_mask_dsn(text: str, masked: str) -> None:
     assert mask_dsn(text) == masked
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            'connection to server at "db.example" (10.0.0.5), port 5432 failed: Connection refused; start it there',
+            'connection to server at "***" failed: Connection refused; start it there',
+        ),
+        ('connection to server on socket "/srv/.s.PGSQL.1" failed: ', 'connection to server on socket "***" failed: '),
+        (
+            'no pg_hba.conf entry for host "10.0.0.6", user "a b", database "d", no encryption',
+            'no pg_hba.conf entry for host "***", user "***", database "***", no encryption',
+        ),
+        ("failed to resolve host 'db.example': [Errno -2]", 'failed to resolve host "***": [Errno -2]'),
+        ('relation "memory_entries" does not exist', 'relation "memory_entries" does not exist'),
+        ("`role` must be one of user, assistant", "`role` must be one of user, assistant"),
+    ],
+)
+def test_a_client_is_not_told_where_the_database_is(said: str, told: str) -> None:
+    assert mask_places(said) == told
 
 
 _passwords = st.text(string.ascii_letters + string.digits + string.punctuation + " ü漢", min_size=1, max_size=12)
