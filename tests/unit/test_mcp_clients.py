@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import stat
 import tomllib
 from collections.abc import Callable
@@ -158,7 +159,7 @@ def test_an_entry_of_ours_is_renewed_and_keeps_what_a_person_added(client: str, 
     done = run("--client", client)
 
     entry = read(path)[table]["pgvector"]
-    assert done["action"] == "renewed"
+    assert (done["action"], done["dropped"]) == ("renewed", ["--theme work"])
     assert entry["args"][-1] == "mcp"
     assert entry["startup_timeout_sec"] == 20
     assert entry["env"]["EXTRA"] == "1"
@@ -274,7 +275,7 @@ def test_uninstall_names_the_entries_that_stay(
 @pytest.mark.parametrize("client", CLIENTS)
 def test_doctor_names_an_entry_that_starts_nothing(client: str, user: Path, home: Path, run: Install) -> None:
     path = user / FILES[client][0]
-    command = run("--client", client)["entry"]["command"]
+    command = run("--client", client, "--theme", "my work", "--compat", "search-fetch")["entry"]["command"]
     assert list(check_clients(home)) == []
 
     text = path.read_text(encoding="utf-8")
@@ -283,6 +284,9 @@ def test_doctor_names_an_entry_that_starts_nothing(client: str, user: Path, home
     (found,) = check_clients(home)
     assert (found.state, "/nowhere/hermes-pgvector" in found.said) == ("note", True)
     assert f"--client {client}" in found.fix
+    again = run(*shlex.split(found.fix)[3:])
+    assert again["entry"]["args"][-4:] == ["--theme", "my work", "--compat", "search-fetch"]
+    assert (again["entry"]["command"], again["dropped"]) == (command, [])
     assert list(check_clients(user)) == []
     path.write_text("{oops", encoding="utf-8")
     assert list(check_clients(home)) == []

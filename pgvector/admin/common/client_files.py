@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -36,6 +37,7 @@ class Installed:
     path: Path
     entry: dict[str, Any]
     backup: Path | None = None
+    before: object = None  # the entry that stood there
 
 
 @dataclass(frozen=True)
@@ -89,10 +91,10 @@ def install(place: ClientFile, name: str, entry: Mapping[str, Any], *, really: b
     change = _change_yaml if place.form == "yaml" else _change_text
     change(place, before, name, wanted, really=False)
     if not really:
-        return Installed(action, path, wanted)
+        return Installed(action, path, wanted, before=found)
     backup = _kept(path)
     change(place, before, name, wanted, really=True)
-    return Installed(action, path, wanted, backup)
+    return Installed(action, path, wanted, backup, found)
 
 
 def shown_entry(place: ClientFile, name: str, entry: Mapping[str, Any]) -> str:
@@ -253,6 +255,14 @@ def entry_of(client: str, home: Path, *options: str) -> dict[str, Any]:
     kind = {"type": "stdio"} if client == "claude-code" else {}
     environment = {"HERMES_HOME": str(home.expanduser().absolute())}
     return kind | {"command": command[0], "args": command[1:], "env": environment}
+
+
+def options_in(entry: object) -> dict[str, str]:
+    """Return what an entry of ours says to the server: the values of its --theme and --compat, where it has them."""
+    args = entry.get("args") if isinstance(entry, Mapping) else None
+    words = [each for each in args if isinstance(each, str)] if isinstance(args, Sequence) else []
+    split = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    return {name: value for name, value in itertools.pairwise(split) if name in ("--theme", "--compat")}
 
 
 def is_ours(entry: object) -> bool:

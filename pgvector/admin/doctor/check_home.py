@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +12,7 @@ from ...config.settings import FIELDS
 from ...config.sources import form_path, read_form, read_section
 from ...domain.errors import ConfigurationError
 from ...host.session_context import load_settings
-from ..common.client_files import entries_for
+from ..common.client_files import entries_for, options_in
 from ..common.file_fill import fills
 from .check import Check, fail, note
 
@@ -20,10 +22,12 @@ def check_clients(home: Path) -> Iterator[Check]:
     for found in entries_for(home):
         command = found.entry.get("command")
         if isinstance(command, str) and shutil.which(command) is None:
+            again = ["--client", found.client, "--name", found.name]
+            again += itertools.chain.from_iterable(options_in(found.entry).items())
             yield note(
                 "mcp",
                 f"{found.client} cannot start the MCP server {found.name!r} of {found.path}: there is no {command}",
-                f"hermes-pgvector mcp install --client {found.client} --name {found.name}",
+                f"hermes-pgvector mcp install {shlex.join(again)}",
             )
 
 

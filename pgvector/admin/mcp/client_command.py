@@ -14,7 +14,17 @@ from ...config.sources import read_dotenv
 from ...domain.commandline import pip_install
 from ...domain.errors import WrongUsage
 from ...mcp.serving import COMPATIBLE
-from ..common.client_files import CLIENTS, ENTRY_NAME, ClientFile, Installed, entry_of, file_of, install, shown_entry
+from ..common.client_files import (
+    CLIENTS,
+    ENTRY_NAME,
+    ClientFile,
+    Installed,
+    entry_of,
+    file_of,
+    install,
+    options_in,
+    shown_entry,
+)
 from ..common.commands import Argument, Command, argument, printed
 from ..common.console import say, warn
 
@@ -27,6 +37,7 @@ def _install(args: argparse.Namespace, home: Path) -> int:
         return _print(args, home)
     place = file_of(args.client, home, args.project)
     done = install(place, args.name, entry_of(args.client, home, *_options(args)), really=not args.dry_run)
+    given, before = options_in(done.entry), options_in(done.before)
     known = {*read_dotenv(home), *done.entry["env"]}
     told = {
         "action": done.action,
@@ -35,12 +46,15 @@ def _install(args: argparse.Namespace, home: Path) -> int:
         "name": args.name,
         "entry": done.entry,
         "backup": str(done.backup) if done.backup else None,
+        "dropped": [shlex.join(each) for each in before.items() if each[0] not in given],
         "left_out": sorted(name for name in os.environ if name.startswith(ENV_PREFIX) and name not in known),
     }
-    return printed(args, told, lambda: _show(args, place, done, told["left_out"]))
+    return printed(args, told, lambda: _show(args, place, done, told["dropped"], told["left_out"]))
 
 
-def _show(args: argparse.Namespace, place: ClientFile, done: Installed, left_out: list[str]) -> None:
+def _show(
+    args: argparse.Namespace, place: ClientFile, done: Installed, dropped: list[str], left_out: list[str]
+) -> None:
     if done.action == "unchanged":
         say(f"{done.path} has the entry {args.name!r} already; nothing was changed")
     elif args.dry_run:
@@ -51,6 +65,9 @@ def _show(args: argparse.Namespace, place: ClientFile, done: Installed, left_out
         say(f"what it was before: {done.backup}" if done.backup else "the file is new")
         say(_RESTART.format(args.client))
         say(f"To try it: hermes-pgvector mcp check --client {args.client}")
+    if dropped:
+        again = "give it again" if len(dropped) == 1 else "give them again"
+        warn(f"the entry that stood there had {' '.join(dropped)}, and this one has not: {again} to keep what it means")
     if find_spec("mcp") is None:
         warn(f"the server cannot start yet: {sdk_lacks()}")
     if left_out:
