@@ -74,6 +74,10 @@ def test_hermes_agent_starts_it_by_its_entry(agent_home: HermesHome) -> None:
     [
         ({"command": "/nowhere/hermes-pgvector"}, "cannot be started"),
         ({"command": "false"}, "exit code 1"),
+        ({"command": "false", "args": None, "env": None}, "exit code 1"),
+        ({"command": "false", "args": [1]}, "`args` is a list of texts"),
+        ({"command": "false", "env": {"PORT": 5432}}, "`env` gives names of variables a text each"),
+        ({"command": "fal\0se"}, "cannot be started"),
         ({"command": "sh", "args": ["-c", "read x; echo hello; read x"]}, "no message"),
         ({"command": "sh", "args": ["-c", "echo the reason >&2; exit 3"]}, "the reason"),
     ],

@@ -40,8 +40,8 @@ class StdioClient:
         passed = {name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith("XDG_")}
         try:
             self._process = subprocess.Popen(
-                [entry["command"], *entry.get("args", ())],
-                env={**passed, **entry.get("env", {})},
+                [entry["command"], *(entry.get("args") or ())],
+                env={**passed, **(entry.get("env") or {})},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
@@ -49,6 +49,12 @@ class StdioClient:
         except OSError as exc:
             self._log.close()
             raise ServerFailed(f"{entry['command']} cannot be started: {exc.strerror or exc}") from exc
+        except (TypeError, ValueError) as exc:  # of an entry that somebody wrote by hand
+            self._log.close()
+            raise ServerFailed(
+                f"{entry['command']!r} cannot be started: {exc}; in an entry `args` is a list of texts, and `env` "
+                "gives names of variables a text each"
+            ) from exc
         threading.Thread(target=self._read, name="hermes-pgvector-mcp-check", daemon=True).start()
 
     def __enter__(self) -> Self:
