@@ -19,6 +19,7 @@ AsgiApp = Callable[[Scope, Any, Any], Awaitable[None]]
 
 IDLE_S: Final = 1800.0
 MOST: Final = 1000
+_RESUMES: Final = b"last-event-id"
 _REFUSALS: Final = {
     404: "Session not found",
     405: "a session is opened by a POST",
@@ -53,6 +54,8 @@ class HttpSessions:
 
     async def __call__(self, scope: Scope, receive: Any, send: Send) -> None:
         """Serve a request of a session, or one that may open a session."""
+        # No events are kept to go on from: a stream that was lost begins anew, where the SDK would not answer at all.
+        scope["headers"] = [pair for pair in scope["headers"] if pair[0].lower() != _RESUMES]
         await self._end_idle()
         given = _session_id(scope)
         if not given:

@@ -129,6 +129,14 @@ def test_sessions_whose_streams_are_open_are_not_ended_for_others(serve: Callabl
     assert served.ask("ping", session).status_code == 200
 
 
+def test_a_client_that_resumes_a_lost_stream_gets_a_new_one(serve: Callable[..., Served]) -> None:
+    served = serve()
+    headers = {"Accept": "text/event-stream", "Mcp-Session-Id": served.opened(), "Last-Event-ID": "7"}
+
+    with httpx.stream("GET", served.server.url, headers=headers) as stream:
+        assert (stream.status_code, stream.headers["content-type"].partition(";")[0]) == (200, "text/event-stream")
+
+
 def test_a_session_is_for_the_token_that_opened_it(serve: Callable[..., Served], home: Path) -> None:
     work = add_token(home, "work", ["work"], read_only=False).secret
     other = add_token(home, "other", ["other"], read_only=False).secret
