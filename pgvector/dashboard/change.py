@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 import time
@@ -20,6 +21,7 @@ from ..domain.errors import HermesPgvectorError, InvalidArgument, OperationRejec
 from ..store.connection import DeadlineConnection
 from ..store.vectors import PendingRow
 from .journal import UndoableChange, Where, journal
+from .params import Params
 from .served_homes import ServedHome
 
 PLACE = "dashboard "  # before a verb, in the history and the operators' log
@@ -63,12 +65,19 @@ class Plan:
     besides: Callable[[RowImages], Iterable[str]] = _nothing
 
 
-def make_change(served: ServedHome, context: CommandContext, plan: Plan, *, dry_run: bool) -> dict[str, Any]:
-    """Do what the plan says, or only look what it would do. Raises InvalidArgument, also where a role may not."""
+def make_change(served: ServedHome, context: CommandContext, plan: Plan, params: Params) -> dict[str, Any]:
+    """Do what the plan says, or with `dry_run` only look what it would do.
+
+    A dry run tells what it has `seen`. Raises InvalidArgument, also where a role may not, and where that is given and
+    memories say something else by now.
+    """
+    dry_run, seen = params.flag("dry_run"), params.optional("seen")
     try:
         with context.backend.connection(WRITE_S) as conn, conn.transaction(force_rollback=dry_run):
             watched = plan.watch(conn)
             before = take_images(conn, watched.keys, watched.texts)
+            if not dry_run and seen not in (None, _said_in(before)):
+                raise InvalidArgument("somebody else has just changed what this is about; nothing was done: look again")
             done = plan.do(conn)
             theirs = [RowKey(row["theme"], ref_of(row)) for row in done.rows]
             after = take_images(conn, dict.fromkeys([*watched.keys, *theirs]), before.marks)
@@ -80,13 +89,23 @@ def make_change(served: ServedHome, context: CommandContext, plan: Plan, *, dry_
     too_large = [] if journal.takes(before if dry_run else change.before) else [_TOO_LARGE]
     if dry_run:
         done.done = False
-        return as_answer(done, plan.says(done), too_large)
+        return as_answer(done, plan.says(done), too_large) | {"seen": _said_in(before)}
     context.backend.wrote(change.themes())
     undo = None
     if change.themes():
         undo = journal.add(UndoableChange(database_of(served), plan.verb, plan.undo, change))
     done.notes += _followed(plan, done)
     return as_answer(done, plan.says(done), too_large, undo)
+
+
+def _said_in(images: RowImages) -> str:
+    """Return a digest of which memories there are and what each says, whenever it was written or confirmed."""
+    said = [
+        (key.theme, key.ref.id, json.loads(image)["content"])
+        for key, image in images.rows.items()
+        if key.ref.store == "memories"
+    ]
+    return hashlib.sha256(json.dumps(sorted(said)).encode()).hexdigest()
 
 
 def _followed(plan: Plan, done: Outcome) -> Iterable[str]:

@@ -20,6 +20,7 @@ from ..admin.edit.row_images import RowKey, TextKey, find_subjects
 from ..domain.errors import HermesPgvectorError, InvalidArgument
 from ..domain.facts import Structure, parse_notation
 from ..domain.operations import RememberMemory
+from ..domain.text import clean
 from ..domain.types import MEMORY_FILES
 from ..store.connection import DeadlineConnection
 from ..store.memories import id_of, lock_theme
@@ -74,15 +75,13 @@ def _add(served: ServedHome, params: Params) -> dict[str, Any]:
     given = NewMemory(theme, target, params.needed("content"), structure, verb=PLACE + "add")
     op, notes = memory_to_add(context.keep, given)
     plan = _adding(context, op, "add", "forget it again")
-    return _made(served, context, plan, [*notes, *([note] if note else [])], dry_run=params.flag("dry_run"))
+    return _made(served, context, plan, [*notes, *([note] if note else [])], params)
 
 
-def _made(
-    served: ServedHome, context: CommandContext, plan: Plan, notes: list[str], *, dry_run: bool
-) -> dict[str, Any]:
-    answer = make_change(served, context, plan, dry_run=dry_run)
+def _made(served: ServedHome, context: CommandContext, plan: Plan, notes: list[str], params: Params) -> dict[str, Any]:
+    answer = make_change(served, context, plan, params)
     answer["notes"] += notes
-    if dry_run:  # what is only looked at has no number
+    if params.flag("dry_run"):  # what is only looked at has no number
         answer["rows"] = [
             {name: value for name, value in row.items() if name not in ("ref", "id") or row["state"] == "confirmed"}
             for row in answer["rows"]
@@ -129,7 +128,7 @@ def _edit(served: ServedHome, params: Params) -> dict[str, Any]:
             "say what to change: content, kind, subject, scope, state, expires_at, applies_when, pinned"
         )
     plan = _editing(context, ref, text, changes, params.optional("expected"))
-    return make_change(served, context, plan, dry_run=params.flag("dry_run"))
+    return make_change(served, context, plan, params)
 
 
 def _editing(
@@ -171,18 +170,18 @@ def _replace(served: ServedHome, params: Params) -> dict[str, Any]:
     expected = params.optional("expected")
     if said.get("state") != "active":
         plan = _editing(context, ref, text, {}, expected)
-        return make_change(served, context, plan, dry_run=params.flag("dry_run"))
+        return make_change(served, context, plan, params)
     structure = Structure(replaces=ref.id, **{name: said[name] for name in _STAYS if name in said})
     given = NewMemory(old.theme, old.kind, text, structure, verb=PLACE + "replace")
     op, notes = memory_to_add(context.keep, given)
     plan = _adding(context, op, "replace", f"make {ref} current again", expected)
-    return _made(served, context, plan, notes, dry_run=params.flag("dry_run"))
+    return _made(served, context, plan, notes, params)
 
 
 def _check_expected(conn: DeadlineConnection, ref: Ref, expected: str | None) -> None:
     """Raise InvalidArgument where somebody changed a text since it was shown; `expected` may be its SHA-256 in hex."""
     now = memory(conn, ref).content
-    if expected is not None and expected not in (now, hashlib.sha256(now.encode()).hexdigest()):
+    if expected is not None and expected not in (now, clean(now), hashlib.sha256(now.encode()).hexdigest()):
         raise InvalidArgument(
             f"{ref} was changed by somebody else meanwhile, nothing was done. Now it says: {now[:_QUOTED_CHARS]}"
         )

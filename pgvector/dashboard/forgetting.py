@@ -45,7 +45,7 @@ def _forget(served: ServedHome, params: Params) -> dict[str, Any]:
         lambda done: forget_rows.drop_spooled(context, done),
         _other_owners,
     )
-    return make_change(served, context, plan, dry_run=dry_run)
+    return make_change(served, context, plan, params)
 
 
 def _other_owners(before: RowImages) -> list[str]:
@@ -90,7 +90,7 @@ def _forget_session(served: ServedHome, params: Params) -> dict[str, Any]:
         return done
 
     plan = Plan("forget", _BACK, watch, do, _says, lambda done: _drop_spooled(context, done, session))
-    return make_change(served, context, plan, dry_run=dry_run)
+    return make_change(served, context, plan, params)
 
 
 def _drop_spooled(context: CommandContext, done: Outcome, session: str) -> list[str]:

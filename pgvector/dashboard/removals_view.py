@@ -50,7 +50,7 @@ def _page(served: ServedHome, limit: int, rows: list[dict[str, Any]]) -> dict[st
 
 
 def _decide(served: ServedHome, params: Params) -> dict[str, Any]:
-    context, refs, dry_run = served.context(OPEN_S), params.refs(), params.flag("dry_run")
+    context, refs = served.context(OPEN_S), params.refs()
     if params.choice("decision", get_args(Decision)) is None:
         raise InvalidArgument("decision is missing: confirm or dismiss")
     decision: Decision = "confirm" if params.text("decision") == "confirm" else "dismiss"
@@ -72,11 +72,11 @@ def _decide(served: ServedHome, params: Params) -> dict[str, Any]:
         do,
         says,
     )
-    return make_change(served, context, plan, dry_run=dry_run)
+    return make_change(served, context, plan, params)
 
 
 def _restore(served: ServedHome, params: Params) -> dict[str, Any]:
-    context, refs, dry_run = served.context(OPEN_S), params.refs(), params.flag("dry_run")
+    context, refs = served.context(OPEN_S), params.refs()
     if turns := ", ".join(str(ref) for ref in refs if ref.store == "turns"):
         raise InvalidArgument(f"{turns}: only memories can be brought back, turns are gone for good")
 
@@ -95,7 +95,7 @@ def _restore(served: ServedHome, params: Params) -> dict[str, Any]:
             found = stored_rows.rows(conn, "memories", [row["id"] for row in done.rows])
         return embed_rows(context, [PendingRow("memories", row.id, row.theme, row.content) for row in found])
 
-    return make_change(served, context, Plan("restore", "take it out again", watch, do, says, embed), dry_run=dry_run)
+    return make_change(served, context, Plan("restore", "take it out again", watch, do, says, embed), params)
 
 
 ROUTES: tuple[PageRoute, ...] = (

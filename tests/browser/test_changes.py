@@ -246,6 +246,47 @@ def test_need_42_a_change_that_somebody_else_was_faster_with_is_not_undone(
     assert texts(demo) == ["The crane was sold."]
 
 
+def changed_elsewhere(dashboard: HostDashboard, ref: str) -> str:
+    """What somebody else makes of a memory while the page shows it."""
+    text = "The crane was sold."
+    with dashboard.http() as http:
+        changed = http.post("/edit", json={"ref": ref, "content": text})
+        assert changed.status_code == 200, changed.text
+    return text
+
+
+def test_need_42_what_somebody_else_wrote_meanwhile_is_shown_before_it_is_replaced(
+    open_page: Open, demo: Demo, dashboard: HostDashboard, note: str
+) -> None:
+    opened = row(open_page, note)
+    opened.complaints.expected.append("400")
+    dialog = dialog_of(opened.page, "Replace …")
+    expect(dialog).to_contain_text(NOTE)
+    theirs = changed_elsewhere(dashboard, note)
+    dialog.get_by_label("What is true instead", exact=True).fill(OTHER)
+    expect(dialog).to_contain_text("changed by somebody else while you typed")
+    expect(dialog.locator("blockquote")).to_contain_text(theirs)
+    assert texts(demo) == [theirs]
+    done(opened.page, dialog, "Replace")
+    until(lambda: OTHER in texts(demo), what="the new memory")
+
+
+def test_need_42_what_somebody_else_wrote_meanwhile_is_shown_before_it_is_forgotten(
+    open_page: Open, demo: Demo, dashboard: HostDashboard, note: str
+) -> None:
+    opened = row(open_page, note)
+    opened.complaints.expected.append("400")
+    dialog = dialog_of(opened.page, "Forget …")
+    expect(dialog.locator(".hpg-trial")).to_contain_text(NOTE)
+    theirs = changed_elsewhere(dashboard, note)
+    dialog.get_by_role("button", name="Forget", exact=True).click()
+    expect(dialog.get_by_role("alert")).to_contain_text("has just changed what this is about")
+    expect(dialog.locator(".hpg-trial")).to_contain_text(theirs)
+    assert texts(demo) == [theirs]
+    done(opened.page, dialog, "Forget")
+    assert texts(demo) == []
+
+
 def test_need_42_settings_are_tried_before_they_are_saved(open_page: Open, dashboard: HostDashboard) -> None:
     before = dashboard.home.config_path.read_text(encoding="utf-8")
     opened = open_page("settings")

@@ -15,6 +15,7 @@ from hermes_memory_pgvector.admin.common.adding import NewMemory, add_in, memory
 from hermes_memory_pgvector.admin.common.outcome import Outcome
 from hermes_memory_pgvector.admin.edit.row_images import TextKey
 from hermes_memory_pgvector.dashboard.change import Plan, Watched, make_change
+from hermes_memory_pgvector.dashboard.params import Params
 from hermes_memory_pgvector.dashboard.served_homes import served_homes
 from hermes_memory_pgvector.domain.errors import StoreUnavailable
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
@@ -146,6 +147,28 @@ def test_whoever_edits_what_another_one_changed_meanwhile_is_told(api: Dashboard
     assert status == 400 and "changed by somebody else" in error and error.endswith("The office is in Lyon")
     assert rows(dsn)[0]["content"] == "The office is in Lyon"
     assert api.refused("/replace", {"ref": ref, "content": "x", "expected": seen})[0] == 400
+
+
+def test_what_others_changed_since_it_was_shown_is_neither_forgotten_nor_pinned_nor_displaced(
+    api: DashboardApi, dsn: str
+) -> None:
+    ref = added(api, "The office is in Paris", subject="office")
+    bodies: list[tuple[str, dict[str, Any]]] = [
+        ("/forget", {"refs": [ref]}),
+        ("/edit", {"ref": ref, "pinned": True}),
+        ("/add", {"theme": "sales", "content": "The office is closed", "subject": "office"}),
+    ]
+    for number, (path, body) in enumerate(bodies):
+        seen = api.post(path, **body, dry_run=True)["seen"]
+        api.post("/edit", ref=ref, content=f"The office is in Lyon, on floor {number}")
+        before = everything(dsn)
+        status, error = api.refused(path, body | {"seen": seen})
+        assert status == 400 and "somebody else has just changed what this is about" in error
+        assert everything(dsn) == before
+    again = api.post("/forget", refs=[ref], dry_run=True)
+    assert again["rows"][0]["content"] == "The office is in Lyon, on floor 2"
+    api.post("/edit", ref=ref, pinned=True)  # which leaves its text
+    assert api.post("/forget", refs=[ref], seen=again["seen"])["counts"]["memories"] == 1
 
 
 def test_of_several_who_edit_at_once_one_is_first_and_the_others_are_told(api: DashboardApi, dsn: str) -> None:
@@ -316,7 +339,7 @@ def test_a_change_that_is_written_is_told_whatever_follows(agent: HermesHome, ds
             lambda done: "added",
             lost,
         )
-        answer = make_change(served, context, plan, dry_run=False)
+        answer = make_change(served, context, plan, Params({}))
     served_homes.close()
     assert answer["done"] and answer["undo"] and answer["notes"][-1] == "what follows it was not done: Postgres is gone"
     assert [row["content"] for row in rows(dsn)] == ["The office is in Paris"]

@@ -918,10 +918,12 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
     setDoing(true);
     setFailure(null);
     try {
-      const answer = await api.post(path, body);
+      // Only what was shown is changed: where somebody else was faster, the server says so.
+      const answer = await api.post(path, { ...body, seen: trial.told.seen });
       onDone(answer);
     } catch (error) {
       setFailure(error);
+      if (error.status === 400) trial.again();
     } finally {
       busy.current = false;
       setDoing(false);
@@ -943,7 +945,7 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
         "div",
         { className: "hpg-trial", role: "status", "aria-live": "polite" },
         body !== null && !trial.told && !problem && h("p", { className: "hpg-muted" }, "Looking at what would happen …"),
-        trial.told && !failure && h(TrialTold, { told: trial.told }),
+        trial.told && (!failure || failure.status === 400) && h(TrialTold, { told: trial.told }),
       ),
       problem && !settling && h(Problem, { error: problem, again: failure ? act : trial.again }),
       leaving
@@ -1247,8 +1249,14 @@ function ReplaceForm({ row, onClose, onChanged }) {
   const key = draftKey(`replace:${row.ref}`);
   const kept = useRef(drafts.has(key));
   const [values, set, forget, dirty] = useDraft(key, { content: "" });
-  const body = values.content.trim() ? { ref: row.ref, content: values.content } : null;
+  const [now, setNow] = useState(row);
+  const expected = now.cut ? undefined : now.content;
+  const body = values.content.trim() ? { ref: row.ref, content: values.content, expected } : null;
   const close = leaveDraft(forget, onClose);
+  const look = async () => {
+    const found = await api.get("/row", { ref: row.ref }).catch(() => null);
+    if (found && found.content) setNow(found);
+  };
   return h(
     ChangeDialog,
     {
@@ -1259,10 +1267,13 @@ function ReplaceForm({ row, onClose, onChanged }) {
       dirty,
       onClose: close,
       onDone: doneWith(close, onChanged),
+      onRefused: look,
     },
     h(DraftNote, { shown: kept.current && dirty, onForget: forget }),
-    h("p", { className: "hpg-muted" }, "It says now:"),
-    h("blockquote", null, h(StoredText, { text: row.content, lines: 6 })),
+    now.content === row.content
+      ? h("p", { className: "hpg-muted" }, "It says now:")
+      : h("p", { className: "hpg-note", role: "alert" }, "It was changed by somebody else while you typed. It says now:"),
+    h("blockquote", null, h(StoredText, { text: now.content, lines: 6 })),
     h(ContentField, { label: "What is true instead", value: values.content, onInput: (content) => set({ content }) }),
   );
 }

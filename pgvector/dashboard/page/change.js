@@ -103,10 +103,12 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
     setDoing(true);
     setFailure(null);
     try {
-      const answer = await api.post(path, body);
+      // Only what was shown is changed: where somebody else was faster, the server says so.
+      const answer = await api.post(path, { ...body, seen: trial.told.seen });
       onDone(answer);
     } catch (error) {
       setFailure(error);
+      if (error.status === 400) trial.again();
     } finally {
       busy.current = false;
       setDoing(false);
@@ -128,7 +130,7 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
         "div",
         { className: "hpg-trial", role: "status", "aria-live": "polite" },
         body !== null && !trial.told && !problem && h("p", { className: "hpg-muted" }, "Looking at what would happen …"),
-        trial.told && !failure && h(TrialTold, { told: trial.told }),
+        trial.told && (!failure || failure.status === 400) && h(TrialTold, { told: trial.told }),
       ),
       problem && !settling && h(Problem, { error: problem, again: failure ? act : trial.again }),
       leaving

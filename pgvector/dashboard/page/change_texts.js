@@ -192,8 +192,14 @@ function ReplaceForm({ row, onClose, onChanged }) {
   const key = draftKey(`replace:${row.ref}`);
   const kept = useRef(drafts.has(key));
   const [values, set, forget, dirty] = useDraft(key, { content: "" });
-  const body = values.content.trim() ? { ref: row.ref, content: values.content } : null;
+  const [now, setNow] = useState(row);
+  const expected = now.cut ? undefined : now.content;
+  const body = values.content.trim() ? { ref: row.ref, content: values.content, expected } : null;
   const close = leaveDraft(forget, onClose);
+  const look = async () => {
+    const found = await api.get("/row", { ref: row.ref }).catch(() => null);
+    if (found && found.content) setNow(found);
+  };
   return h(
     ChangeDialog,
     {
@@ -204,10 +210,13 @@ function ReplaceForm({ row, onClose, onChanged }) {
       dirty,
       onClose: close,
       onDone: doneWith(close, onChanged),
+      onRefused: look,
     },
     h(DraftNote, { shown: kept.current && dirty, onForget: forget }),
-    h("p", { className: "hpg-muted" }, "It says now:"),
-    h("blockquote", null, h(StoredText, { text: row.content, lines: 6 })),
+    now.content === row.content
+      ? h("p", { className: "hpg-muted" }, "It says now:")
+      : h("p", { className: "hpg-note", role: "alert" }, "It was changed by somebody else while you typed. It says now:"),
+    h("blockquote", null, h(StoredText, { text: now.content, lines: 6 })),
     h(ContentField, { label: "What is true instead", value: values.content, onInput: (content) => set({ content }) }),
   );
 }
