@@ -19,6 +19,7 @@ import httpx
 import pytest
 
 from hermes_memory_pgvector.admin.mcp.token_changes import add_token, remove_token
+from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.domain.errors import ConfigurationError
 from hermes_memory_pgvector.mcp.access import SCOPE_KEY
 from hermes_memory_pgvector.mcp.header_deadline import HeaderDeadline
@@ -249,6 +250,14 @@ def test_guessing_is_slowed_down_and_keeps_nobody_else_out(serve: Serve, home: P
         guesses = [client.get(url, headers=bearer(f"guess-{number}")).status_code for number in range(60)]
         assert set(guesses) == {401, 429}
         assert client.get(url, headers=bearer(secret)).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["https://memory.example", "memory.example:443", "memory.example/", "*", ""])
+def test_a_name_that_no_client_could_send_is_not_allowed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["mcp", "--http", "127.0.0.1:8766", "--allow-host", name])
+    assert ended.value.code == 2
+    assert "write the name alone" in capsys.readouterr().err
 
 
 def test_no_token_stands_in_a_log(serve: Serve, home: Path, caplog: pytest.LogCaptureFixture) -> None:

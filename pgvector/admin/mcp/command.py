@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from collections.abc import Callable
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 
 from ...domain.errors import WrongUsage
@@ -26,6 +28,17 @@ def _address(text: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise argparse.ArgumentTypeError("write HOST:PORT, as 127.0.0.1:8766")
     return host.strip("[]"), int(port)
+
+
+def _host_name(text: str) -> str:
+    """Return a name as the Host header has it, less its port: one with more in it would never be sent."""
+    name = text.strip("[]")
+    with contextlib.suppress(ValueError):
+        ip_address(name)
+        return name
+    if not name or set(name) & set("/:@?#*") or not name.isprintable() or " " in name:
+        raise argparse.ArgumentTypeError("write the name alone, without scheme, port and path: memory.example.com")
+    return name
 
 
 def _serve(args: argparse.Namespace, home: Path) -> int:
@@ -65,6 +78,7 @@ MCP = Command(
         argument(
             "--allow-host NAME",
             "a further name that clients call the server by over HTTP; may be repeated",
+            type=_host_name,
             action="append",
         ),
         argument(
