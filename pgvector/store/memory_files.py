@@ -37,15 +37,16 @@ def reconcile(write: MemoryWriter, op: ReconcileFile) -> None:
         # Noted as seen, or it would count as new when somebody edits another line of this file.
         write.conn.execute(query("note_mirrored"), _entry(write, op, change))
         write.counts["memories_kept_removed"] += 1
-    for change in _in_order(op, changes["new"]):
-        _import(write, op, change)
     if back := changes["back"]:
         write.conn.execute(query("withdraw_removals"), row | {"digests": [each.digest for each in back]})
         write.counts["removals_withdrawn"] += len(back)
     if moved := changes["moved"]:
         write.conn.execute(query("forget_mirrored"), row | {"digests": [each.digest for each in moved]})
+    # Before what is new: a line that another one takes the place of is not superseded, and current when it comes back.
     if changes["gone"]:
         _part_with_gone(write, op, row, changes)
+    for change in _in_order(op, changes["new"]):
+        _import(write, op, change)
 
 
 def import_ahead(write: MemoryWriter, op: ReconcileFile) -> bool:

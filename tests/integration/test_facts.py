@@ -209,6 +209,17 @@ def test_notation_in_a_memory_file_is_read_and_an_old_file_changes_nothing(
     }
 
 
+@pytest.mark.parametrize("age_s", [0, 60], ids=["edited back", "an old copy put back"])
+def test_a_line_that_comes_back_into_a_file_is_what_holds_again(
+    make_provider: MakeProvider, home: Path, age_s: float
+) -> None:
+    for line_age_s, line in ((60, "D[auth]: tokens"), (30, "D[auth]: sessions"), (age_s, "D[auth]: tokens")):
+        write_entries(home, "Atlas is blue", line, age_s=line_age_s)
+        provider = make_provider(STRUCTURED, gateway_session_key="default")
+        landed(provider)
+        assert [hit["content"] for hit in found(provider, "auth tokens sessions")] == [line]
+
+
 def test_without_the_setting_the_arguments_are_not_taken(make_provider: MakeProvider) -> None:
     provider = make_provider({"tools": ["remember"]})
     answer = called(provider, "remember", {"content": "Tokens", "kind": "decision", "subject": "auth"})
