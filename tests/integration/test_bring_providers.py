@@ -19,10 +19,11 @@ import pytest
 from plugins.memory.holographic.store import MemoryStore
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import DIMS, MakeProvider
 from tests.support.host_history import CHAT_KEY, session_db
-from tests.support.memory import landed, recalled
+from tests.support.memory import landed, recalled, write_entries
 from tests.support.recorded import FIXTURES, Bring, load_tables
 from tests.support.stored import Database
 
@@ -89,6 +90,25 @@ def test_need_29_what_was_removed_since_is_not_brought_back(
     landed(live)
     assert bring.only("files", "--yes")["skipped"] == {"removed since it was written": 1}
     assert _memories(dsn) == []
+
+
+@pytest.mark.parametrize("text", ["Hal builds.", "Hal wants password: hunter2hunter2"], ids=["plain", "masked"])
+@pytest.mark.parametrize("change", [("forget",), ("edit", "Hal sleeps.")], ids=["forgotten", "edited"])
+def test_need_29_what_was_removed_since_stays_so_although_the_file_changed_later(
+    bring: Bring, home: Path, dsn: str, make_provider: MakeProvider, change: tuple[str, ...], text: str
+) -> None:
+    write_entries(home, text, age_s=60)
+    landed(make_provider(platform="cli", gateway_session_key="", agent_identity="default"))
+    verb, *to = change
+    (number,) = Database(dsn).column("SELECT id FROM memory_entries")
+    assert main([verb, f"m{number}", *to, "--yes", "--hermes-home", str(home)]) == 0
+    left = _memories(dsn)
+    write_entries(home, text, "Invoices go to Bert.", age_s=-60)
+
+    done = bring.only("files", "--yes")
+
+    assert (done["memories_added"], done["skipped"]) == (1, {"removed since it was written": 1})
+    assert _memories(dsn) == sorted([*left, ("default", "memory", "Invoices go to Bert.")])
 
 
 @pytest.mark.parametrize("first", ["brought", "read in"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import lru_cache, partial
@@ -14,6 +15,7 @@ from ...domain.commandline import typed
 from ...domain.dates import parse_when
 from ...domain.errors import ConfigurationError, WrongUsage
 from ...domain.format import plural
+from ...domain.text import clean
 from ...domain.theme import ThemeRules
 from ...host.session_context import Policy, SessionContext
 from ...store.connection import DeadlineConnection
@@ -34,7 +36,7 @@ from ..common.console import Column, say, show_table, warn
 from ..common.database import connection, settings_of
 from ..common.stored_rows import themes_of_session
 from .bring import NEAR_S, Report, SourceReport, bring
-from .import_rows import noted_elsewhere
+from .import_rows import noted_entries
 from .ingest import IngestOptions
 from .sources.fact_notes import FactNotes
 from .sources.hindsight import HindsightTables
@@ -154,7 +156,8 @@ def _destination(
         locate=partial(SessionContext.from_host, rules=rules),
         writes=policy.write_contexts.__contains__,
         captured=captured,
-        noted_elsewhere=partial(noted_elsewhere, conn),
+        noted_entries=partial(noted_entries, conn),
+        stored_text=lambda text: policy.keep.text(clean(text), Counter()).strip(),
         rules=rules,
         min_chars=min_chars,
         theme=_theme(args.theme, rules, "--theme"),

@@ -20,7 +20,7 @@ from ...store.memories import columns_of, lock_themes
 from ...store.sql import query
 from ..common.row_security import has_own_themes
 from .float_arrays import as_vector
-from .records import NOTHING_SAID, MemoryRecord, Record, ReplacedMemory, SourceTurn, TurnRecord
+from .records import NOTHING_SAID, MemoryRecord, NotedEntry, Record, ReplacedMemory, SourceTurn, TurnRecord
 
 _TURN_COLUMNS = {"sessions": "session_id", "roles": "role", "times": "ts"}
 _SAID_COLUMNS = ("kind", "subject", "scope", "state", "expires_at", "confidence", "applies_when", "pinned")
@@ -53,11 +53,11 @@ def moved_themes(conn: DeadlineConnection) -> dict[str, str]:
     return moved
 
 
-def noted_elsewhere(conn: DeadlineConnection, origin: str, theme: str) -> set[tuple[str, bytes]]:
-    """Return target and digest of the entries of a host's files that sessions of other themes wrote."""
+def noted_entries(conn: DeadlineConnection, origin: str, theme: str) -> dict[tuple[str, bytes], NotedEntry]:
+    """Return by target and digest what is known of the entries that a host's files held when they were read."""
     asked = {"origin": origin, "theme": theme}
-    rows = conn.execute(query("noted_elsewhere", package=__package__), asked)
-    return {(row.target, bytes(row.digest)) for row in rows}
+    rows = conn.execute(query("noted_entries", package=__package__), asked)
+    return {(row.target, bytes(row.digest)): NotedEntry(row.noted_at, row.elsewhere) for row in rows}
 
 
 def lock(conn: DeadlineConnection) -> None:

@@ -122,6 +122,13 @@ TARGETS: Final = tuple(MEMORY_FILES)
 _FIRST_YEAR, _LAST_YEAR = 2, 9998
 
 
+class NotedEntry(NamedTuple):
+    """An entry of a host's memory file as it was read last; `elsewhere`: sessions of other themes wrote it."""
+
+    noted_at: datetime
+    elsewhere: bool
+
+
 class Part(NamedTuple):
     """The vector of a part of a long text that begins at character `first_char`."""
 

@@ -5,8 +5,9 @@
 SELECT arguments ->> 'theme' AS theme, arguments ->> 'into' AS into
   FROM hermes_maintenance WHERE verb IN ('rename', 'merge') ORDER BY id;
 
--- name: noted_elsewhere
--- exempt: digests of this host's own file. Those of its entries that a session of another theme wrote.
-SELECT target, digest FROM hermes_mirror
+-- name: noted_entries
+-- exempt: digests of this host's own file. Its entries as they were read: when last, and whether only sessions of other
+-- themes wrote one.
+SELECT target, digest, max(noted_at) AS noted_at, bool_and(agent_identity <> %(theme)s) AS elsewhere FROM hermes_mirror
  WHERE origin = %(origin)s
- GROUP BY target, digest HAVING bool_and(agent_identity <> %(theme)s);
+ GROUP BY target, digest;

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
 from ....capture.mirror import FileState, Mirror
 from ....domain.text import digest
-from ..records import MemoryRecord
+from ..records import MemoryRecord, NotedEntry
 from .source import ProfileFile, SourceTally
 
 _ELSEWHERE = "an entry that a session of another theme wrote (--theme NAME takes them in)"
@@ -26,23 +26,27 @@ class MemoryFiles(ProfileFile):
     def records(self, tally: SourceTally) -> Iterator[MemoryRecord]:
         """Yield an entry each; a file that cannot be read is told in the log and has none."""
         target = self.destination.of_memory({"agent_identity": self.home.profile})
-        elsewhere = self._elsewhere("" if isinstance(target, str) else target.files)
+        noted = self._noted("" if isinstance(target, str) else target.files)
         for state in self._states():
-            at = datetime.fromtimestamp(state.written_at, UTC)
+            written = datetime.fromtimestamp(state.written_at, UTC)
             for content in state.contents:
                 tally.read += 1
-                if isinstance(target, str) or (state.target, digest(content)) in elsewhere:
+                seen = noted.get((state.target, digest(self.destination.stored_text(content))))
+                elsewhere = seen is not None and seen.elsewhere and not self.destination.theme
+                if isinstance(target, str) or elsewhere:
                     tally.skip(target if isinstance(target, str) else _ELSEWHERE)
                     continue
+                # The file has changed since for the sake of other entries: this one is from before it was removed here.
+                at = written if seen is None else min(written, seen.noted_at)
                 metadata = {"source": "import:files", "profile": self.home.profile}
                 own = target.files == target.session.place.files.name
                 yield MemoryRecord(target.files, state.target, content, at, at, metadata, in_file=own)
 
-    def _elsewhere(self, theme: str) -> Container[tuple[str, bytes]]:
-        """Return target and digest of the entries that have a theme already, unless an operator names one for all."""
-        if self.destination.theme or not (self.home.path / "pgvector" / "origin").is_file():
-            return ()
-        return self.destination.noted_elsewhere(Mirror(self.home.path).origin, theme)
+    def _noted(self, theme: str) -> Mapping[tuple[str, bytes], NotedEntry]:
+        """Return what is known of the entries from former readings; an operator may name a theme for all of them."""
+        if not (self.home.path / "pgvector" / "origin").is_file():
+            return {}
+        return self.destination.noted_entries(Mirror(self.home.path).origin, theme)
 
     def _states(self) -> list[FileState]:
         return [state for state in Mirror(self.home.path).changed() if state.contents]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from ....capture.turn_filter import is_synthetic, is_trivial_query
 from ....domain.text import clean, strip_injected
 from ....domain.theme import SessionThemes, Surface, ThemeRules, resolve_theme
-from ..records import MemoryRecord, Record
+from ..records import MemoryRecord, NotedEntry, Record
 
 _EXAMPLES = 20
 _PROFILE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")  # the names that the host gives to profiles
@@ -86,13 +86,15 @@ class ImportDestination:
 
     `locate` makes of the host's words what our provider would; `writes` says which kinds of runs are stored;
     `captured` gives the themes that hold turns of a session already; `api_theme` takes API sessions without a key.
-    `noted_elsewhere`: of a host's files, by their origin, the entries that sessions of other themes than this wrote.
+    `noted_entries`: of a host's files, by their origin and theme, the entries that were read before, by target and
+    digest; `stored_text` makes of an entry what is stored, and digested.
     """
 
     locate: Locate
     writes: Callable[[str], bool]
     captured: Callable[[str], Sequence[str]]
-    noted_elsewhere: Callable[[str, str], Container[tuple[str, bytes]]]
+    noted_entries: Callable[[str, str], Mapping[tuple[str, bytes], NotedEntry]]
+    stored_text: Callable[[str], str]
     rules: ThemeRules
     min_chars: int
     theme: str = ""
