@@ -67,6 +67,11 @@ class SessionTurns:
             known.times = times
             return _drop(known, spans)
 
+    def take_back_more(self, session: Session, spans: Sequence[Span]) -> list[uuid.UUID]:
+        """Note what was taken back of a session by one that continues it; the operations of those turns."""
+        with self._lock:
+            return _drop(self._known(session), spans)
+
     def take_back_last(self, session: Session, now: float) -> tuple[Span, list[uuid.UUID]] | None:
         """Note that the last turn was taken back; when, and its operation. None when it left nothing."""
         with self._lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,21 +137,25 @@ def delegation(
 
 
 def taken_back(
-    said: SessionTurns, session: Session, home: Path, host_session_id: str, *, told: bool
-) -> UndoTurns | None:
-    """Return the operation that takes out of memory what was undone since we last looked; None when nothing was.
+    said: SessionTurns, session: Session, home: Path, host_id: str, name: Callable[[str], str], *, told: bool
+) -> list[UndoTurns]:
+    """Return the operations that take out of memory what was undone since we last looked, one for each session.
 
-    `told`: the host says that something was undone just now. Where its database does not say what, it was the last
-    turn.
+    `host_id` is the host's name of the session, of which `name` makes ours. `told`: the host says that something was
+    undone just now. Where its database does not say what, it was the last turn.
     """
     now = max(time.time(), said.time_of_last(session))
-    found = rewound(home, host_session_id, now)
+    found = rewound(home, host_id, now)
     if found.times and (op_ids := said.take_back(session, found.times, found.spans)) is not None:
-        name = "\0".join((*session, str(found.times)))
-        return _operation(session, found.spans, op_ids, now, named_uuid(_UNDOS, name))
+        what = "\0".join((*session, str(found.times)))
+        ops = [_operation(session, found.spans, op_ids, now, named_uuid(_UNDOS, what))]
+        for older in ((session[0], name(each)) for each in found.before):
+            op_ids = said.take_back_more(older, found.spans)
+            ops.append(_operation(older, found.spans, op_ids, now, named_uuid(_UNDOS, f"{what}\0{older[1]}")))
+        return ops
     if told and (last := said.take_back_last(session, now)) is not None:
-        return _operation(session, (last[0],), last[1], now, uuid.uuid4())
-    return None
+        return [_operation(session, (last[0],), last[1], now, uuid.uuid4())]
+    return []
 
 
 def _operation(

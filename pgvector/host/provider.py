@@ -305,7 +305,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
         if ready is None or ready[1].agent_context not in self._policy.write_contexts:
             return
         session = (ready[1].theme.name, self._session_name(session_id))
-        if (op := taken_back(ready[0].said, session, self._home, session_id, told=told)) is not None:
+        for op in taken_back(ready[0].said, session, self._home, session_id, self._session_name, told=told):
             self._submit(ready[0], op)
 
     @guarded(None)

@@ -10,8 +10,9 @@ import contextlib
 import itertools
 import sqlite3
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -20,8 +21,12 @@ from ..domain.session_turns import Span
 
 _BUSY_S = 0.05  # a hook waits for this
 _SESSION = "SELECT coalesce(rewind_count, 0) FROM sessions WHERE id = ?"
+_CONTINUED = """
+SELECT before.id FROM sessions AS after JOIN sessions AS before ON before.id = after.parent_session_id
+ WHERE after.id = ? AND before.end_reason = 'compression'
+"""
 _MESSAGES = """
-SELECT timestamp, active = 0 AND NOT coalesce(compacted, 0), coalesce(compacted, 0), role,
+SELECT id, timestamp, active = 0 AND NOT coalesce(compacted, 0), coalesce(compacted, 0), role,
        CASE role WHEN 'user' THEN substr(content, 1, 200) END
   FROM messages WHERE session_id = ? ORDER BY id
 """
@@ -32,20 +37,28 @@ _OWN_TIMES = 2  # so many messages of a compression, in a row, may have kept a t
 
 @dataclass(frozen=True)
 class Rewound:
-    """How often something of a session was taken back, and when those turns were accepted."""
+    """How often something of a session was taken back, and when those turns were accepted.
+
+    `before`: the sessions that it continues after a compression and that lost turns as well.
+    """
 
     times: int
     spans: tuple[Span, ...]
+    before: tuple[str, ...] = ()
 
 
-class _Told(NamedTuple):
-    """A message as the host has it; of what a user said the beginning."""
+class HostMessage(NamedTuple):
+    """A message as the host has it; of what a user said the beginning.
 
+    `undone`: its user took it back; `compressed`: a compression set it aside.
+    """
+
+    id: int
     at: float
     undone: bool
     compressed: bool
     role: str
-    begins: str | bytes | None
+    begins: str | bytes | None = None
 
 
 def rewound(home: Path, session_id: str, now: float) -> Rewound:
@@ -57,14 +70,50 @@ def rewound(home: Path, session_id: str, now: float) -> Rewound:
             (times,) = file.execute(_SESSION, (session_id,)).fetchone() or (0,)
             if not times:
                 return Rewound(0, ())
-            rows = file.execute(_MESSAGES, (session_id,))
-            told = [_Told(float(at), bool(undone), bool(old), *words) for at, undone, old, *words in rows]
-            return Rewound(int(times), tuple(_spans(_with_originals(told), now)))
+            told, before = lineage(session_id, partial(_messages, file), partial(_continued, file))
+            return Rewound(int(times), tuple(_spans(told, now)), before)
     except (sqlite3.Error, ValueError, TypeError):  # none, of another version, or busy
         return Rewound(0, ())
 
 
-def _with_originals(told: Sequence[_Told]) -> list[_Told]:
+def lineage(
+    session_id: str, messages: Callable[[str], list[HostMessage]], continued: Callable[[str], str]
+) -> tuple[list[HostMessage], tuple[str, ...]]:
+    """Return the messages of a session, and before them those of the sessions which it continues and that lost some.
+
+    What was taken back is undone in all of them: a compression writes down what it keeps anew, and `/undo` marks that
+    alone. `messages` gives those of a session in their order; `continued` the session that a compression ended and this
+    one continues, "" where there is none. The second value names these sessions, the oldest first.
+    """
+    told, before = _with_originals(messages(session_id)), list[str]()
+    while _begins_with_undone(told) and (older := continued(before[0] if before else session_id)):
+        if older in before:
+            break
+        aside = [each if each.undone else each._replace(compressed=True) for each in messages(older)]
+        told = _with_originals([*aside, *told])
+        before.insert(0, older)
+    return told, tuple(before)
+
+
+def _begins_with_undone(told: Sequence[HostMessage]) -> bool:
+    """Return whether these are messages that a compression wrote first of all, and something of that is undone."""
+    first = next(iter(_compressions([each.at for each in told])), range(0))
+    return bool(first) and first.start <= _OWN_TIMES and any(told[at].undone for at in range(first.stop))
+
+
+def _messages(file: sqlite3.Connection, session_id: str) -> list[HostMessage]:
+    rows = file.execute(_MESSAGES, (session_id,))
+    return [HostMessage(id, float(at), bool(undone), bool(old), *words) for id, at, undone, old, *words in rows]
+
+
+def _continued(file: sqlite3.Connection, session_id: str) -> str:
+    with contextlib.suppress(sqlite3.Error):  # of a version that does not say
+        row = file.execute(_CONTINUED, (session_id,)).fetchone()
+        return "" if row is None else str(row[0])
+    return ""
+
+
+def _with_originals(told: Sequence[HostMessage]) -> list[HostMessage]:
     """Return the messages, those as undone too of which a copy is.
 
     A compression sets them all aside and writes down what is left of them anew, at its own time; `/undo` marks that.
@@ -97,7 +146,7 @@ def _compressions(times: Sequence[float]) -> list[range]:
     return found
 
 
-def _originals(told: Sequence[_Told], written: range) -> dict[int, int]:
+def _originals(told: Sequence[HostMessage], written: range) -> dict[int, int]:
     """Return of the user's messages that a compression wrote the places of those that they are copies of.
 
     They are the last ones from before it, in their order; one more may be of the turn in which it came.
@@ -113,7 +162,7 @@ def _originals(told: Sequence[_Told], written: range) -> dict[int, int]:
     return {}
 
 
-def _spans(told: Sequence[_Told], now: float) -> Iterator[Span]:
+def _spans(told: Sequence[HostMessage], now: float) -> Iterator[Span]:
     """Give the times of what was undone, which `bring` may have stored by the host's time of each message.
 
     At the time of a message that stands there is nothing of what was undone.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import psycopg
@@ -65,9 +66,19 @@ class Host:
             left.append({"role": "user", "content": turn(of_turn)})
         self.database.archive_and_compact(SESSION, left)
 
-    def undo(self, turns: int = 1) -> None:
-        recent = self.database.list_recent_user_messages(SESSION, limit=10)
-        self.database.rewind_to_message(SESSION, recent[turns - 1]["id"])
+    def rotate(self, provider: PgvectorMemoryProvider, old: str, new: str, *numbers: int) -> None:
+        """As where the setting `compression.in_place` is off: what is left of these turns begins a new session."""
+        left = [{"role": "user", "content": "[CONTEXT COMPACTION] what was said before"}]
+        for number in numbers:
+            left += [{"role": "user", "content": turn(number)}, {"role": "assistant", "content": ANSWER}]
+        self.database.end_session(old, "compression")
+        self.database.create_session(new, "cli", parent_session_id=old)
+        self.database.replace_messages(new, left)
+        provider.on_session_switch(new, parent_session_id=old, reason="compression")
+
+    def undo(self, turns: int = 1, session: str = SESSION) -> None:
+        recent = self.database.list_recent_user_messages(session, limit=10)
+        self.database.rewind_to_message(session, recent[turns - 1]["id"])
 
 
 @pytest.fixture
@@ -243,6 +254,32 @@ def test_need_38_what_was_said_before_a_compression_can_be_taken_back(
     assert stored(dsn)[-1] == turn(4)
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("sessions", [1, 2])
+@pytest.mark.parametrize("turns", [1, 2])
+def test_need_38_what_was_said_before_a_compression_that_began_a_new_session_can_be_taken_back(
+    turns: int, sessions: int, restarted: bool, host: Host, make_provider: MakeProvider, dsn: str
+) -> None:
+    names = [SESSION, *(f"session-{number + 2}" for number in range(sessions))]
+    provider = make_provider(session_id=SESSION)
+    for number in (1, 2, 3, 4):
+        host.say(provider, number)
+    landed(provider)
+    for old, new in pairwise(names):
+        host.rotate(provider, old, new, 2, 3, 4)
+    host.undo(turns, names[-1])
+    if restarted:
+        provider = make_provider(session_id=names[-1])
+    else:
+        provider.on_session_switch(names[-1], rewound=True)
+    assert sorted(said(provider)) == [turn(number) for number in (1, 2, 3, 4)[:-turns]]
+    landed(provider)
+    assert stored(dsn) == [turn(number) for number in (1, 2, 3, 4)[:-turns]]
+    provider.sync_turn(turn(4), ANSWER, session_id=names[-1])
+    landed(provider)
+    assert stored(dsn)[-1] == turn(4)
+
+
 def test_need_38_the_turn_in_which_a_compression_came_takes_none_like_it_along(
     host: Host, make_provider: MakeProvider, dsn: str
 ) -> None:
@@ -317,3 +354,24 @@ def test_need_38_what_was_brought_of_an_undone_turns_place_stays(
     assert said(provider) == [turn(1)]
     landed(provider)
     assert stored(dsn) == [turn(1)]
+
+
+@pytest.mark.parametrize("rotated", [False, True])
+def test_need_38_what_was_taken_back_after_a_compression_is_not_brought(
+    rotated: bool, host: Host, home: Path, make_provider: MakeProvider, dsn: str
+) -> None:
+    provider = make_provider(session_id=SESSION)
+    for number in (1, 2, 3):
+        host.say(provider, number)
+    if rotated:
+        host.rotate(provider, SESSION, "session-2", 2, 3)
+    else:
+        host.compress(2, 3)
+    name = "session-2" if rotated else SESSION
+    host.undo(session=name)
+    provider.on_session_switch(name, rewound=True)
+    landed(provider)
+    assert stored(dsn) == [turn(1), turn(2)]
+    (home / "config.yaml").write_text(yaml.safe_dump({"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS}}}))
+    assert main(["bring", "sessions", "--theme", "marketing", "--yes", "--hermes-home", str(home)]) == 0
+    assert stored(dsn) == [turn(1), turn(2)]

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from ....domain.errors import ConfigurationError
 from ....domain.text import clean
+from ....host.undone import HostMessage, lineage
 from ..records import TurnRecord
 from .exchanges import ConversationFilter, Utterance
 from .source import ImportTarget, SourceTally, at_epoch
@@ -16,7 +17,7 @@ from .sqlite_file import ProfileTables, SqliteFile
 
 _SESSION = (
     "id", "source", "user_id", "session_key", "chat_id", "chat_type", "thread_id", "origin_json", "model_config",
-    "parent_session_id", "started_at", "profile_name",
+    "parent_session_id", "started_at", "profile_name", "end_reason", "rewind_count",
 )  # fmt: skip
 _MESSAGE = ("id", "role", "content", "tool_calls", "timestamp", "active", "compacted", "observed")
 _INHERITED = ("session_key", "user_id", "chat_id", "chat_type", "thread_id", "origin_json")
@@ -46,9 +47,10 @@ class SessionDatabase(ProfileTables):
         turn_filter = ConversationFilter(self.destination.min_chars, tally)
         with self.opened() as file:
             sessions = _sessions(file)
+            undone = _undone(file, sessions)
             seen: dict[str, set[int]] = {}
             for name, row in sessions.items():
-                messages = file.rows("messages", _MESSAGE, where="session_id = ?", values=(name,), order="id")
+                messages = _messages(file, name)
                 tally.read += len(messages)
                 target = self.destination.of_session(self._words(row, sessions), name)
                 if isinstance(target, str):
@@ -56,8 +58,8 @@ class SessionDatabase(ProfileTables):
                     continue
                 parent = str(row["parent_session_id"] or "")
                 metadata = target.session.provenance(name, parent) | {"source": "import:state.db"}
-                lineage = seen.setdefault([name, *_ancestors(name, sessions)][-1], set())
-                for said in turn_filter.worth_storing(_spoken(messages, tally, row["started_at"]), lineage):
+                seen_before = seen.setdefault([name, *_ancestors(name, sessions)][-1], set())
+                for said in turn_filter.worth_storing(_spoken(messages, tally, row["started_at"], undone), seen_before):
                     yield TurnRecord(target.turns, name, said.role, said.text, said.at, metadata, where=said.where)
 
     def target(self, session_id: str) -> ImportTarget | str | None:
@@ -107,14 +109,46 @@ def _ancestors(name: str, sessions: Mapping[str, Row]) -> Iterator[str]:
         name = parent
 
 
-def _spoken(messages: list[dict[str, Any]], tally: SourceTally, started_at: object) -> Iterator[Utterance]:
-    """Yield what the user and the agent said to each other."""
+def _messages(file: SqliteFile, session: str) -> list[dict[str, Any]]:
+    return file.rows("messages", _MESSAGE, where="session_id = ?", values=(session,), order="id")
+
+
+def _undone(file: SqliteFile, sessions: Mapping[str, Row]) -> set[int]:
+    """Return the numbers of all messages that were taken back, with the originals of a compression's copies."""
+
+    def messages(session: str) -> list[HostMessage]:
+        return [_as_told(row) for row in _messages(file, session)]
+
+    def continued(session: str) -> str:
+        before = str(sessions[session]["parent_session_id"] or "")
+        return before if before in sessions and sessions[before]["end_reason"] == "compression" else ""
+
+    rewound = [name for name, row in sessions.items() if row["rewind_count"]]
+    return {each.id for name in rewound for each in lineage(name, messages, continued)[0] if each.undone}
+
+
+def _as_told(row: Row) -> HostMessage:
+    at, content = row["timestamp"], row["content"]
+    begins = content[:200] if row["role"] == "user" and isinstance(content, str) else None
+    moment = float(at) if isinstance(at, (int, float)) else 0.0
+    return HostMessage(row["id"], moment, _is_undone(row), bool(row["compacted"]), str(row["role"]), begins)
+
+
+def _is_undone(row: Row) -> bool:
+    return row["active"] == 0 and not row["compacted"]
+
+
+def _spoken(
+    messages: list[dict[str, Any]], tally: SourceTally, started_at: object, undone: set[int]
+) -> Iterator[Utterance]:
+    """Yield what the user and the agent said to each other, but for the messages of the numbers `undone`."""
     reviewed = False
     for row in messages:
         where, role, text = f"message {row['id']}", row["role"], _text(row["content"])
         reviewed = text.lstrip().startswith(_REVIEWS) if role == "user" else reviewed
         at = at_epoch(row["timestamp"]) or at_epoch(started_at)
-        if reason := _flaw(row, role) or ("synthetic" if reviewed else ""):
+        taken_back = _UNDONE if role in ("user", "assistant") and row["id"] in undone else ""
+        if reason := taken_back or _flaw(row, role) or ("synthetic" if reviewed else ""):
             tally.skip(reason, where if reason not in (_TOOL, _CALL, _SYSTEM) else "")
         elif at is None:
             tally.skip("without a time", where)
@@ -128,7 +162,7 @@ def _flaw(row: Row, role: object) -> str:
         return _TOOL
     if role not in ("user", "assistant"):
         return _SYSTEM
-    if row["active"] == 0 and not row["compacted"]:
+    if _is_undone(row):
         return _UNDONE
     if row["observed"]:
         return _OVERHEARD
