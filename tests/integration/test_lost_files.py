@@ -336,6 +336,20 @@ def test_need_31_restore_brings_nothing_back_that_was_replaced_since(
     assert Database(dsn).column(left) == ["Atlas is green", "Borealis is red"]
 
 
+def test_need_43_what_is_restored_and_does_not_hold_any_more_is_told(
+    make_provider: MakeProvider, home: Path, ask: Callable[..., Any], cli: Run
+) -> None:
+    for line, age_s in (("D[auth]: tokens", 60), ("D[auth]: sessions", 0)):
+        write_entries(home, "Atlas is blue", line, age_s=age_s)
+        provider = session(make_provider)
+    restored = cli("restore", "--since", "1h").stdout
+    assert "is superseded by m" in restored and "found by words" not in restored
+    assert recalled(provider, "auth tokens", scope="default") == ["D[auth]: sessions"]
+    (command,) = (line.rpartition(": hermes-pgvector ")[2] for line in restored.splitlines() if "hold again" in line)
+    ask(*command.split())
+    assert recalled(provider, "auth tokens", scope="default") == ["D[auth]: tokens"]
+
+
 def test_need_31_what_was_forgotten_is_not_brought_back_by_a_restored_file(
     make_provider: MakeProvider, home: Path, tmp_path: Path, ask: Callable[..., Any]
 ) -> None:

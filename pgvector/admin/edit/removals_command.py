@@ -100,7 +100,9 @@ def _restore(args: argparse.Namespace, home: Path) -> int:
         done = removals.restore(conn, refs=refs, theme=theme, since=since, really=not args.dry_run)
     summary = ""
     if done.counts["memories"] and done.done:
-        summary = f"restored: {_memories(done)}; found by words now, by meaning once an agent has embedded them"
+        summary = f"restored: {_memories(done)}"
+        if not done.notes:
+            summary += "; found by words now, by meaning once an agent has embedded them"
     elif done.counts["memories"]:
         summary = f"would restore {_memories(done)}; nothing was changed"
     return print_outcome(done, as_json=args.json, before=lambda: _show_restored(done), summary=summary)
