@@ -130,6 +130,35 @@ def test_need_16_the_history_of_memories_goes_along_where_an_admin_copies(
     assert Database(second_dsn).column(said) == Database(dsn).column(said)
 
 
+def test_need_31_what_was_removed_before_a_copy_is_restored_by_the_number_that_is_shown(
+    in_use: Path,
+    make_provider: MakeProvider,
+    dsn: str,
+    admin_dsn: str,
+    second_dsn: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    provider = make_provider(gateway_session_key="sales")
+    for text in ("Atlas is blue", "Bolt is red"):
+        provider.on_memory_write("add", "memory", text)
+        provider.on_memory_write("remove", "memory", "", {"old_text": text})
+    landed(provider)
+    fill_theme(second_dsn, "sales", memories=4)
+    for _ in range(2):
+        admin = make_conninfo(admin_dsn, dbname=conninfo_to_dict(second_dsn)["dbname"])
+        copied(capsys, "--to", second_dsn, "--admin-dsn", admin)
+    in_use.write_text(CONFIG.format(dsn=second_dsn))
+    assert cli.main(["restore", "--dry-run", "--json"]) == 0
+    refs = {row["content"]: row["ref"] for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert cli.main(["restore", refs["Atlas is blue"]]) == 0
+    assert cli.main(["forget", refs["Bolt is red"], "--yes"]) == 0
+    held = Database(second_dsn).column("SELECT content FROM memory_entries")
+    assert len(held) == 5 and "Atlas is blue" in held
+    capsys.readouterr()
+    assert cli.main(["restore", "--since", "1h", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"] == {"memories": 0}
+
+
 def test_need_16_the_switch_writes_the_settings_and_keeps_the_rest(
     in_use: Path, dsn: str, second_dsn: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

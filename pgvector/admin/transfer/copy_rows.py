@@ -55,14 +55,31 @@ def may_copy_history(target: DeadlineConnection) -> bool:
 def copy_history(source: DeadlineConnection, target: DeadlineConnection, theme: str) -> int:
     """Bring what happened to memories; returns how many entries are new there."""
     added = 0
+    numbers: dict[int, int] = {}
     for some in _slices(_streamed(source, "leaving_history", theme)):
         row = column_lists(some, **_HISTORY) | {
             "themes": [theme] * len(some),
             "who": [Jsonb(each.who) for each in some],
         }
+        row["memory_ids"] = _numbers(target, some, row, numbers)
         row["old_rows"] = [None if each.old_row is None else Jsonb(each.old_row) for each in some]
         added += target.execute(query("bring_history"), row).rowcount
     return added
+
+
+def _numbers(
+    target: DeadlineConnection, entries: Sequence[Any], row: dict[str, list[Any]], numbers: dict[int, int]
+) -> list[int]:
+    """Return which memory each of these entries is of there. `numbers`, by those of the source, grows.
+
+    What is gone gets a number of its own, by which it can be restored or forgotten.
+    """
+    for each, known in zip(entries, target.execute(query("known_history"), row), strict=True):
+        if known.id is not None:
+            numbers[each.memory_id] = known.id
+    new = list(dict.fromkeys(each.memory_id for each in entries if each.memory_id not in numbers))
+    numbers |= zip(new, (each.id for each in target.execute(query("new_memory_ids"), {"count": len(new)})), strict=True)
+    return [numbers[each.memory_id] for each in entries]
 
 
 def missing(source: DeadlineConnection, target: DeadlineConnection, theme: str, store: Store) -> int:

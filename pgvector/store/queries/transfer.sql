@@ -287,16 +287,26 @@ SELECT h.memory_id, h.target, h.action, h.at, h.db_role, h.who, h.chars, h.diges
   LEFT JOIN memory_entries AS m ON m.id = h.memory_id AND m.agent_identity = h.agent_identity
  WHERE h.agent_identity = %(theme)s ORDER BY h.id;
 
+-- name: known_history
+-- Of which memory each of these entries is here: of the one that stands there, else of that of which the history has it
+-- already.
+SELECT given.number,
+       coalesce((SELECT m.id FROM memory_entries AS m
+                  WHERE m.agent_identity = given.theme AND m.target = given.target AND m.digest = given.now),
+                (SELECT max(h.memory_id) FROM memory_history AS h
+                  WHERE h.agent_identity = given.theme AND h.at = given.at AND h.action = given.action
+                    AND h.target = given.target AND h.digest = given.digest)) AS id
+  FROM unnest(%(themes)s::text[], %(targets)s::text[], %(actions)s::text[], %(times)s::timestamptz[], %(digests)s::bytea[],
+              %(now)s::bytea[])
+       WITH ORDINALITY AS given(theme, target, action, at, digest, now, number)
+ ORDER BY given.number;
+
 -- name: bring_history
--- Memories have other numbers here; one that is gone gets that of its source with a minus, and of its texts what brings it
--- back.
+-- Memories have the numbers of here; of the texts of one that is gone comes what brings it back.
 INSERT INTO memory_history (agent_identity, memory_id, target, action, at, db_role, who, chars, digest, old_theme, old_chars,
                             old_digest, old_content, old_row)
-SELECT given.theme,
-       coalesce((SELECT m.id FROM memory_entries AS m
-                  WHERE m.agent_identity = given.theme AND m.target = given.target AND m.digest = given.now), -given.memory_id),
-       given.target, given.action, given.at, given.db_role, given.who, given.chars, given.digest, given.old_theme,
-       given.old_chars, given.old_digest,
+SELECT given.theme, given.memory_id, given.target, given.action, given.at, given.db_role, given.who, given.chars,
+       given.digest, given.old_theme, given.old_chars, given.old_digest,
        CASE WHEN EXISTS (SELECT FROM memory_entries AS m
                           WHERE m.agent_identity = given.theme AND m.target = given.target AND m.digest = given.now)
               OR given.old_row IS NOT NULL THEN given.old_content END, given.old_row
