@@ -27,7 +27,7 @@ from ..domain.theme import Languages
 from ..domain.types import EmbeddingSpace
 from . import memory_files
 from .applying import apply_ahead, apply_operations, claim, cut_at_long_files
-from .connection import DeadlineConnection, translated, writable
+from .connection import DeadlineConnection, answering, translated, writable
 from .memories import Embeddings
 from .pipeline import Pipeline
 from .pool import Pool, connect, follow_path, pool_for
@@ -134,10 +134,10 @@ class Backend:
         try:
             return self._pool_of(writable(conninfo))
         except StoreReadOnly:
-            return self._pool_of(conninfo)
+            return self._pool_of(answering(conninfo))
 
     def _pool_of(self, conninfo: str) -> Pool:
-        with translated(), connect(conninfo) as conn, conn.transaction():
+        with translated(), connect(conninfo, as_is=True) as conn, conn.transaction():
             conn.deadline = time.monotonic() + WRITE_TIMEOUT_S
             follow_path(conn)
             self._verify(conn)

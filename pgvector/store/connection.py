@@ -55,6 +55,7 @@ _POOLED = "`dsn` names a pooler in transaction mode: set plugins.pgvector.pooler
 _UNTIL_WRITABLE = "recall goes on, and writes follow when the server accepts them again or `dsn` names one that does"
 # What libpq says of a server when a writable one was asked for.
 _TAKES_NO_WRITES = ("session is read-only", "server is in hot standby mode")
+_SERVERS_VARIABLE = "PGTARGETSESSIONATTRS"  # libpq's own
 _TICK_S = 0.02  # how often a waiting call looks at its deadline
 _CANCEL_S = 1.0  # for the server to take note of it
 
@@ -241,9 +242,18 @@ def place_of(conninfo: str) -> str:
 def writable(conninfo: str) -> str:
     """Return the same for a server that takes writes, of several hosts that one; what it says of that itself counts."""
     check_conninfo(conninfo)
-    if "target_session_attrs" in conninfo_to_dict(conninfo) or "PGTARGETSESSIONATTRS" in os.environ:
-        return conninfo
-    return make_conninfo(conninfo, target_session_attrs="read-write")
+    return conninfo if _asked_of_servers(conninfo) else make_conninfo(conninfo, target_session_attrs="read-write")
+
+
+def answering(conninfo: str) -> str:
+    """Return the same for a server that answers, also where it asks for one that takes writes."""
+    asks = _asked_of_servers(conninfo) in ("read-write", "primary")
+    return make_conninfo(conninfo, target_session_attrs="any") if asks else conninfo
+
+
+def _asked_of_servers(conninfo: str) -> str:
+    given = conninfo_to_dict(conninfo).get("target_session_attrs") or os.environ.get(_SERVERS_VARIABLE)
+    return str(given or "")
 
 
 def _first_line(exc: BaseException) -> str:

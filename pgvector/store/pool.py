@@ -24,7 +24,7 @@ from ..domain.errors import (
     StoreUnavailable,
     StoreUnsettled,
 )
-from .connection import DeadlineConnection, check_conninfo, translated
+from .connection import DeadlineConnection, answering, check_conninfo, translated, writable
 from .pipeline import Pipeline, note_begun, set_limits
 from .sql import query
 
@@ -101,13 +101,21 @@ def backend_pid(conn: DeadlineConnection) -> int:
     return int(row[0])
 
 
-def connect(conninfo: str, *, timeout_s: float = _CONNECT_TIMEOUT_S, prepares: bool = False) -> DeadlineConnection:
+def connect(
+    conninfo: str, *, timeout_s: float = _CONNECT_TIMEOUT_S, prepares: bool = False, as_is: bool = False
+) -> DeadlineConnection:
     """Return a single connection outside the pool, in autocommit. Raises StoreUnavailable.
 
-    `prepares` only where it is known that no pooler stands in between.
+    Of several hosts to the one that takes writes, as agents have it, and to another one only where none does; `as_is`
+    to the first that `conninfo` leads to. `prepares` only where it is known that no pooler stands in between.
     """
     check_conninfo(conninfo)
-    return _opened(conninfo, settle, timeout_s, prepares=prepares)
+    if as_is:
+        return _opened(conninfo, settle, timeout_s, prepares=prepares)
+    try:
+        return _opened(writable(conninfo), settle, timeout_s, prepares=prepares)
+    except StoreReadOnly:
+        return _opened(answering(conninfo), settle, timeout_s, prepares=prepares)
 
 
 def _opened(

@@ -205,7 +205,7 @@ class Replica:
 
     def _examined(self, primary: PrimaryPosition) -> int:
         if self._pool is None or self._pool.lost or self._pool.stale:
-            with connect(self._conninfo) as conn:
+            with connect(self._conninfo, as_is=True) as conn:
                 conn.deadline = time.monotonic() + _LOOK_S
                 position = check_replica(conn, primary)
                 pool = pool_for(conn, self._conninfo, max_size=self._pool_max_size, pooler=self._pooler)

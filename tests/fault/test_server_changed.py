@@ -211,19 +211,34 @@ def test_need_03_a_role_that_is_read_only_for_a_while_recalls_and_writes_again_b
     traffic.assert_never_waited()
 
 
-def test_need_03_of_two_servers_the_one_that_takes_writes_is_used(make_provider: MakeProvider, log: Log) -> None:
+def both_hosts(primary: str, standby: str, **asked: str) -> str:
+    """A conninfo of two hosts, the standby's first."""
+    ways = [psycopg.conninfo.conninfo_to_dict(each) for each in (standby, primary)]
+    hosts, ports = (",".join(str(way[key]) for way in ways) for key in ("host", "port"))
+    return psycopg.conninfo.make_conninfo(primary, host=hosts, port=ports, **asked)
+
+
+@pytest.mark.parametrize("asked", ["", "read-write", "primary"])
+def test_need_03_of_two_servers_the_one_that_takes_writes_is_used(
+    asked: str, make_provider: MakeProvider, home: Path, capsys: pytest.CaptureFixture[str], log: Log
+) -> None:
     with replicated_postgres(DIMS) as (primary, standby):
         database = primary.database()
         standby.caught_up(primary)
-        ways = [psycopg.conninfo.conninfo_to_dict(each) for each in (standby.conninfo(database.dsn), database.dsn)]
-        both = psycopg.conninfo.make_conninfo(
-            database.dsn,
-            host=",".join(str(way["host"]) for way in ways),
-            port=",".join(str(way["port"]) for way in ways),
-        )
+        how = {"target_session_attrs": asked} if asked else {}
+        both = both_hosts(database.dsn, standby.conninfo(database.dsn), **how)
         provider = make_provider({"dsn": both})
         report(provider, 1)
         landed(provider)
+        standby.caught_up(primary)
+
+        (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": both, "dims": DIMS}}}))
+        assert main(["add", "Atlas is blue.", "--theme", "marketing", "--hermes-home", str(home)]) == 0
+        assert memories(database) == ["Atlas is blue."]
+        capsys.readouterr()
+        main(["doctor", "--json", "--hermes-home", str(home)])
+        (check,) = [each for each in json.loads(capsys.readouterr().out)["checks"] if each["name"] == "postgres"]
+        assert check["state"] == "ok", check
         standby.caught_up(primary)
 
         primary.stop("immediate")

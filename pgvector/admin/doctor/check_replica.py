@@ -31,7 +31,7 @@ def check_read_replica(context: DoctorContext) -> Iterator[Check]:
         yield note("replica", f"{where}: not looked at, since the primary does not answer")
         return
     try:
-        with connect(settings.read_dsn) as conn, translated():
+        with connect(settings.read_dsn, as_is=True) as conn, translated():
             conn.deadline = time.monotonic() + _DEADLINE_S
             started = time.monotonic()
             missing = place.position - check_replica(conn, place)
