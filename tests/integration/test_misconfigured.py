@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 import yaml
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
@@ -160,6 +161,36 @@ def test_need_02_a_missing_role_or_database_is_named(home: Path, direct_dsn: str
         assert "nowhere_to_be_found" in said
         assert "create it, or correct `dsn`" in said
     assert doctor.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("taken", "given_back", "remedy"),
+    [
+        ("ALTER ROLE hermes NOLOGIN", "ALTER ROLE hermes LOGIN", "ALTER ROLE ... LOGIN"),
+        ("ALTER ROLE hermes CONNECTION LIMIT 0", "ALTER ROLE hermes CONNECTION LIMIT -1", "raise its CONNECTION LIMIT"),
+        (
+            "REVOKE CONNECT ON DATABASE {} FROM PUBLIC",
+            "GRANT CONNECT ON DATABASE {} TO PUBLIC",
+            "GRANT CONNECT ON DATABASE",
+        ),
+        ("ALTER DATABASE {} ALLOW_CONNECTIONS false", "ALTER DATABASE {} ALLOW_CONNECTIONS true", "ALLOW_CONNECTIONS"),
+    ],
+)
+def test_need_02_what_keeps_a_role_out_is_named_with_what_lets_it_in(
+    taken: str, given_back: str, remedy: str, home: Path, direct_dsn: str, admin_dsn: str, cli: Run, records: Records
+) -> None:
+    name = sql.Identifier(str(conninfo_to_dict(admin_dsn)["dbname"]))
+    configure(home, dsn=direct_dsn)
+    with psycopg.connect(admin_dsn, dbname="postgres", autocommit=True) as connection:
+        connection.execute(sql.SQL(taken).format(name))
+        try:
+            warning = warned_of(home, records)
+            doctor = cli("doctor")
+        finally:
+            connection.execute(sql.SQL(given_back).format(name))
+    for said in (warning, doctor.stdout):
+        assert remedy in said, said
+        assert "`dsn` is right" not in said
 
 
 def test_need_02_a_missing_migration_is_named_with_the_command(

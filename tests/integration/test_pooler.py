@@ -163,6 +163,20 @@ def test_need_30_doctor_knows_the_pooler_and_the_setting_it_needs(
     assert not [check for check in checks if check["name"] in ("schema", "rights") and check["state"] == "fail"]
 
 
+def test_need_30_a_pooler_in_statement_mode_is_named_with_what_to_set(
+    postgres: EmbeddedServer, direct_dsn: str, make_provider: MakeProvider, home: Path,
+    records: Callable[[int], list[str]], capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    with pgbouncer(postgres.ensure().admin, "statement") as running:
+        dsn = running.conninfo(direct_dsn)
+        make_provider({"dsn": dsn}).sync_turn(turn(1), ANSWER)
+        until(lambda: records(logging.WARNING), 20, "what is wrong")
+        (home / "config.yaml").write_text(yaml.safe_dump({"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS}}}))
+        assert main(["doctor", "--hermes-home", str(home)]) == 1
+    for said in (capsys.readouterr().out, records(logging.WARNING)[0]):
+        assert "set PgBouncer's pool_mode to transaction or session" in said, said
+
+
 @pytest.mark.parametrize(
     "command", [["migrate", "--runtime-role", "hermes"], ["reembed", "--abort", "--yes"]], ids=["migrate", "reembed"]
 )

@@ -61,7 +61,7 @@ class Pooler:
 @contextmanager
 def pgbouncer(
     server_dsn: str,
-    mode: Literal["transaction", "session"] = "transaction",
+    mode: Literal["transaction", "session", "statement"] = "transaction",
     *,
     sessions: int = 8,
     port: int = _PORT,

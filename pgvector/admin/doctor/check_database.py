@@ -15,7 +15,7 @@ from ...domain.types import MEMORY_FILES
 from ...store import schema
 from ...store.connection import DeadlineConnection, translated
 from ...store.memory_files import WHY
-from ...store.pool import connect, is_pooled
+from ...store.pool import backend_pid, connect, is_pooled
 from ..common import pooler, schema_checks
 from ..common.embedded_server import account_notice
 from ..common.holdings import held_removals
@@ -86,6 +86,9 @@ def _server(conn: DeadlineConnection, context: DoctorContext, where: str) -> Ite
 
 def _pooler(conn: DeadlineConnection, conninfo: str, settings: Settings) -> Check:
     pooled = is_pooled(conn)
+    if pooled:
+        with conn.transaction():  # which a pooler in statement mode refuses, and agents cannot do without
+            backend_pid(conn)
     lends = pooled and pooler.shares_sessions(conn, conninfo)
     if lends and settings.pooler == "none":
         return fail(
