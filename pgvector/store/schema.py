@@ -7,7 +7,9 @@ import shlex
 from collections.abc import Collection
 from pathlib import Path
 
-from ..domain.errors import DimensionMismatch, SchemaNotApplied, StrangeTables, UpgradeNeeded
+from psycopg import sql
+
+from ..domain.errors import DimensionMismatch, SchemaNotApplied, StoreMisconfigured, StrangeTables, UpgradeNeeded
 from .connection import DeadlineConnection, translated
 
 # By path: the host registers our root as an empty package for its commands, which importlib.resources cannot read.
@@ -22,6 +24,9 @@ SELECT c.relname, array_agg(a.attname::text) FILTER (WHERE NOT a.attisdropped)
   FROM pg_class AS c LEFT JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0
  WHERE c.oid IN (to_regclass('memory_entries'), to_regclass('conversations'))
  GROUP BY c.relname HAVING NOT coalesce(bool_or(a.attname = 'tsv'), false)"""
+_VECTORS = """
+SELECT n.nspname AS name FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
+ WHERE e.extname = 'vector' AND NOT has_schema_privilege(coalesce(%s, current_user), n.oid, 'USAGE')"""
 # What the tables of the other hermes-memory-pgvector have at least.
 _OTHERS_COLUMNS = {
     "memory_entries": {"id", "agent_identity", "target", "content", "created_at", "updated_at", "metadata"},
@@ -47,7 +52,8 @@ def ensure_schema(conn: DeadlineConnection, *, dims: int) -> None:
     """Verify, changing no table, that every migration is applied and vectors have `dims` floats.
 
     A role that became the owner of the main tables gets the rights it lacks on the others. Raises SchemaNotApplied or
-    UpgradeNeeded with the command that fixes it, StrangeTables, or DimensionMismatch.
+    UpgradeNeeded with the command that fixes it, StrangeTables, StoreMisconfigured where this role may not use vectors,
+    or DimensionMismatch.
     """
     _require_open(conn)
     applied = applied_versions(conn)
@@ -55,7 +61,20 @@ def ensure_schema(conn: DeadlineConnection, *, dims: int) -> None:
         raise SchemaNotApplied(
             f"the memory schema is not applied (missing: {', '.join(missing)}); run: {MIGRATE_COMMAND}"
         )
+    if (schema := vectors_out_of_reach(conn)) is not None:
+        role = conn.info.user
+        raise StoreMisconfigured(
+            f"the role {role} may not use the schema {schema}, which the extension vector is in; as an admin: "
+            + sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(sql.Identifier(schema), sql.Identifier(role)).as_string()
+        )
     check_dims(conn, dims)
+
+
+def vectors_out_of_reach(conn: DeadlineConnection, role: str | None = None) -> str | None:
+    """Return the schema of the extension where `role`, or that of `conn`, may not use it; else None."""
+    with translated():
+        row = conn.execute(_VECTORS, (role,)).fetchone()
+    return None if row is None else str(row.name)
 
 
 def has_foreign_tables(conn: DeadlineConnection) -> bool:

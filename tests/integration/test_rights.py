@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
 import pytest
 from psycopg import errors as pg
+from psycopg.conninfo import make_conninfo
 
-from tests.conftest import DIMS
+from tests.conftest import DIMS, MakeProvider
 from tests.support.embedded import BIN_DIR
+from tests.support.memory import landed
 from tests.support.stored import Database
+from tests.support.turns import turn, user_turns
+from tests.support.waiting import until
 
 from .conftest import Run
 
@@ -85,6 +91,34 @@ def test_trap_13_a_second_role_gets_the_same_rights(cli: Run, admin_dsn: str, ds
             assert sorted(database.column(rights, "Second Fleet")) == sorted(database.column(rights, "hermes"))
         finally:
             admin.execute('DROP OWNED BY "Second Fleet"; DROP ROLE "Second Fleet"')
+
+
+def test_need_30_vectors_in_a_schema_of_their_own_are_let_to_the_role_and_missed_by_name(
+    cli: Run, home: Path, empty_admin_dsn: str, make_provider: MakeProvider, records: Callable[[int], list[str]]
+) -> None:
+    with psycopg.connect(empty_admin_dsn, autocommit=True) as admin:
+        admin.execute("CREATE SCHEMA extensions; CREATE EXTENSION vector SCHEMA extensions")
+        login = make_conninfo(empty_admin_dsn, options="-c search_path=public,extensions")
+        done = cli("migrate", "--admin-dsn", login, "--dims", str(DIMS), "--runtime-role", "hermes")
+        assert done.returncode == 0, done.stderr
+        dsn = make_conninfo(empty_admin_dsn, user="hermes")
+        provider = make_provider({"dsn": dsn})
+        provider.sync_turn(turn(1), "")
+        landed(provider)
+        provider.shutdown()
+
+        admin.execute("REVOKE USAGE ON SCHEMA extensions FROM hermes")
+        provider = make_provider({"dsn": dsn})
+        provider.sync_turn(turn(2), "")
+        until(lambda: records(logging.WARNING), 20, "what is wrong")
+        (home / "config.yaml").write_text(f"plugins: {{pgvector: {{dsn: '{dsn}', dims: {DIMS}}}}}\n")
+        doctor = cli("doctor")
+        grant = 'GRANT USAGE ON SCHEMA "extensions" TO "hermes"'
+        assert grant in doctor.stdout and grant in records(logging.WARNING)[0]
+        admin.execute(grant)
+        landed(provider)
+        assert len(records(logging.WARNING)) == 1, "once"
+    assert user_turns(Database(dsn)) == [turn(1), turn(2)]
 
 
 def test_trap_13_an_agent_that_logs_in_as_owner_is_told_so(cli: Run, home: Path, admin_dsn: str, dsn: str) -> None:

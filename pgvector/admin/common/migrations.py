@@ -18,6 +18,7 @@ from ...store.sql import query
 from . import codes, hnsw, row_security, session_locks, words
 from .pooler import require_session
 from .retrying import go_before_autovacuum, retry_deadlocks, retry_while_busy
+from .vector_rights import let_use_vectors
 
 MIGRATION_LOCK = 7310579462  # each migration takes it as well
 _SEAL = re.compile(r"'[0-9a-f]{64}'")
@@ -101,6 +102,8 @@ def migrate(
         applied, already = _apply_missing(conn, runtime_role)
         if applied or runtime_role:
             row_security.renew(conn)
+        if runtime_role:
+            let_use_vectors(conn, runtime_role)
         check_dims(conn, dims)
         if not runtime_role and not conn.execute("SELECT FROM pg_roles WHERE rolname = 'hermes'").rowcount:
             notices.append(

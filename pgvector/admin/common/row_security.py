@@ -15,6 +15,7 @@ from ...store.connection import DeadlineConnection, translated
 from ...store.sql import query
 from .fetching import one
 from .retrying import retry_deadlocks
+from .vector_rights import let_use_vectors
 
 EVERY_THEME = "*"
 _FILE = Path(__file__).resolve().parents[2] / "migrations" / "optional" / "row_security.sql"
@@ -72,6 +73,7 @@ def grant(conn: DeadlineConnection, role: str, themes: Sequence[str]) -> None:
     Raises ConfigurationError: there is no such role, or no policy would hold it back.
     """
     _call(conn, "SELECT hermes_grant_themes(%s, %s)", role, list(themes))
+    let_use_vectors(conn, role)
 
 
 def revoke(conn: DeadlineConnection, role: str, themes: Sequence[str]) -> int:
