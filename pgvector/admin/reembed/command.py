@@ -49,7 +49,7 @@ def _backfill(args: argparse.Namespace, home: Path) -> int:
     settings = settings_of(home)
     embedder = _embedder(settings, home)
     with borrowed_server(settings) as locate:
-        backend = Backend(lambda: settings.dsn or locate(), dims=settings.dims, pool_max_size=1)
+        backend = Backend(lambda: settings.dsn or locate(), dims=settings.dims, pool_max_size=1, pooler=settings.pooler)
         try:
             backend.bring_up()
             documents = DocumentEmbedder(embedder, backend, Latencies(), chunk_tokens=settings.chunk_tokens)
