@@ -8,6 +8,7 @@ from calendar import monthrange
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from itertools import islice
 
 from . import time_words as words
 
@@ -32,17 +33,23 @@ class TimeSpan:
 def named_periods(text: str, now: datetime) -> list[TimeSpan]:
     """Return the times that `text` names, at most MAX_PERIODS; none in most texts.
 
-    A time without a year means that time of each of the last YEARS years. "2026" alone names no time: it is more often
-    a part of a name. So does "Monday" name none that may as well be the next one.
+    A time without a year means that time of each of the last YEARS years, and beside "last year" that of this one only.
+    "2026" alone names no time: it is more often a part of a name. So does "Monday" name none that may as well be the
+    next one.
     """
-    found: list[TimeSpan] = []
     now = now.astimezone(UTC)
-    for first, last in _spans(text, now.date()):
-        if len(found) == MAX_PERIODS:
-            break
-        if first <= now.date():
-            found.append(TimeSpan(_midnight(first), _midnight(last) + timedelta(days=1)))
-    return found
+    past = (days for days in _spans(text, now.date()) if days[0] <= now.date())
+    found = _in_named_year(list(islice(past, MAX_PERIODS)))
+    return [TimeSpan(_midnight(first), _midnight(last) + timedelta(days=1)) for first, last in found]
+
+
+def _in_named_year(spans: list[_Days]) -> list[_Days]:
+    """Return of the times of several years those of the one that is named as well: "in May last year"."""
+    for year in spans:
+        if year == (date(year[0].year, 1, 1), date(year[0].year, 12, 31)):
+            inside = [each for each in spans if each != year and year[0] <= each[0] and each[1] <= year[1]]
+            return inside or spans
+    return spans
 
 
 def _midnight(day: date) -> datetime:

@@ -116,8 +116,9 @@ UNITS = {
         1: "day days tag tage tagen jour jours dia dias giorno giorni dag dagen день дня днеи",
         7: "week weeks woche wochen semaine semaines semana semanas settimana settimane weken неделю недели "
         "недель неделе",
-        30: "month months monat monate monaten mois mes meses mese mesi maand maanden месяц месяца месяцев месяце",
-        365: "year years jahr jahre jahren an ans annee annees ano anos anno anni jaar год года году лет",
+        30: "month months monat monate monaten monats mois mes meses mese mesi maand maanden месяц месяца месяцев "
+        "месяце",
+        365: "year years jahr jahre jahren jahres an ans annee annees ano anos anno anni jaar год года году лет",
     }.items()
     for word in words.split()
 }
@@ -160,7 +161,7 @@ DAYS_AGO = _numbered(
 )
 _LAST_BEFORE = _split(
     "last letzten letzte letztes letztem vergangenen vergangene vergangenes vorigen vorige voriges vorig afgelopen "
-    "pasado pasada scorso scorsa прошлои прошлом прошлыи прошлую прошлое"
+    "pasado pasada scorso scorsa прошлои прошлом прошлыи прошлую прошлое прошлого"
 )
 _LAST_AFTER = _split("dernier derniere passe passee pasado pasada scorso scorsa passato passata passado passada")
 _WITHIN = _split(
@@ -262,7 +263,8 @@ def days_ago() -> re.Pattern[str]:
 def numeric_dates() -> tuple[re.Pattern[str], ...]:
     """Return what finds a date in digits, with the groups m, and y and d where these are there."""
     patterns = (
-        rf"\b(?P<y>{_YEAR})-(?P<m>\d\d)(?:-(?P<d>\d\d))?\b",
+        # Of a moment such as 2026-05-04T10:22 the day.
+        rf"\b(?P<y>{_YEAR})-(?P<m>\d\d)(?:-(?P<d>\d\d)(?:\b|(?=t\d))|\b(?!-\d))",
         rf"\b(?P<y>{_YEAR})(?P<sign>[/.])(?P<m>\d\d?)(?P=sign)(?P<d>\d\d?)\b",
         rf"\b(?P<d>\d\d?)(?P<sign>[/.])\s?(?P<m>\d\d?)(?P=sign)\s?(?P<y>{_YEAR})\b",
         rf"\b(?P<m>\d\d?)/(?P<d>\d\d?)/(?P<y>{_YEAR})\b",

@@ -29,6 +29,7 @@ def days(text: str) -> list[tuple[date, date]]:
         "the 13th of October, 2023",
         "Oct. 13, 2023",
         "2023-10-13",
+        "What failed at 2023-10-13T08:15:02Z?",
         "2023/10/13",
         "on 13.10.2023",
         "on 13/10/2023, or was it later?",
@@ -52,6 +53,23 @@ def test_a_day(text: str) -> None:
 @pytest.mark.parametrize("text", ["in February 2024", "since Feb 2024", "February of 2024", "2024-02"])
 def test_a_month(text: str) -> None:
     assert days(text) == [(date(2024, 2, 1), date(2024, 2, 29))]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What did we decide in February last year?",
+        "Last year in February we met",
+        "Was haben wir im Februar letzten Jahres beschlossen?",
+        "en février de l'année dernière",
+        "en febrero del año pasado",
+        "в феврале прошлого года",
+        "去年2月我们决定了什么？",
+        "작년 2월에 무엇을 정했지?",
+    ],
+)
+def test_a_month_of_last_year_is_that_of_no_other_one(text: str) -> None:
+    assert days(text) == [(date(2025, 2, 1), date(2025, 2, 28))]
 
 
 def test_without_a_year_it_is_any_of_the_last_ones_but_none_ahead() -> None:
