@@ -9,19 +9,22 @@ from datetime import datetime
 from functools import lru_cache
 
 from ..domain.types import Hit
-from .ranking import are_alike, is_question, newest_of_near_equals
+from .ranking import (
+    HOLDS,
+    SUBJECT_LEAST,
+    are_alike,
+    holds_of_the_same,
+    is_question,
+    newest_of_near_equals,
+    shared,
+)
 
 _ASKED_ALIKE = 0.6  # share of all words of two questions, numbers left out, from which they ask the same
 _WORD = re.compile(r"\w+")
-_TOKEN = re.compile(r"\w+(?:[.:/@-]\w+)*", re.UNICODE)
+# A number with its sign and the commas between its digits.
+_TOKEN = re.compile(r"(?:(?<!\w)[-+\u2212](?=\d))?\w+(?:[.:/@-]\w+|(?<=\d),(?=\d)\w+)*")
 _VALUE_MOST = 4  # words of a date
-_SUBJECT_LEAST = 2  # words before the verb or with it, without which "is 5" and "is 6" speak of nothing in common
 _TEXT_MAX_CHARS = 400  # a longer text says several things
-# What holds until something else does. Without "was", and verbs of what happens once: two events are no contradiction.
-_HOLDS = re.compile(
-    "is|are|has|have|costs|takes|runs|lives|starts|ends|opens|closes|leaves|uses|needs|expires|listens|sits|stays|must|will"
-    "|should|ist|sind|hat|haben|kostet|läuft|beginnt|endet|öffnet|schließt|braucht|nutzt|gilt"
-)
 # What stands right before a value. After any other word a number is part of a name: "ticket 12", "room 5".
 _LEADS = re.compile(
     "at|on|in|by|to|from|until|till|for|about|around|every|within|after|before|than|the|a|an|port|version|only"
@@ -178,10 +181,10 @@ def replaced_part(older: Hit, newer: Hit) -> str:
     if max(len(older.content), len(newer.content)) > _TEXT_MAX_CHARS:
         return ""
     (words, old), new = _older_words(older.content), _newer_words(newer.content)
-    if len(old) < _SUBJECT_LEAST or old[:_SUBJECT_LEAST] != new[:_SUBJECT_LEAST]:
+    if len(old) < SUBJECT_LEAST or old[:SUBJECT_LEAST] != new[:SUBJECT_LEAST]:
         return ""
-    start = _shared(old, new)
-    end = min(_shared(old[::-1], new[::-1]), min(len(old), len(new)) - start)
+    start = shared(old, new)
+    end = min(shared(old[::-1], new[::-1]), min(len(old), len(new)) - start)
     before, gone, come = old[:start], old[start : len(old) - end], new[start : len(new) - end]
     if not (_is_value(gone) and _is_value(come) and _leads_to_a_value(before)):
         return ""
@@ -210,9 +213,7 @@ def _beside_values(text: str) -> object:
 
 def _leads_to_a_value(before: list[str]) -> bool:
     """Return whether something is said to be so, up to the words before what it is said to be."""
-    if len(before) < _SUBJECT_LEAST or not any(map(_HOLDS.fullmatch, before[1:])):
-        return False
-    return bool(_LEADS.fullmatch(before[-1]) or _HOLDS.fullmatch(before[-1]))
+    return holds_of_the_same(before) and bool(_LEADS.fullmatch(before[-1]) or HOLDS.fullmatch(before[-1]))
 
 
 def _is_value(words: list[str]) -> bool:
@@ -226,9 +227,3 @@ def _is_value(words: list[str]) -> bool:
 
 def _is_number_or_day(word: str) -> bool:
     return bool(_DAYS.fullmatch(word)) or any(map(str.isdigit, word))
-
-
-def _shared(one: list[str], other: list[str]) -> int:
-    """Return how many words both begin with."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))

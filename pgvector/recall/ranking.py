@@ -16,7 +16,14 @@ _SAME_SHARE = 0.8  # of all words of two texts, from which they say nearly the s
 _LONG_CHARS = 10_000  # a text from this length on is the same as another one to the letter only: to fold it takes long
 # Of the best score of the same text. What neighbours lend is up to a quarter of it, what a named time adds nearly half.
 _FITS_AS_WELL = 0.6
-_WORD = re.compile(r"\w+")
+# A sign is a part of a number, of which it makes another one; between two words it is a hyphen.
+_WORD = re.compile(r"(?<!\w)[-+\u2212]\d\w*|\w+")
+# What holds until something else does. Without "was", and verbs of what happens once: two events are no contradiction.
+HOLDS = re.compile(
+    "is|are|has|have|costs|takes|runs|lives|starts|ends|opens|closes|leaves|uses|needs|expires|listens|sits|stays|must|will"
+    "|should|ist|sind|hat|haben|kostet|läuft|beginnt|endet|öffnet|schließt|braucht|nutzt|gilt"
+)
+SUBJECT_LEAST = 2  # words before the verb or with it, without which "is 5" and "is 6" speak of nothing in common
 _ENDS_ASKING = re.compile(r"[?\uff1f\u061f\u037e]\W*$")
 
 
@@ -45,14 +52,16 @@ def settle(hits: Sequence[Hit]) -> list[Hit]:
 def newest_of_near_equals(hits: Sequence[Hit]) -> list[Hit]:
     """Return the hits in their order; of near-equals in one theme only the newest, in the first one's place.
 
-    Nearly: at least four fifths of all their words are shared, and every number is. "Ticket 12 is open" and "ticket 13
-    is open" are two facts. A question takes the place of none.
+    Nearly: at least four fifths of all their words are shared, and every number is, and one holds all that the other
+    says in the same order, or they differ only behind a verb by which something holds. "Ticket 12 is open" and "ticket
+    13 is open" are two facts, and so is what is said of two people, or of the way from A to B and of that from B to A.
+    A question takes the place of none.
     """
     by_kind: dict[object, list[_Statement]] = {}
     for place, hit in sorted(enumerate(hits), key=lambda each: each[1].at, reverse=True):
         statement = _Statement(place, hit)
         kept = by_kind.setdefault(statement.kind, [])
-        newer = next((other for other in kept if are_alike(other.words, statement.words, _SAME_SHARE)), None)
+        newer = next((other for other in kept if other.says_nearly(statement)), None)
         if newer is None:
             kept.append(statement)
         else:
@@ -89,6 +98,29 @@ class _Statement:
     def __init__(self, place: int, hit: Hit) -> None:
         self.place = place
         self.hit = hit
-        self.words = frozenset(_WORD.findall(hit.content.casefold()))
-        numbers = frozenset(word for word in self.words if not word.isalpha() and any(map(str.isdigit, word)))
+        self._in_order = _WORD.findall(hit.content.casefold())
+        self._words = frozenset(self._in_order)
+        numbers = frozenset(word for word in self._words if not word.isalpha() and any(map(str.isdigit, word)))
         self.kind = hit.theme, numbers, is_question(hit)
+
+    def says_nearly(self, other: _Statement) -> bool:
+        """Return whether one of two of a kind can stand for both."""
+        if not are_alike(self._words, other._words, _SAME_SHARE):
+            return False
+        short, long = sorted((self._in_order, other._in_order), key=len)
+        rest = iter(long)
+        if all(word in rest for word in short):
+            return True
+        # The same words in another order: who did it to whom, or the way back.
+        return self._words != other._words and holds_of_the_same(short[: shared(short, long)])
+
+
+def holds_of_the_same(before: Sequence[str]) -> bool:
+    """Return whether two texts that begin with these words say that something holds, and differ in what."""
+    return len(before) >= SUBJECT_LEAST and any(map(HOLDS.fullmatch, before[1:]))
+
+
+def shared(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many words both begin with."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))

@@ -143,6 +143,8 @@ def test_need_37_what_asks_is_a_question_unless_an_assistant_asks(text: str) -> 
         ("The price is 5 euros for adults", "The price is 3 euros for children", ""),
         ("Entry is on Friday", "Entry is on Monday for members", ""),
         ("The limit is 20", "The limit is 20", ""),
+        ("The freezer is at -18 degrees", "The freezer is at -20 degrees", "-18"),
+        ("The rent is 1,299 euros", "The rent is 1,349 euros", "1,299"),
         ("5", "6", ""),
     ],
 )

@@ -86,12 +86,38 @@ def test_need_08_near_equals_collapse_to_the_newest() -> None:
     assert newest_of_near_equals([old, new]) == newest_of_near_equals([new, old]) == [new]
 
 
+def test_need_08_what_is_said_again_with_more_words_or_another_value_is_one_fact() -> None:
+    old = hit("The key of the archive room is in the drawer of Ingrid", age_days=300)
+    for again in (
+        "Remember: the key of the archive room is in the drawer of Ingrid",
+        "The key of the archive room is in the drawer of Svante",
+        "The key of the archive room is not in the drawer of Ingrid",
+    ):
+        assert newest_of_near_equals([old, hit(again)]) == [hit(again)]
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
         ("Ticket 12 is open", "Ticket 13 is open"),
         ("ERR_CONN_42 broke the second node of the cluster", "ERR_CONN_43 broke the second node of the cluster"),
         ("Ada likes green tea", "Bob repairs old clocks"),
+        (
+            "Ada is allergic to nuts and must not eat them at school",
+            "Bob is allergic to nuts and must not eat them at school",
+        ),
+        ("Ada takes two tablets in the morning with water", "Mum takes two tablets in the morning with water"),
+        ("The flight from Oslo to Rome leaves at 9:15", "The flight from Rome to Oslo leaves at 9:15"),
+        ("Ghent beat Malmö 2-1 in the cup final", "Malmö beat Ghent 2-1 in the cup final"),
+        ("The freezer in the cellar is set to -18 degrees", "The freezer in the cellar is set to 18 degrees"),
+        (
+            "The limit of the search API is 20 requests a minute for each key",
+            "The limit of the orders API is 20 requests a minute for each key",
+        ),
+        (
+            "ERROR worker-alpha could not connect to the database on port 5432: refused",
+            "ERROR worker-beta could not connect to the database on port 5432: refused",
+        ),
         ("🎉", "👍"),
     ],
 )
