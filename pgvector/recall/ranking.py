@@ -24,7 +24,10 @@ HOLDS = re.compile(
     "|should|ist|sind|hat|haben|kostet|läuft|beginnt|endet|öffnet|schließt|braucht|nutzt|gilt"
 )
 SUBJECT_LEAST = 2  # words before the verb or with it, without which "is 5" and "is 6" speak of nothing in common
-_ENDS_ASKING = re.compile(r"[?\uff1f\u061f\u037e]\W*$")
+# The Greek sign is typed as a semicolon; polite Japanese asks by a syllable, and Chinese may.
+_ENDS_ASKING = re.compile(
+    r"(?:[?\uff1f\u061f\u037e]|[\u0370-\u03ff\u1f00-\u1fff];|[吗嗎]|(?:です|でした|ます|ました|ません|でしょう|だろう)か)\W*$"
+)
 
 
 def weighed(score: float, at: datetime, now: datetime) -> float:

@@ -113,7 +113,9 @@ def test_need_37_a_fact_stands_before_the_question_that_asked_for_it_later(fact:
         assert told(*hits) == [(fact, ""), (asked, "")]
 
 
-@pytest.mark.parametrize("text", ["May we?", "Dürfen wir? 🙂", "可以吗？", "هل يمكن؟"])
+@pytest.mark.parametrize(
+    "text", ["May we?", "Dürfen wir? 🙂", "可以吗？", "هل يمكن؟", "可以吗", "行ってもいいですか。", "Μπορούμε;"]
+)
 def test_need_37_what_asks_is_a_question_unless_an_assistant_asks(text: str) -> None:
     assert is_question(replace(ASKED, content=text))
     assert not is_question(replace(ANSWERED, content=text))
