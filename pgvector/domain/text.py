@@ -34,6 +34,8 @@ _MAX_INT_BITS: Final = 4096  # beyond this Python may refuse to print the number
 _MARKS_MOST: Final = 30
 _BETWEEN_MARKS: Final = "\u2060"  # invisible, and no mark: what stands before it is not ordered with what comes after
 
+# Letters that are no others plus an accent, and those that they are compared as, by hermes_lexemes too.
+PLAIN_LETTERS: Final = str.maketrans("łŁøØđĐıħĦŧŦيىك", "lLoOdDihHtTییک")
 _JOINERS: Final = "\u200c\u200d"  # invisible, and part of Persian words, Indic letters and emoji
 _TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text", "refusal"})
 _MARKED_PARTS: Final = {

@@ -1,6 +1,8 @@
 -- hermes-memory-pgvector, migration 008: Latin words, numbers and identifiers are found where they stand between Chinese, Japanese,
 -- Korean or Thai characters without a blank, both words of a name such as ReactJS, and the parts of names by any form of these;
--- AT&T and flags are words; soft hyphens, zero-width characters, and capital letters of ß and ς make no other word.
+-- AT&T, IT and flags are words; soft hyphens, zero-width characters, vowel marks of Hebrew and Arabic, letters such as ł and ø, and
+-- capital letters of ß and ς make no other word; so do no unit, as in 400mg, no sign before a number, and none within AB-1234 or
+-- 1,299. What stands in angle brackets has its words, too.
 --
 -- Run it after 007_proposals.sql, in the same ways. Running it again changes nothing. It only replaces a function, and takes no
 -- longer for a large table. Rows that are stored already keep their words until
@@ -27,11 +29,16 @@ AS $lexemes$
 DECLARE
     -- Thai, Lao, Burmese, Khmer, Japanese, Chinese, Korean.
     spaceless constant text := '\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\U00020000-\U0002ffff';
-    accents   constant text := '[\u0300-\u036f]';
-    -- Soft hyphen, zero-width space, word joiner, byte order mark: they stand within words, and nobody types them. Those
+    -- Those of Latin, Greek and Cyrillic letters; vowels and other marks that Hebrew and Arabic are mostly written without.
+    accents   constant text := '[\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0640\u064b-\u0655\u0670]';
+    -- Letters with a stroke, the Turkish i without its dot, and the ς at the end of a word are no others plus an accent; Arabic
+    -- and Persian keyboards write one letter by two signs.
+    other     constant text := 'ςłŁøØđĐıħĦŧŦيىك';
+    plain     constant text := 'σlLoOdDihHtTییک';
+    -- Soft hyphen, zero-width space and non-joiner, word joiner, byte order mark: they stand within words, and few type them. Those
     -- between combining marks stay: a longer row of marks takes long to put into order.
-    letters   constant text := '[a-zA-Z0-9\u00c0-\u024f\u0370-\u0481\u048a-\u052f\u05d0-\u05ea\u0620-\u064a\u1e00-\u1fff\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]';
-    hidden    constant text := '[\u00ad\u200b\u2060\ufeff]+';
+    letters   constant text := '[a-zA-Z0-9\u00c0-\u024f\u0370-\u0481\u048a-\u052f\u05d0-\u05ea\u0620-\u064a\u0671-\u06d3\u1e00-\u1fff\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]';
+    hidden    constant text := '[\u00ad\u200b\u200c\u2060\ufeff]+';
     unseen    constant text := hidden || '(?=' || letters || ')|(?<=' || letters || ')' || hidden;
     -- Pieces overlap, so that what one cut goes through is whole in the other.
     size      constant integer := 20000;
@@ -59,12 +66,14 @@ BEGIN
             -- To cut one piece takes time by the length of what it is cut from.
             block := substr(body, 1 + part * (size - overlap), 40 * (size - overlap) + overlap);
         END IF;
-        raw := substr(block, 1 + part % 40 * (size - overlap), size);
+        -- The parser would take what stands in angle brackets for a tag, and leave it out: List<Invoice>, <module>. Of an
+        -- address on the web it would take all that is asked there for one word.
+        raw := regexp_replace(substr(block, 1 + part % 40 * (size - overlap), size), '[<＜]/?|/?[>＞]|[?=]', ' ', 'g');
         tokens := NULL;
         IF raw ~ '[^\x01-\x7f]' THEN
-            raw := left(normalize(regexp_replace(raw, unseen, '', 'g'), NFKC), 2 * size);
+            raw := left(normalize(translate(regexp_replace(raw, unseen, '', 'g'), 'ʼ', ''''), NFKC), 2 * size);
             folded := normalize(regexp_replace(normalize(raw, NFKD), accents, '', 'g'), NFKC);
-            folded := replace(replace(translate(folded, 'ς', 'σ'), 'ß', 'ss'), 'ẞ', 'SS');
+            folded := replace(replace(translate(folded, other, plain), 'ß', 'ss'), 'ẞ', 'SS');
             is_spaceless := folded ~ ('[' || spaceless || ']');
             IF is_spaceless THEN
                 -- Pairs at even places of each run, then at odd ones: linear, where a walk with substr would be quadratic.
@@ -82,7 +91,7 @@ BEGIN
             -- A stemmer and its stop words need the accents: the stems are folded, not the words.
             IF stems THEN
                 found := normalize(regexp_replace(normalize(to_tsvector(config, raw)::text, NFKD), accents, '', 'g'), NFKC)::tsvector;
-                found := replace(translate(found::text, 'ς', 'σ'), 'ß', 'ss')::tsvector;
+                found := replace(translate(found::text, other, plain), 'ß', 'ss')::tsvector;
             ELSE
                 found := to_tsvector(config, folded);
             END IF;
@@ -100,10 +109,18 @@ BEGIN
         END IF;
         SELECT string_agg(m[1], ' ') INTO names
           FROM regexp_matches(
-                   folded, '([[:alnum:]]+(?:[-_./:#@][[:alnum:]]+)+|[[:alpha:]]+&[[:alnum:]]+|[[:alnum:]]*[a-z0-9][A-Z][[:alnum:]]*|[[:alpha:]]+[0-9][[:alnum:]]*)', 'g') AS m;
+                   folded, '([[:alnum:]]+(?:[-_./:#@][[:alnum:]]+)+|[[:alpha:]]+&[[:alnum:]]+|[[:alnum:]]*(?:[a-z0-9][A-Z]|[A-Z][A-Z][a-z][a-z])[[:alnum:]]*|[[:alpha:]]+[0-9][[:alnum:]]*|[0-9]+[[:alpha:]]+|[-+][0-9][[:alnum:]]*|[A-Z]{2,}s|[0-9]{1,3}(?:,[0-9]{3})+)', 'g') AS m;
         IF names IS NOT NULL THEN
-            parts := lower(regexp_replace(
-                         regexp_replace(names, '([a-z0-9])([A-Z])', '\1 \2', 'g'), '[^[:alnum:]]+', ' ', 'g'));
+            -- Both words of ReactJS, of IOException, and of 400mg; PDF of PDFs.
+            parts := regexp_replace(regexp_replace(names, '\m([A-Z]{2,})s\M', '\1', 'g'), '([a-z0-9])([A-Z])', '\1 \2', 'g');
+            parts := regexp_replace(parts, '([A-Z])([A-Z][a-z][a-z])', '\1 \2', 'g');
+            parts := lower(regexp_replace(parts, '[^[:alnum:]]+', ' ', 'g'));
+            parts := regexp_replace(parts, '\m([0-9]+)([[:alpha:]]+)\M', '\1\2 \1 \2', 'g');
+            -- AB-1234, 555-0142, 1,299 and e-mail are also written without the sign.
+            SELECT concat_ws(' ', parts, string_agg(regexp_replace(lower(word), '[-.,]', '', 'g'), ' ')) INTO parts
+              FROM regexp_split_to_table(names, '[ /:#@]+') AS word
+             WHERE word ~ '^[[:alpha:]]-[[:alpha:]]+$|^[0-9]{1,3}(?:[.,][0-9]{3})+$'
+                OR (word ~ '[0-9]' AND word ~ '^[[:alnum:]]+(?:-[[:alnum:]]+)+$');
             names := lower(names) || ' ' || parts;
             found := found || to_tsvector('pg_catalog.simple', names)
                            || array_to_tsvector(ARRAY(
@@ -111,6 +128,15 @@ BEGIN
             IF language <> 'simple' THEN
                 -- Who asks for a part asks with a word of the language, of which the stem is looked for.
                 found := found || to_tsvector(config, parts);
+            END IF;
+        END IF;
+        -- IT, WHO: in small letters they say nothing. In a text of capital letters alone they do neither.
+        IF folded ~ '[a-z]' AND folded ~ '\m[A-Z]{2,5}\M' THEN
+            SELECT array_agg(lower(word)) INTO tokens
+              FROM (SELECT DISTINCT m[1] AS word FROM regexp_matches(folded, '\m([A-Z]{2,5})\M', 'g') AS m OFFSET 0) AS short
+             WHERE length(to_tsvector(config, word)) = 0;
+            IF tokens IS NOT NULL THEN
+                found := found || array_to_tsvector(tokens);
             END IF;
         END IF;
         IF last = 0 THEN
@@ -130,7 +156,7 @@ DECLARE
     filled boolean := EXISTS (SELECT FROM memory_entries) OR EXISTS (SELECT FROM conversations);
 BEGIN
     INSERT INTO hermes_migrations (version, name, checksum, completed_at)
-    VALUES (8, 'words', 'f4d1d9d81aed9b7997379f792c8fc92a37e902a5dd99a891e288b691158fd323', CASE WHEN NOT filled THEN now() END)
+    VALUES (8, 'words', 'd482e6b0db530a047422b28eea3c94b71845034ed33051f791d2a7c600aef123', CASE WHEN NOT filled THEN now() END)
     ON CONFLICT (version) DO NOTHING;
     IF filled AND (SELECT completed_at IS NULL FROM hermes_migrations WHERE version = 8) THEN
         RAISE NOTICE 'stored rows keep their words until this has read them anew: hermes-pgvector migrate --admin-dsn "dbname=% user=%"',

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby, pairwise
 
-from ..domain.text import both_ends
+from ..domain.text import PLAIN_LETTERS, both_ends
 
 _QUESTION_MAX_CHARS = 1000  # of a longer one both ends: that bounds how many words are looked for
 _PART_CHARS = 1200  # about as long as what one vector stands for, by the setting `chunk_tokens`
@@ -132,7 +132,7 @@ class _SmallLetters(dict[int, str]):
     def __missing__(self, code: int) -> str:
         apart = unicodedata.normalize("NFKD", chr(code))
         plain = apart[0] if all(map(unicodedata.combining, apart[1:])) else chr(code)
-        folded = plain.casefold()
+        folded = plain.translate(PLAIN_LETTERS).casefold()
         self[code] = folded if len(folded) == 1 else plain
         return self[code]
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, combinations
 
+from ..domain.text import PLAIN_LETTERS
+
 HIT_BUDGET = 2000  # rows that the index may return by estimate: each is tested for every word of the question
 WIDE_BUDGET = 100_000  # the same for the second try of a question that has found too little
 MAX_TERMS = 32  # words of a question that are looked up
@@ -202,7 +204,8 @@ def misspellable(terms: Collection[str], text: str) -> dict[str, tuple[str, ...]
 def _surfaces(text: str) -> set[str]:
     """Return the words of `text` as they are written, without case and accents."""
     plain = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
-    return {match.group().casefold() for match in _SURFACE.finditer(unicodedata.normalize("NFKC", plain))}
+    plain = unicodedata.normalize("NFKC", plain).translate(PLAIN_LETTERS)
+    return {match.group().casefold() for match in _SURFACE.finditer(plain)}
 
 
 def is_slip(written: str, meant: str) -> bool:

@@ -16,7 +16,7 @@ SELECT (SELECT max(id) FROM (SELECT id FROM {table} WHERE id > %(after)s ORDER B
 -- otherwise.
 UPDATE {table} SET text_language = text_language
  WHERE id > %(after)s AND id <= %(piece)s
-   AND content ~ '[^\x01-\x7f]|[[:alnum:]][-_./:#@&][[:alnum:]]|[a-z0-9][A-Z]'
+   AND content ~ '[^\x01-\x7f]|[[:alnum:]][-_./:#@&][[:alnum:]]|[a-z0-9][A-Z]|[0-9][[:alpha:]]|[-+][0-9]|[<>?=]|[A-Z][A-Z]|[0-9],[0-9]'
    AND tsv IS DISTINCT FROM hermes_search_vector(agent_identity, content, text_language);
 
 -- name: note_words_read
