@@ -68,7 +68,10 @@ BEGIN
         END IF;
         -- The parser would take what stands in angle brackets for a tag, and leave it out: List<Invoice>, <module>. Of an
         -- address on the web it would take all that is asked there for one word.
-        raw := regexp_replace(substr(block, 1 + part % 40 * (size - overlap), size), '[<＜]/?|/?[>＞]|[?=]', ' ', 'g');
+        raw := substr(block, 1 + part % 40 * (size - overlap), size);
+        IF translate(raw, '<>＜＞?=', '') <> raw THEN
+            raw := regexp_replace(raw, '[<＜]/?|/?[>＞]|[?=]', ' ', 'g');
+        END IF;
         tokens := NULL;
         IF raw ~ '[^\x01-\x7f]' THEN
             raw := left(normalize(translate(regexp_replace(raw, unseen, '', 'g'), 'ʼ', ''''), NFKC), 2 * size);
@@ -109,18 +112,25 @@ BEGIN
         END IF;
         SELECT string_agg(m[1], ' ') INTO names
           FROM regexp_matches(
-                   folded, '([[:alnum:]]+(?:[-_./:#@][[:alnum:]]+)+|[[:alpha:]]+&[[:alnum:]]+|[[:alnum:]]*(?:[a-z0-9][A-Z]|[A-Z][A-Z][a-z][a-z])[[:alnum:]]*|[[:alpha:]]+[0-9][[:alnum:]]*|[0-9]+[[:alpha:]]+|[-+][0-9][[:alnum:]]*|[A-Z]{2,}s|[0-9]{1,3}(?:,[0-9]{3})+)', 'g') AS m;
+                   folded, '([[:alnum:]]+(?:[-_./:#@][[:alnum:]]+)+|[[:alpha:]]+&[[:alnum:]]+|[[:alnum:]]*(?:[a-z0-9][A-Z]|[A-Z][A-Z][a-z][a-z])[[:alnum:]]*|[[:alpha:]]+[0-9][[:alnum:]]*|\m[0-9]{1,12}[[:alpha:]]{1,8}\M|[-+][0-9][[:alnum:]]*|[A-Z]{2,}s|[0-9]{1,3}(?:,[0-9]{3})+)', 'g') AS m;
         IF names IS NOT NULL THEN
             -- Both words of ReactJS, of IOException, and of 400mg; PDF of PDFs.
-            parts := regexp_replace(regexp_replace(names, '\m([A-Z]{2,})s\M', '\1', 'g'), '([a-z0-9])([A-Z])', '\1 \2', 'g');
-            parts := regexp_replace(parts, '([A-Z])([A-Z][a-z][a-z])', '\1 \2', 'g');
-            parts := lower(regexp_replace(parts, '[^[:alnum:]]+', ' ', 'g'));
-            parts := regexp_replace(parts, '\m([0-9]+)([[:alpha:]]+)\M', '\1\2 \1 \2', 'g');
+            parts := names;
+            IF names ~ '[A-Z]{2}' THEN
+                parts := regexp_replace(parts, '\m([A-Z]{2,})s\M', '\1', 'g');
+                parts := regexp_replace(parts, '([A-Z])([A-Z][a-z][a-z])', '\1 \2', 'g');
+            END IF;
+            parts := lower(regexp_replace(regexp_replace(parts, '([a-z0-9])([A-Z])', '\1 \2', 'g'), '[^[:alnum:]]+', ' ', 'g'));
+            IF parts ~ '[0-9][[:alpha:]]' THEN
+                parts := regexp_replace(parts, '\m([0-9]{1,12})([[:alpha:]]{1,8})\M', '\1\2 \1 \2', 'g');
+            END IF;
             -- AB-1234, 555-0142, 1,299 and e-mail are also written without the sign.
-            SELECT concat_ws(' ', parts, string_agg(regexp_replace(lower(word), '[-.,]', '', 'g'), ' ')) INTO parts
-              FROM regexp_split_to_table(names, '[ /:#@]+') AS word
-             WHERE word ~ '^[[:alpha:]]-[[:alpha:]]+$|^[0-9]{1,3}(?:[.,][0-9]{3})+$'
-                OR (word ~ '[0-9]' AND word ~ '^[[:alnum:]]+(?:-[[:alnum:]]+)+$');
+            IF names ~ '[0-9].?[-.,][0-9]|[-][0-9]|[0-9][-]|\m[[:alpha:]]-' THEN
+                SELECT concat_ws(' ', parts, string_agg(regexp_replace(lower(word), '[-.,]', '', 'g'), ' ')) INTO parts
+                  FROM regexp_split_to_table(names, '[ /:#@]+') AS word
+                 WHERE word ~ '^[[:alpha:]]-[[:alpha:]]+$|^[0-9]{1,3}(?:[.,][0-9]{3})+$'
+                    OR (word ~ '[0-9]' AND word ~ '^[[:alnum:]]+(?:-[[:alnum:]]+)+$');
+            END IF;
             names := lower(names) || ' ' || parts;
             found := found || to_tsvector('pg_catalog.simple', names)
                            || array_to_tsvector(ARRAY(
@@ -156,7 +166,7 @@ DECLARE
     filled boolean := EXISTS (SELECT FROM memory_entries) OR EXISTS (SELECT FROM conversations);
 BEGIN
     INSERT INTO hermes_migrations (version, name, checksum, completed_at)
-    VALUES (8, 'words', 'd482e6b0db530a047422b28eea3c94b71845034ed33051f791d2a7c600aef123', CASE WHEN NOT filled THEN now() END)
+    VALUES (8, 'words', 'b4119011c980502f072e1ccb85b014919d71eef82dba0b72c80af7d432168da0', CASE WHEN NOT filled THEN now() END)
     ON CONFLICT (version) DO NOTHING;
     IF filled AND (SELECT completed_at IS NULL FROM hermes_migrations WHERE version = 8) THEN
         RAISE NOTICE 'stored rows keep their words until this has read them anew: hermes-pgvector migrate --admin-dsn "dbname=% user=%"',

@@ -247,8 +247,9 @@ def test_need_19_what_stands_far_into_a_text_is_found(make_provider: MakeProvide
         "\ufdfa" * 20_000,
         "".join(chr(0x4E00 + number * 7919 % 0x5000) for number in range(200_000)),
         "'\\:*&|!()." * 20_000,
+        "1a" * 500_000,
     ],
-    ids=["identifiers", "dots", "one word", "ligatures", "cjk", "signs"],
+    ids=["identifiers", "dots", "one word", "ligatures", "cjk", "signs", "digits and letters"],
 )
 def test_need_19_any_long_text_is_stored(text: str, admin_dsn: str, make_provider: MakeProvider) -> None:
     provider = make_provider()
