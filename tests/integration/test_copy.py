@@ -103,6 +103,27 @@ def test_need_16_what_was_removed_at_the_other_one_is_not_brought_back(
     assert Database(second_dsn).column("SELECT target FROM memory_entries") == ["memory"]
 
 
+@pytest.mark.parametrize("change", ["rename", "merge"])
+def test_need_16_turns_that_were_renamed_or_merged_at_the_other_one_are_not_doubled(
+    in_use: Path, dsn: str, second_dsn: str, capsys: pytest.CaptureFixture[str], change: str
+) -> None:
+    fill_theme(dsn, "sales")
+    copied(capsys, "--to", second_dsn)
+    if change == "merge":
+        fill_theme(second_dsn, "emea", prefix="Bolt")
+    themes = ["themes", change, "sales", "emea", "--yes", "--admin-dsn", second_dsn]
+    assert cli.main(themes) == 0
+    before = all_rows(second_dsn)
+
+    assert cli.main(["copy", "--to", second_dsn]) == 0
+
+    said = capsys.readouterr()
+    assert "verified" in said.out and "themes merge sales emea" in said.err
+    in_use.write_text(CONFIG.format(dsn=second_dsn))
+    assert cli.main(["themes", "merge", "sales", "emea", "--yes", "--admin-dsn", second_dsn]) == 0
+    assert all_rows(second_dsn) == before, "memories were there once more, and are put together"
+
+
 def test_need_16_the_history_of_memories_goes_along_where_an_admin_copies(
     in_use: Path,
     make_provider: MakeProvider,

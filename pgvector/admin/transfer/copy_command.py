@@ -8,6 +8,7 @@ import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 
 from ...config.settings import Settings
 from ...domain.commandline import typed
@@ -126,6 +127,10 @@ def _show_left_behind(done: Copy) -> None:
         warn("the history of memories is not copied: only an admin of the target may write it; add --admin-dsn DSN")
     if not done.vectors_fit:
         warn("the other database holds vectors of another model: the texts wait there for new ones")
+    for each in done.themes:
+        if each.moved and each.target_rows:
+            together = typed(f"hermes-pgvector themes merge {quote(each.theme)} {quote(each.moved)}")
+            warn(f"{each.theme!r} was renamed or merged there, and holds rows again: to put them together: {together}")
     if done.since:
         warn(f"written here meanwhile: {plural(done.since, 'row')}; run the same again, what is there is skipped")
 

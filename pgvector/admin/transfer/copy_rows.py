@@ -82,15 +82,21 @@ def _numbers(
     return [numbers[each.memory_id] for each in entries]
 
 
-def missing(source: DeadlineConnection, target: DeadlineConnection, theme: str, store: Store) -> int:
-    """Return how many of the source's rows the target does not hold, compared one by one."""
+def missing(source: DeadlineConnection, target: DeadlineConnection, theme: str, store: Store, moved: str | None) -> int:
+    """Return how many of the source's rows the target does not hold, compared one by one.
+
+    Turns may also stand in `moved`, where those of the theme went there.
+    """
     ids_of, keys_of = _KEYS[store]
     lacking = 0
     with source.cursor(f"keys_{store}") as ids:
         ids.execute(query(ids_of), {"theme": theme, "since": None, "until": None})
         while some := [row.id for row in ids.fetchmany(_SLICE)]:
             keys = source.execute(query(keys_of), {"theme": theme, "ids": some}).fetchall()
-            lacking += _lacking_memories(target, theme, keys) if store == "memories" else _lacking(target, theme, keys)
+            if store == "memories":
+                lacking += _lacking_memories(target, theme, keys)
+            else:
+                lacking += _lacking_turns(target, theme, keys, moved)
     return lacking
 
 
@@ -102,11 +108,11 @@ def _lacking_memories(target: DeadlineConnection, theme: str, keys: Sequence[Any
     return sum(each.id is None and each.removed_at is None for each in found)
 
 
-def _lacking(target: DeadlineConnection, theme: str, keys: Sequence[Any]) -> int:
+def _lacking_turns(target: DeadlineConnection, theme: str, keys: Sequence[Any], moved: str | None) -> int:
     row = column_lists(keys, sessions="session_id", roles="role", times="ts", digests="digest") | {
         "themes": [theme] * len(keys),
         "sources": [""] * len(keys),
-        "moved": [None] * len(keys),
+        "moved": [moved] * len(keys),
         "near_s": 0.0,
     }
     return len(target.execute(query("missing_turns"), row).fetchall())

@@ -21,15 +21,20 @@ from . import export_rows
 from .export import rows_of, themes_meant
 from .export_rows import Fingerprint, TimeRange
 from .float_arrays import know_vectors
+from .import_rows import moved_themes
 from .ingest import IngestOptions, IngestResult, take_in
 from .records import Record
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One theme on both sides, memories and turns together. `missing`: rows of the source that the target lacks."""
+    """One theme on both sides, memories and turns together. `missing`: rows of the source that the target lacks.
+
+    `moved`: where the theme's rows went there when it was renamed or merged, None where it was not.
+    """
 
     theme: str
+    moved: str | None
     source_rows: int
     target_rows: int
     same: bool
@@ -42,7 +47,8 @@ class Compared:
 
     def as_row(self) -> dict[str, Any]:
         """Return the comparison for a table."""
-        said = "the same" if self.same else f"{self.missing:,} missing" if self.missing else "all there, and more"
+        more = f"all there, or in {self.moved!r}" if self.moved else "all there, and more"
+        said = "the same" if self.same else f"{self.missing:,} missing" if self.missing else more
         return asdict(self) | {"result": said}
 
 
@@ -103,7 +109,8 @@ def copy(request: CopyRequest) -> Copy:
             with progress("copied", sum(rows_of(source, name) for name in names)) as advance:
                 arrivals = _copy_rows(request, names, space, advance)
             removed, history = _copy_traces(request, names)
-            compared = [_compare(source, target, name) for name in names]
+            moved = {old: new for old, new in moved_themes(target).items() if old != new}
+            compared = [_compare(source, target, name, moved.get(name)) for name in names]
         written = _written(source, names)
         with target.transaction():
             record_where_allowed(
@@ -148,12 +155,12 @@ def _copy_traces(request: CopyRequest, names: Sequence[str]) -> tuple[int, int |
     return removed, history if allowed else None
 
 
-def _compare(source: DeadlineConnection, target: DeadlineConnection, theme: str) -> Compared:
+def _compare(source: DeadlineConnection, target: DeadlineConnection, theme: str, moved: str | None) -> Compared:
     here = {kind: export_rows.fingerprint(source, theme, kind) for kind in STORES}
     there = {kind: export_rows.fingerprint(target, theme, kind) for kind in STORES}
     differing = [kind for kind in STORES if here[kind] != there[kind]]
-    missing = sum(store.missing(source, target, theme, kind) for kind in differing)
-    return Compared(theme, _rows(here.values()), _rows(there.values()), not differing, missing)
+    missing = sum(store.missing(source, target, theme, kind, moved) for kind in differing)
+    return Compared(theme, moved, _rows(here.values()), _rows(there.values()), not differing, missing)
 
 
 def _rows(fingerprints: Iterable[Fingerprint]) -> int:

@@ -129,8 +129,7 @@ def take_in(
     """
     with translated():
         know_vectors(conn)
-        if intake.origin != "copy":
-            intake = dataclasses.replace(intake, moved=store.moved_themes(conn))
+        intake = dataclasses.replace(intake, moved=store.moved_themes(conn))
     found = IngestResult()
     cleaning = _Cleaning(intake, found)
     languages = Languages(intake.settings.text_language, intake.settings.text_languages)
@@ -190,7 +189,8 @@ def _write(
             conn,
             memories,
             languages,
-            intake.moved,
+            # A copy may be of another home, with a theme of that name and a memory of those words of its own.
+            {} if intake.origin == "copy" else intake.moved,
             restore=intake.restore,
             really=intake.really,
             # Whoever imports what is there already wants it kept, whatever becomes of a memory file.
