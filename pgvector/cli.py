@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .admin.common.commands import Verb
 
+_NEED_NO_HOME = ("setup", "install", "migrate", "model", "server", "demo", "completion")  # they make it, or use none
 _TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -269,9 +270,12 @@ def _tell_where(exc: Exception) -> None:
 
 
 def _home(args: argparse.Namespace) -> Path:
+    from .domain.errors import WrongUsage
     from .host.session_context import hermes_home
 
     home = hermes_home(args.hermes_home)
+    if args.hermes_home and args.pgvector_command not in _NEED_NO_HOME and not home.is_dir():
+        raise WrongUsage(f"--hermes-home {args.hermes_home}: there is no such directory")
     # What we start from here, the host's own command among it, means the same home.
     os.environ["HERMES_HOME"] = str(home)
     return home

@@ -132,3 +132,13 @@ def test_an_output_without_room_is_told_in_one_line(line: str, tmp_path: Path) -
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=environ, text=True, check=False)
     assert done.returncode == 1
     assert "No space left on device" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("line", ["list", "export", "doctor", "uninstall --data --yes", "search anything", "mcp"])
+def test_a_home_that_is_not_there_is_not_made(line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A mistyped directory would get a Postgres of its own, without any memory."""
+    mistyped = tmp_path / "hremes"
+    assert cli.main([*line.split(), "--hermes-home", str(mistyped)]) == EXIT_USAGE
+    said = capsys.readouterr()
+    assert f"--hermes-home {mistyped}: there is no such directory" in said.err and not said.out
+    assert not mistyped.exists()
