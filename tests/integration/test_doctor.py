@@ -15,9 +15,11 @@ from typing import Any
 import psycopg
 import pytest
 import yaml
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from hermes_memory_pgvector.admin.common import row_security
+from hermes_memory_pgvector.admin.common.migrations import migrate
 from hermes_memory_pgvector.admin.doctor.check import Check, DoctorContext
 from hermes_memory_pgvector.admin.doctor.check_database import check_database
 from hermes_memory_pgvector.admin.doctor.check_disk import check_disk
@@ -259,6 +261,24 @@ def test_need_02_what_is_wrong_with_the_database(
     found = line(checks, name)
     assert (found.state, said in found.said) == (state, True), render_text(checks)
     assert bool(found.fix or state == "ok" or ";" in found.said), "each fault comes with what to do"
+
+
+@pytest.mark.parametrize(("locale", "told"), [("C", True), ("C.UTF-8", False)])
+def test_need_20_a_locale_without_capitals_beyond_ascii_is_told(
+    locale: str, told: bool, admin_dsn: str, home: Path
+) -> None:
+    name = str(conninfo_to_dict(admin_dsn)["dbname"]) + "_locale"
+    with psycopg.connect(make_conninfo(admin_dsn, dbname="postgres"), autocommit=True) as connection:
+        made = "CREATE DATABASE {} ENCODING 'UTF8' LOCALE_PROVIDER libc LOCALE {} TEMPLATE template0"
+        connection.execute(sql.SQL(made).format(sql.Identifier(name), sql.Literal(locale)))
+        try:
+            admin = make_conninfo(admin_dsn, dbname=name)
+            migrate(admin, dims=DIMS)
+            checks = check_database(DoctorContext(Settings(dsn=admin, dims=DIMS), home))
+            noted = [check for check in checks if check.name == "locale"]
+        finally:
+            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+    assert [(check.state, "only as it was written" in check.said) for check in noted] == [("note", True)] * told
 
 
 @pytest.mark.parametrize(("wrong_by_s", "state"), [(0.0, "ok"), (30.0, "note"), (-7200.0, "fail")])

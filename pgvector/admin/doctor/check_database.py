@@ -124,6 +124,14 @@ def _tables(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]
     invalid = schema_checks.invalid_indexes(conn)
     yield from check_vectors(conn, context.settings, context.home, invalid)
     yield _trigrams(conn)
+    if not server_health.folds_letters(conn):
+        yield note(
+            "locale",
+            "this database's locale knows no capital letters beyond ASCII: a Cyrillic or Greek word, for one, is found "
+            "only as it was written, in capitals or not",
+            "make a database with another one, as CREATE DATABASE ... LOCALE 'C.UTF-8' TEMPLATE template0, and: "
+            "hermes-pgvector copy --to DSN",
+        )
     for name in invalid:
         yield fail("index", f"{name} is invalid", f"REINDEX INDEX CONCURRENTLY {name}", f"index:{name}")
     yield from _triggers_and_sequences(conn)

@@ -70,6 +70,12 @@ def rebuild_index(conn: DeadlineConnection, name: str) -> None:
         conn.execute(sql.SQL(statement).format(sql.Identifier(name)))
 
 
+def folds_letters(conn: DeadlineConnection) -> bool:
+    """Return whether the locale of the database, and so its text search, knows capital letters beyond ASCII."""
+    with translated():
+        return conn.execute("SELECT lower('\u0416') = '\u0436'").fetchone() == (True,)
+
+
 def replication_role(conn: DeadlineConnection) -> str:
     """Return whether triggers run for this role: only where this is `origin`. Nobody but an admin may change it."""
     with translated():
