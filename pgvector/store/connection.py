@@ -318,7 +318,11 @@ _REMEDIES = (
     ("no space left", "make room on the disk of Postgres"),
     ("file too large", "make room on the disk of Postgres"),
     ("quota exceeded", "make room on the disk of Postgres"),
-    ("permission denied", "give the role its rights: hermes-pgvector migrate --admin-dsn DSN --runtime-role ROLE"),
+    (
+        "permission denied",
+        "give the role its rights: hermes-pgvector migrate --admin-dsn DSN --runtime-role ROLE; where row-level "
+        f"security is on, by its themes instead: {_GRANT}",
+    ),
 )
 
 

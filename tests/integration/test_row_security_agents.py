@@ -106,6 +106,23 @@ def test_need_04_a_tenants_write_for_another_theme_is_set_aside_and_goes_in_once
     until(lambda: len(admin.column("SELECT 1 FROM conversations WHERE agent_identity = 'sales'")) == 2, 30, "the turn")
 
 
+def test_need_04_a_tenant_that_lost_its_last_theme_waits_for_a_grant_which_is_named(
+    make_provider: MakeProvider, tenant_dsn: str, admin_dsn: str, records: Callable[[int], list[str]]
+) -> None:
+    provider = make_provider({"dsn": tenant_dsn})
+    provider.on_memory_write("add", "memory", "Atlas is red")
+    landed(provider)
+    with connect(admin_dsn) as conn:
+        row_security.revoke(conn, "tenant_marketing", [])
+        provider.on_memory_write("add", "memory", "Atlas is blue")
+        until(lambda: records(logging.WARNING), 30, "what is wrong")
+        assert "hermes-pgvector tenants grant ROLE THEME" in records(logging.WARNING)[0]
+        row_security.grant(conn, "tenant_marketing", ["marketing"])
+    landed(provider)
+    assert runtime_of(provider).writer.rejected() == []
+    assert sorted(Database(admin_dsn).column("SELECT content FROM memory_entries")) == ["Atlas is blue", "Atlas is red"]
+
+
 def test_need_04_a_tenant_embeds_its_own_waiting_rows_only(
     make_provider: MakeProvider, tenant_dsn: str, admin_dsn: str, embedder: ScriptedEmbedder
 ) -> None:
