@@ -290,12 +290,13 @@ def _read_again(row: Any) -> None:
 def foreign(data: bytes) -> None:
     """Files of other providers, mem0.json and SQLite, damaged anyhow: ConfigurationError or records."""
     destination = ImportDestination(
-        lambda said: SessionContext.from_host(said, ThemeRules()),
-        lambda kind: True,
-        lambda session: (),
-        lambda origin, target: (),
-        ThemeRules(),
-        1,
+        locate=lambda said: SessionContext.from_host(said, ThemeRules()),
+        writes=lambda kind: True,
+        captured=lambda session: (),
+        noted_entries=lambda origin, theme: {},
+        stored_text=str,
+        rules=ThemeRules(),
+        min_chars=1,
     )
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         home = Home("default", Path(folder))
