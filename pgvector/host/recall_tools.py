@@ -114,7 +114,7 @@ def _found(recall: Recall, store: Store, asked: Question) -> Answer:
     end = asked.offset + asked.limit
     # Both halves of an exchange may be found.
     found = recall(store, replace(asked, offset=0, limit=min(2 * end, PAGES_END), around=True))
-    return replace(found, hits=tuple(folded(found.hits, asked.text)[asked.offset : end]))
+    return replace(found, hits=tuple(folded(found.hits)[asked.offset : end]))
 
 
 def _left_out(count: int, offset: int) -> str:

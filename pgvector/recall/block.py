@@ -13,7 +13,6 @@ from .ranking import (
     HOLDS,
     SUBJECT_LEAST,
     are_alike,
-    asks,
     holds_of_the_same,
     is_question,
     newest_of_near_equals,
@@ -52,9 +51,10 @@ class Line:
     replaced: tuple[str, datetime] | None = None
     yields: bool = False
 
-    def question(self, message: str) -> Hit | None:
-        """Return the question that was asked, if one was; see `asks`."""
-        return next((hit for hit in (self.told, self.beside) if hit is not None and asks(hit, message)), None)
+    @property
+    def question(self) -> Hit | None:
+        """Return the question that was asked, if one was."""
+        return next((hit for hit in (self.told, self.beside) if hit is not None and is_question(hit)), None)
 
     @property
     def statement(self) -> str:
@@ -64,13 +64,11 @@ class Line:
         return f"{self.beside.content}\n{self.told.content}"
 
 
-def lines_of(hits: Sequence[Hit], message: str = "") -> list[Line]:
-    """Return the lines that `hits` make before a `message`, in their order, but those that yield last."""
-    lines = [
-        replace(_line(found, message), yields=all(asks(hit, message) for hit in found)) for found in exchanges_in(hits)
-    ]
+def lines_of(hits: Sequence[Hit]) -> list[Line]:
+    """Return the lines that `hits` make, in their order, but those that yield last."""
+    lines = [replace(_line(found), yields=all(map(is_question, found))) for found in exchanges_in(hits)]
     lines.sort(key=lambda line: line.yields)
-    return _folded(_newest(_current(lines)), message)
+    return _folded(_newest(_current(lines)))
 
 
 def exchanges_in(hits: Sequence[Hit]) -> list[list[Hit]]:
@@ -108,13 +106,13 @@ def other_half(hit: Hit) -> Hit | None:
     return None
 
 
-def _line(found: Sequence[Hit], message: str) -> Line:
+def _line(found: Sequence[Hit]) -> Line:
     """Return the line of an exchange: of a question the answer, else what fits best."""
     first = found[0]
     other = found[1] if len(found) > 1 else other_half(first)
     if other is None:
         return Line(first, replaced=_predecessor(first))
-    if asks(first, message):
+    if is_question(first):
         return Line(other, first)
     # An answer is not understood without what it answers; a statement is without what was replied.
     return Line(first, other if len(found) > 1 or first.kind == "assistant" else None)
@@ -152,34 +150,20 @@ def _current(lines: Sequence[Line]) -> list[Line]:
     return kept
 
 
-def _folded(lines: Sequence[Line], message: str) -> list[Line]:
-    """Return the lines, and behind them what was answered to questions like those that stand there already.
-
-    Of what the user said before in the words of the message, and may have been no question, the newest answer only.
-    """
+def _folded(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines, and behind them what was answered to questions like those that stand there already."""
     first: list[Line] = []
     repeated: list[Line] = []
     asked: list[frozenset[str]] = []
-    for line in _newest_again(lines, message):
-        question = line.question(message)
-        words = _words(question.content) if question is not None else frozenset()
+    for line in lines:
+        words = _words(line.question.content) if line.question is not None else frozenset()
         if not any(are_alike(words, other, _ASKED_ALIKE) for other in asked):
             first.append(line)
             if words:
                 asked.append(words)
-        elif line.told is not question:
+        elif line.told is not line.question:
             repeated.append(replace(line, yields=True))
     return first + repeated
-
-
-def _newest_again(lines: Sequence[Line], message: str) -> list[Line]:
-    """Return the lines, of those with the message's words and no sure question the newest answer in the first place."""
-    again = [line for line in lines if (asked := line.question(message)) is not None and not is_question(asked)]
-    if not again:
-        return list(lines)
-    newest = max(again, key=lambda line: (line.told is not line.question(message), line.told.at))
-    left_out = set(map(id, again[1:]))
-    return [newest if line is again[0] else line for line in lines if id(line) not in left_out]
 
 
 def _words(question: str) -> frozenset[str]:

@@ -86,16 +86,6 @@ def is_question(hit: Hit) -> bool:
     return hit.kind != "assistant" and _ENDS_ASKING.search(hit.content[-80:]) is not None
 
 
-def asks(hit: Hit, message: str) -> bool:
-    """Return whether the text asks, or is what the user says again in `message`, with a question mark or without."""
-    if is_question(hit):
-        return True
-    if hit.store != "turns" or hit.kind != "user" or len(hit.content) > 2 * len(message):
-        return False
-    words = _WORD.findall(message.casefold())
-    return len(words) > 0 and words == _WORD.findall(hit.content.casefold())
-
-
 def statement_of(hit: Hit) -> tuple[str, str, str, str]:
     """Return what two rows have in common that say the same: store, theme, who said it, and the words."""
     text = hit.content

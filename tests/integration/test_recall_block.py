@@ -9,7 +9,7 @@ import pytest
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import MakeProvider
 from tests.support.hostile import plain_lines
-from tests.support.memory import landed, recalled
+from tests.support.memory import landed
 from tests.support.scripted_embedder import ScriptedEmbedder
 
 ASK = "Where do violet invoices go to?"
@@ -58,21 +58,6 @@ def test_need_37_an_exchange_stands_once_with_its_answer_in_its_words(
     landed(provider)
     (line,) = plain_lines(provider.prefetch("Where do the violet invoices go?"))
     assert line.endswith(f'user said] "{ASK}" [assistant] "{ANSWER}"')
-
-
-def test_need_37_a_question_without_its_sign_is_answered_at_length_when_it_is_asked_again(
-    config: dict[str, Any], make_provider: MakeProvider
-) -> None:
-    provider = make_provider(config)
-    asked = ASK.lower().rstrip("?")
-    answer = (
-        f"{ANSWER} They are put there by Ingrid on the last working day of a month, and {'kept ' * 40}for ten years."
-    )
-    talk(provider, "earlier", (asked, answer))
-    provider.on_session_switch("later")
-    (line,) = plain_lines(provider.prefetch(asked.capitalize()))
-    assert line.endswith(f'user said] "{asked}" [assistant] "{answer}"')
-    assert recalled(provider, asked, tool="recall_conversation")[0] == answer
 
 
 def talk(provider: PgvectorMemoryProvider, session: str, *turns: tuple[str, str]) -> None:

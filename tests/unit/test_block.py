@@ -41,22 +41,6 @@ def test_need_37_an_exchange_is_one_line_whichever_half_was_found(hits: tuple[Hi
     assert told(*hits) == [(ANSWERED.content, ASKED.content)]
 
 
-def test_need_37_what_the_user_says_again_is_answered_though_no_sign_says_that_it_asks() -> None:
-    asked, answered = exchange("where do violet invoices go", "To the cellar archive in Bremen.", 10)
-    again = "Where do violet invoices go"
-    for hits in ((asked, answered), (answered, asked)):
-        assert [line.told for line in lines_of([*hits, SAID], again)] == [answered, SAID]
-    found_alone = [line.told.content for line in lines_of([asked, SAID], again)]
-    assert found_alone == [SAID.content, answered.content], "found by its question alone"
-    assert told(asked, SAID) == [(asked.content, ""), (SAID.content, "")], "else it may be a statement"
-
-
-def test_need_37_of_what_the_user_says_each_day_the_newest_answer_is_told() -> None:
-    days = [half for day in range(4) for half in exchange("run the tests", f"{day} failed.", 10 + 2 * day, day=day)]
-    lines = lines_of([*days, SAID], "Run the tests!")
-    assert [line.told.content for line in lines] == ["3 failed.", SAID.content]
-
-
 def test_need_37_a_statement_needs_no_reply_and_an_answer_what_it_answers() -> None:
     assert told(SAID) == [(SAID.content, "")]
     assert told(REPLIED) == [(REPLIED.content, SAID.content)]
