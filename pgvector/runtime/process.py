@@ -10,7 +10,6 @@ import contextlib
 import functools
 import logging
 import os
-import threading
 import time
 import weakref
 from collections import Counter
@@ -26,7 +25,7 @@ from ..capture.outcomes import RejectionLog
 from ..capture.spool_directory import SpoolDirectory, destination_of, spool_folders
 from ..capture.writer import Writer
 from ..config.settings import Settings
-from ..domain.errors import HermesPgvectorError, StoreMisconfigured
+from ..domain.errors import HermesPgvectorError
 from ..domain.fork_safety import SLOW, fork_lock
 from ..domain.measures import latest
 from ..domain.session_turns import SessionTurns
@@ -38,11 +37,6 @@ from .retention_process import RetentionProcess
 
 logger = logging.getLogger(__name__)
 
-# What becomes of writes that wait when a runtime is closed.
-_AT_NEXT_START = "before shutdown; they stay in the spool and follow at the next start"
-_NEXT_SESSION = "; a changed `dsn` counts for sessions that begin then: for one that runs, restart the agent"
-_BY_NEW_SETTINGS = "by the settings of before; they stay in the spool and follow by those of now"
-
 
 class _Registry:
     """The runtimes of this process."""
@@ -51,20 +45,6 @@ class _Registry:
         self.lock = fork_lock(SLOW)  # a child gets no half-made runtime
         self.runtimes: dict[tuple[Settings, Path, str, str], Runtime] = {}
         self._abandoned: list[Runtime] = []
-
-    def superseded(self, by: Runtime, user: object) -> list[Runtime]:
-        """Take out and return the runtimes of other settings of a home that nobody uses any more, to be closed.
-
-        `user` has gone over to `by`. What is in memory only would be lost: such a runtime stays.
-        """
-        others = [each for each in self.runtimes.values() if each.home == by.home and each is not by]
-        left = []
-        for each in others:
-            each.users.discard(user)
-            if not each.users and not each.writer.in_memory():
-                each.withdraw()
-                left.append(each)
-        return left
 
     def forget_after_fork(self) -> None:
         """Drop every runtime: a child has neither our threads nor the right to our connections, and starts its own."""
@@ -142,7 +122,7 @@ class Runtime:
         with _registry.lock:
             last = not self.users
             if last and not left:
-                self.withdraw()
+                self._withdraw()
         if left and last:
             self._say_left(left)
         elif last:
@@ -153,35 +133,21 @@ class Runtime:
         self.spools.forget_after_fork()
         self._retention.forget_after_fork()
 
-    def withdraw(self) -> None:
+    def _withdraw(self) -> None:
         """Take it out of what `acquire` returns."""
         for key in [key for key, runtime in _registry.runtimes.items() if runtime is self]:
             del _registry.runtimes[key]
 
-    def retire(self) -> None:
-        """Close it in the background: its home has other settings by now, and what waits here goes by those."""
-        thread = threading.Thread(
-            target=self.close,
-            args=(self.settings.shutdown_timeout_s, _BY_NEW_SETTINGS),
-            name="hermes-pgvector-retired",
-            daemon=True,
-        )
-        with contextlib.suppress(RuntimeError):  # an interpreter that is ending starts no thread
-            thread.start()
-
-    def close(self, timeout_s: float, fate: str = _AT_NEXT_START) -> None:
-        """Drain within `timeout_s`, say what stays in the spool, let go of everything. Twice is fine.
-
-        `fate`: what becomes of what stays, for the log.
-        """
+    def close(self, timeout_s: float) -> None:
+        """Drain within `timeout_s`, say what stays in the spool, let go of everything. Twice is fine."""
         with _registry.lock:
             if self._closed:
                 return
             self._closed = True
-            self.withdraw()
+            self._withdraw()
         left = self.writer.stop(timeout_s)
         if left:
-            self._say_left(left, fate)
+            self._say_left(left)
         self._retention.close()
         self.backend.close()
         self._models.close()
@@ -189,12 +155,12 @@ class Runtime:
             with contextlib.suppress(HermesPgvectorError):
                 self.server.close()
 
-    def _say_left(self, left: int, fate: str = _AT_NEXT_START) -> None:
+    def _say_left(self, left: int) -> None:
         lost = min(left, self.writer.in_memory())
-        for said in ((left - lost, fate), (lost, "before shutdown; they are lost")):
+        for said in ((left - lost, "stay in the spool and follow at the next start"), (lost, "are lost")):
             if said[0] and said not in self._left_said:
                 self._left_said.add(said)
-                logger.warning("hermes-pgvector: %d writes did not reach Postgres %s", *said)
+                logger.warning("hermes-pgvector: %d writes did not reach Postgres before shutdown; they %s", *said)
 
     def stats(self) -> dict[str, Any]:
         """Return flat counters, units in the names; what is text is a state or the last error."""
@@ -219,13 +185,7 @@ class Runtime:
 
 
 def _say_outage(reason: HermesPgvectorError) -> None:
-    # Not of a server that is only away: there nothing is to be changed.
-    by_settings = isinstance(reason, StoreMisconfigured) and "`dsn`" in str(reason)
-    logger.warning(
-        "hermes-pgvector: memory is out of reach, writes are kept on disk until it is back: %s%s",
-        reason,
-        _NEXT_SESSION if by_settings else "",
-    )
+    logger.warning("hermes-pgvector: memory is out of reach, writes are kept on disk until it is back: %s", reason)
 
 
 def _say_return() -> None:
@@ -248,10 +208,7 @@ def acquire(settings: Settings, home: Path, environ: Mapping[str, str], user: ob
             if settings.prefetch_limit and settings.min_similarity == "auto":
                 runtime.searcher.begin_bars()
         runtime.users.add(user)
-        superseded = _registry.superseded(runtime, user)
-    for each in superseded:
-        each.retire()
-    return runtime
+        return runtime
 
 
 def close_all() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 from ...config.settings import Settings
 from ...domain.errors import ConfigurationError
 from .check import Check, DoctorContext, Locate, State, fail
-from .check_agents import check_agents
 from .check_database import check_database
 from .check_disk import check_disk
 from .check_endpoints import check_endpoints
@@ -24,14 +23,12 @@ _MARKS: dict[State, str] = {"ok": "ok  ", "note": "note", "fail": "FAIL"}
 def examine(settings: Settings, home: Path, *, locate: Locate | None = None) -> list[Check]:
     """Run every check. `locate` gives the conninfo where no `dsn` is set, starting the embedded server."""
     context = DoctorContext(settings, home, locate)
-    database = list(check_database(context))
     return [
         *check_installation(home),
         *check_settings(home),
         *check_forms(home),
         *check_clients(home),
-        *database,
-        *check_agents(context, reached=healthy(database)),
+        *check_database(context),
         *check_read_replica(context),
         *check_endpoints(context),
         *check_memory_files(home),
