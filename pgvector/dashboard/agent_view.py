@@ -13,7 +13,7 @@ from ..capture.turn_filter import is_trivial_query
 from ..config.settings import Settings
 from ..domain.chunks import estimate_tokens
 from ..domain.session_turns import Session, SessionTurns
-from ..domain.theme import SessionThemes, Surface, session_themes
+from ..domain.theme import SessionThemes, Surface, is_chat, session_themes
 from ..domain.types import Answer, Hit, Question, Store
 from ..host.hook_operations import question_in
 from ..host.session_context import Policy, profile_of
@@ -180,7 +180,7 @@ def _hurried(settings: Settings, started: float) -> Settings:
 def _themes(theme: str, served: ServedHome) -> SessionThemes:
     """Return the themes of a session of this home that has its turns in `theme`."""
     own = session_themes(Surface(profile=profile_of(served.home)), served.rules)
-    if not theme.startswith("@"):
+    if not is_chat(theme):
         turns = own.turns._replace(name=theme)
         return SessionThemes(turns, turns, own.files)
     profile = session_themes(Surface(profile=theme.split("/")[1] if "/" in theme else ""), served.rules)

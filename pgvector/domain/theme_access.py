@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
 from .errors import InvalidArgument
-from .theme import ThemeRules, ThemeSet, normalise_theme
+from .theme import ThemeRules, ThemeSet, is_chat, normalise_theme
 
 EVERYTHING: Final = ("%",)  # for the operator, who reads the table itself
 _SPECIAL = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"})
@@ -31,8 +31,8 @@ class SharedChats:
     def __init__(self, words: Iterable[str] = (), identity_key: str = "") -> None:
         """`words` of the setting, each a platform, a chat's theme, or how such themes begin (`@slack/*`)."""
         given = [word.strip() for word in words]
-        platforms = [normalise_theme(word, identity_key) for word in given if not word.startswith("@")]
-        themes = [word for word in given if word.startswith("@")]
+        platforms = [normalise_theme(word, identity_key) for word in given if not is_chat(word)]
+        themes = [word for word in given if is_chat(word)]
         self._themes = ThemeSet([*themes, *(f"@{platform}/*" for platform in platforms)], identity_key)
         self.addresses: tuple[str, ...] = (
             *(f"@{_literally(platform)}/% group" for platform in platforms),
@@ -41,7 +41,7 @@ class SharedChats:
 
     def opens(self, theme: str) -> bool:
         """Return whether other sessions may name `theme`: it is no chat's, or one of which something is shared."""
-        return not theme.startswith("@") or theme in self._themes
+        return not is_chat(theme) or theme in self._themes
 
 
 def _address(theme: str, identity_key: str) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..domain.errors import HermesPgvectorError, InvalidArgument
 from ..domain.fork_safety import at_import
-from ..domain.theme import SessionThemes
+from ..domain.theme import SessionThemes, is_chat
 from ..domain.theme_access import Offer
 from ..domain.types import Answer, Hit, Question, Scope, Store
 from .session_context import Policy
@@ -119,7 +119,7 @@ class ToolScope:
         return [name for ratio, name in nlargest(2 * _SUGGESTED_MOST, found) if ratio >= _ALIKE]
 
     def _readable(self, names: Iterable[str]) -> list[str]:
-        return [name for name in names if not name.startswith("@") and self._may_read(name)]
+        return [name for name in names if not is_chat(name) and self._may_read(name)]
 
     def _may_read(self, theme: str) -> bool:
         try:

@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote
 from ..domain.chunks import estimate_tokens
 from ..domain.errors import InvalidArgument
 from ..domain.text import clean
+from ..domain.theme import is_chat
 from ..recall.render import HEADING, quoted
 from ..store.vector_search import theme_names
 from .client_memory import ClientMemory
@@ -94,7 +95,7 @@ def contents(uri: str, answer: Mapping[str, Any]) -> dict[str, Any]:
 def _themes(memory: ClientMemory) -> dict[str, Any]:
     runtime, context = memory.opened()
     with runtime.backend.connection(memory.patience_s) as conn:
-        names = [name for name in theme_names(conn) if not name.startswith("@")]
+        names = [name for name in theme_names(conn) if not is_chat(name)]
     own = context.place.memories.name
     readable = [name for name in names if name == own or memory.may_read(name)]
     return {"own": own, "themes": readable[:_THEMES_MOST], "count": len(readable)}

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...domain.errors import InvalidArgument, WrongUsage
 from ...domain.text import clean
-from ...domain.theme import Surface, ThemeRules, session_themes
+from ...domain.theme import Surface, ThemeRules, is_chat, session_themes
 from ...host.session_context import profile_of
 from ...store.connection import DeadlineConnection
 from ...store.vector_search import theme_names
@@ -55,7 +55,7 @@ def theme_to_write(given: str | None, rules: ThemeRules, home: Path) -> tuple[st
 
 def not_allowed(theme: str, rules: ThemeRules) -> str:
     """Return a warning where `allowed_themes` keeps sessions out of a theme, else nothing."""
-    if rules.admits(theme) or theme.startswith("@"):
+    if rules.admits(theme) or is_chat(theme):
         return ""
     return f"allowed_themes does not name {theme!r}: until it does, no session has this theme"
 

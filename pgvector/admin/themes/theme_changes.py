@@ -9,7 +9,7 @@ from typing import Any
 from ...config.settings import Settings
 from ...domain.errors import InvalidArgument
 from ...domain.format import plural
-from ...domain.theme import ThemeRules, ThemeSet, normalise_theme
+from ...domain.theme import ThemeRules, ThemeSet, is_chat, normalise_theme
 from ...store.connection import DeadlineConnection
 from ...store.memories import note_actor
 from ..common import row_security, theme_rows
@@ -146,7 +146,7 @@ def other_in_settings(settings: Settings, theme: str, into: str) -> Iterator[str
     names = {
         "recall_off": settings.recall_off,
         "cross_theme": [each for each in settings.cross_theme if each not in ("agents", "all", "none")],
-        "shared_chats": [each for each in settings.shared_chats if each.startswith("@")],  # the others are platforms
+        "shared_chats": [each for each in settings.shared_chats if is_chat(each)],  # the others are platforms
     }
     for name, words in names.items():
         named = ThemeSet(words, settings.identity_key)
@@ -163,7 +163,7 @@ def _new_name(given: str, old: str, rules: ThemeRules) -> tuple[str, list[str]]:
     name = normalise_theme(given, rules.identity_key)
     if not name:
         raise InvalidArgument("the new name is blank")
-    if name.startswith("@") and not old.startswith("@"):
+    if is_chat(name) and not is_chat(old):
         raise InvalidArgument(
             f"{name!r} begins with @, which only the themes of chats do: no other session can name it"
         )

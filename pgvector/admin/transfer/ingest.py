@@ -16,7 +16,7 @@ from ...capture.sanitize import Sanitizer, session_name
 from ...config.settings import Settings
 from ...domain.errors import OperationRejected, StoreUnsettled
 from ...domain.text import clean, clean_json, digest
-from ...domain.theme import ROLES, Languages, ThemeRules
+from ...domain.theme import ROLES, Languages, ThemeRules, is_chat
 from ...domain.types import EmbeddingSpace
 from ...store.connection import DeadlineConnection, translated
 from ...store.memories import note_actor
@@ -316,7 +316,7 @@ class _Cleaning:
             rules = self._intake.rules
             theme = rules.resolve_name(name)
             self._themes[name] = theme
-            if rules.allowed and theme not in rules.allowed and theme != rules.default and not theme.startswith("@"):
+            if rules.allowed and theme not in rules.allowed and theme != rules.default and not is_chat(theme):
                 self._found.unreachable.add(theme)
         return self._themes[name]
 
