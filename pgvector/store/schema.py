@@ -65,7 +65,7 @@ def ensure_schema(conn: DeadlineConnection, *, dims: int) -> None:
         role = conn.info.user
         raise StoreMisconfigured(
             f"the role {role} may not use the schema {schema}, which the extension vector is in; as an admin: "
-            + sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(sql.Identifier(schema), sql.Identifier(role)).as_string()
+            + vectors_grant(schema, role).as_string()
         )
     check_dims(conn, dims)
 
@@ -75,6 +75,11 @@ def vectors_out_of_reach(conn: DeadlineConnection, role: str | None = None) -> s
     with translated():
         row = conn.execute(_VECTORS, (role,)).fetchone()
     return None if row is None else str(row.name)
+
+
+def vectors_grant(schema: str, role: str) -> sql.Composed:
+    """Return the statement by which an admin lets `role` use the schema of the extension."""
+    return sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(sql.Identifier(schema), sql.Identifier(role))
 
 
 def has_foreign_tables(conn: DeadlineConnection) -> bool:

@@ -5,18 +5,17 @@ from __future__ import annotations
 from contextlib import suppress
 
 from psycopg import errors as pg
-from psycopg import sql
 
 from ...domain.errors import ConfigurationError
 from ...store.connection import DeadlineConnection
-from ...store.schema import vectors_out_of_reach
+from ...store.schema import vectors_grant, vectors_out_of_reach
 
 
 def let_use_vectors(conn: DeadlineConnection, role: str) -> None:
     """Let `role` use the schema of the extension, where it may not. Raises ConfigurationError where we cannot."""
     if (schema := vectors_out_of_reach(conn, role)) is None:
         return
-    grant = sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(sql.Identifier(schema), sql.Identifier(role))
+    grant = vectors_grant(schema, role)
     with suppress(pg.InsufficientPrivilege):
         conn.execute(grant)
     if vectors_out_of_reach(conn, role) is not None:
