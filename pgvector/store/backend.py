@@ -88,7 +88,7 @@ class Backend:
         self._lock = threading.Lock()
         self._telling = threading.Lock()
         self._closed = False
-        self._server_start = ""  # part of `server`
+        self._incarnation = ""  # of the server, part of `server`
         self._dims_fit = True
         self._space: EmbeddingSpace | None = None  # of the database, as last seen
         self._own: EmbeddingSpace | None = None  # of the vectors made here
@@ -316,25 +316,31 @@ class Backend:
     def refresh_space(self) -> None:
         """Look whether somebody changed the model of the database, or the server."""
         with self.connection(WRITE_TIMEOUT_S) as conn:
-            self._note_space(recorded_space(conn))
-            self._note_server(conn)
+            self._refresh(conn)
+
+    def _refresh(self, conn: DeadlineConnection) -> None:
+        self._note_space(recorded_space(conn))
+        self._note_server(conn)
 
     def _note_server(self, conn: DeadlineConnection) -> None:
         identity = identity_of(conn)
         with translated():
-            row = conn.execute(query("server_start")).fetchone()
-        start = row.started if row else ""
-        # Who finds the start noted finds the rest as well: transactions at the same time compare both.
+            row = conn.execute(query("incarnation")).fetchone()
+        incarnation = row.incarnation if row else ""
+        # Who finds it noted finds the rest as well: transactions at the same time compare both.
         before = self.server
-        self.database, self.server = str(identity), f"{identity}/{identity.tables}/{start}"
-        self._server_start = start
+        self.database, self.server = str(identity), f"{identity}/{incarnation}"
+        self._incarnation = incarnation
         if before not in ("", self.server):
             self.on_other_server()
 
     def _check_server(self, conn: DeadlineConnection) -> None:
-        """Raise StoreReplaced, once, where another server answers: a pool connects anew whenever it likes."""
-        if conn.server_start != self._server_start:
-            self._note_server(conn)
+        """Raise StoreReplaced, once, where another server answers or its tables were made anew.
+
+        Raises SchemaNotApplied where there are none.
+        """
+        if conn.incarnation != self._incarnation:
+            self._refresh(conn)
             raise StoreReplaced
 
     def lacking(self, ops: Sequence[Operation]) -> set[uuid.UUID]:

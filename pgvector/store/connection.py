@@ -74,7 +74,7 @@ class DeadlineConnection(psycopg.Connection[Any]):
     own_themes = False  # whether they let it see some themes only
     keeps_settings = False  # whether its session has what statements rely on, rather than each transaction
     spread = False  # whether the tables are spread over machines by theme
-    server_start = ""  # of the server, as the last transaction found it: behind a pooler each may find another one
+    incarnation = ""  # of server and tables, as the last transaction found it: behind a pooler each may find another
     path = ""  # the search path on which our tables are, where the role's own does not lead there
     prepared: Any = None  # what round trips have prepared in its session, see round_trip.py
 

@@ -158,7 +158,7 @@ def note_begun(conn: DeadlineConnection, row: Any) -> None:
 
     `row` is what the statement that sets limits has found.
     """
-    conn.server_start = row.started if row else ""
+    conn.incarnation = row.incarnation if row else ""
     active = bool(row and row.row_security)
     if active == conn.row_security:
         return

@@ -111,6 +111,25 @@ def test_need_03_tables_made_anew_under_an_agent_are_no_fault_of_its_writes(
 
 
 @pytest.mark.parametrize("made_anew", [schema_made_anew, database_made_anew])
+def test_need_03_what_tables_made_anew_lack_is_written_before_what_is_new(
+    made_anew: Callable[[str], None], direct_dsn: str, admin_dsn: str, make_provider: MakeProvider
+) -> None:
+    """The agent was silent meanwhile: nothing has told it of the change but its next write."""
+    provider = make_provider({"dsn": direct_dsn})
+    database = Database(direct_dsn)
+    for number in range(1, 4):
+        report(provider, number)
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    landed(provider)
+    made_anew(admin_dsn)
+    provider.on_memory_write("remove", "memory", "", metadata={"old_text": "Atlas is blue"})
+    report(provider, 4)
+    landed(provider)
+    assert user_turns(database) == [turn(number) for number in range(1, 5)]
+    assert memories(database) == []
+
+
+@pytest.mark.parametrize("made_anew", [schema_made_anew, database_made_anew])
 def test_need_15_what_a_server_lacks_of_the_memory_files_is_read_in_anew(
     made_anew: Callable[[str], None], direct_dsn: str, admin_dsn: str, make_provider: MakeProvider, home: Path
 ) -> None:

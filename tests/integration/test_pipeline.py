@@ -54,7 +54,7 @@ def test_what_is_read_takes_no_round_trips_besides(dsn: str, trips: list[object]
         trips.clear()
         pipe = Pipeline()
         later = pipe.ask("read_space")
-        pid = pipe.ask_ahead("server_start")
+        pid = pipe.ask_ahead("incarnation")
         with pool.reading(20, pipe):
             assert len(trips) == 1
             assert later.one() is not None and pid.one() is not None
@@ -89,7 +89,7 @@ def test_what_failed_in_a_round_trip_of_its_own_leaves_the_connection_usable(dsn
                     pipe.ask(
                         "turns_before", {"theme": "t", "session_id": "s", "parent": None, "limit": -1, "sessions": 1}
                     )
-                found = [pipe.ask(name) for name in ("read_space", "server_start")]
+                found = [pipe.ask(name) for name in ("read_space", "incarnation")]
                 assert [len(rows.all()) for rows in found] == [1, 1] and not broken
     finally:
         pool.close()
@@ -102,7 +102,7 @@ def test_a_server_that_has_forgotten_what_was_prepared_is_told_again(dsn: str) -
     try:
         for _ in range(3):
             pipe = Pipeline()
-            asked = [pipe.ask(name) for name in ("read_space", "server_start")]
+            asked = [pipe.ask(name) for name in ("read_space", "incarnation")]
             with pool.reading(20, pipe) as conn:
                 assert [len(rows.all()) for rows in asked] == [1, 1]
                 conn.execute(b"DEALLOCATE ALL")

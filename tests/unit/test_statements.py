@@ -46,7 +46,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "sample_texts", "no_vectors",
         "take_over_mirrored", "mirror_difference", "forget_mirrored",  # this host's own file
         "hold_removals", "withdraw_removals", "entries_of_files",
-        "server_start",  # a time
+        "incarnation",  # a time and the number of a table
         "held_removals", "count_held_removals", "keep_held", "removed_memories", "restore_memory",  # for the operator
         "keep_undecided",
         "forget_removed_texts",

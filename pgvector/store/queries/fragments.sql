@@ -245,9 +245,9 @@ SELECT nearest.*, before, after, brevity
               {t}.ts AS at, NULL::float8 AS similarity, 0 AS nearest_char, 0 AS first_char,
               CASE WHEN octet_length({t}.content) > 100000 THEN octet_length({t}.content) ELSE 0 END AS size
 
--- fragment: server_start()
--- Read alike whatever the session's settings are.
-extract(epoch FROM pg_postmaster_start_time())::text
+-- fragment: incarnation()
+-- Which start of which server this is, and which making of its tables. Read alike whatever the session's settings are.
+concat_ws('/', extract(epoch FROM pg_postmaster_start_time()), to_regclass('conversations')::oid)
 
 -- fragment: limits()
 set_config('statement_timeout', %(statement_ms)s, true) AS statement,
@@ -260,7 +260,7 @@ set_config('statement_timeout', %(statement_ms)s, true) AS statement,
        -- Where one theme has most of a table, an index of codes is read nearly whole, which a planner that takes each of its
        -- pages for a seek holds to be dearer than the table.
        CASE %(plans)s WHEN 'force_generic_plan' THEN set_config('random_page_cost', current_setting('seq_page_cost'), true) END AS seeks,
-       row_security_active(to_regclass('conversations')) AS row_security, server_start() AS started
+       row_security_active(to_regclass('conversations')) AS row_security, incarnation() AS incarnation
 
 -- fragment: expected_settings()
 -- What a role or a database may be set to otherwise, and answers or plans depend on.

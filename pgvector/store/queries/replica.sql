@@ -11,9 +11,10 @@ SELECT (SELECT oid FROM pg_database WHERE datname = current_database())::bigint 
 -- exempt: which cluster of databases this is.
 SELECT system_identifier AS system FROM pg_control_system();
 
--- name: server_start
--- exempt: when this server process began, no stored text. Another one that took over has begun at another time.
-SELECT server_start() AS started;
+-- name: incarnation
+-- exempt: when this server process began and the number of a table, no stored text. Another one that took over has begun at
+-- another time; tables that were made anew have other numbers.
+SELECT incarnation() AS incarnation;
 
 -- name: server_migrations
 -- exempt: when the tables were made. Tells databases apart where a server does not say which one it is.

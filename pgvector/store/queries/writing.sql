@@ -6,8 +6,9 @@
 -- order, as of a session's turns, it is walked as far as the LIMIT: a planner that takes sessions for short would collect
 -- one of thousands of turns and sort it, once for every turn whose neighbours are asked for; and one that takes a theme for
 -- small (a generic plan, no ANALYZE yet) the whole theme, for its newest 1,000 rows.
-SELECT limits(), (SELECT count(set_config(name, value, true)) FROM expected_settings()) AS settings,
-       CASE WHEN %(path)s <> '' THEN set_config('search_path', %(path)s, true) END AS path;
+-- The path comes first: what follows looks for our tables on it.
+SELECT CASE WHEN %(path)s <> '' THEN set_config('search_path', %(path)s, true) END AS path, limits(),
+       (SELECT count(set_config(name, value, true)) FROM expected_settings()) AS settings;
 
 -- name: set_timeouts_only
 -- exempt: touches no table. As set_timeouts, on a connection that has kept the rest, see keep_settings.
