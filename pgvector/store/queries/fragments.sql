@@ -313,14 +313,16 @@ CASE WHEN NOT %(any_theme)s::boolean THEN %(theme)s END
 -- The rows `hits` by the weight of the words they hold, long ones behind short ones. In millionths and whole, so that rows
 -- with the same words have the same sum whatever the order of adding. In a tiny theme all rows come here, and most hold none:
 -- to ask for all words at once sorts those out.
-found AS MATERIALIZED (
-    SELECT id, brevity(tsv) AS brevity, held
-      FROM hits CROSS JOIN LATERAL (SELECT array_agg(word) AS held FROM words WHERE hits.tsv @@ words.query OFFSET 0) AS of_them
-     WHERE held IS NOT NULL
-       AND CASE WHEN %(rows)s::float8 > 150 THEN true
-                ELSE hits.tsv @@ (SELECT array_to_string(%(matchers)s::text[], ' | ')::tsquery) END),
+pairs AS MATERIALIZED (
+    SELECT id, brevity, word
+      FROM (SELECT id, tsv, brevity(tsv) AS brevity FROM hits
+             WHERE CASE WHEN %(rows)s::float8 > 150 THEN true
+                        ELSE hits.tsv @@ (SELECT array_to_string(%(matchers)s::text[], ' | ')::tsquery) END
+            OFFSET 0) AS proposed
+     CROSS JOIN words
+     WHERE proposed.tsv @@ words.query),
 counted AS (
-    SELECT word, count(*) AS n FROM found CROSS JOIN unnest(held) AS word GROUP BY word),
+    SELECT word, count(*) AS n FROM pairs GROUP BY word),
 weights AS MATERIALIZED (
     SELECT word, held,
            (1e6 * share
@@ -328,10 +330,8 @@ weights AS MATERIALIZED (
                 * ln(1 + (greatest(%(rows)s::float8 - held, 0) + 0.5) / (greatest(held, 1) + 0.5)))::integer AS idf
       FROM (SELECT word, share, absent, coalesce(holding, n, 0) AS held FROM words LEFT JOIN counted USING (word)) AS known),
 weighed AS (
-    SELECT id, brevity,
-           (SELECT sum((SELECT array_agg(idf ORDER BY word) FROM weights)[word]) FROM unnest(held) AS word)
-           / (SELECT nullif(sum(idf), 0) FROM weights)::float8 AS coverage
-      FROM found)
+    SELECT id, brevity, sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights)::float8 AS coverage
+      FROM pairs JOIN weights USING (word) GROUP BY id, brevity)
 SELECT id, coverage, coverage * brevity AS score,
        ARRAY(SELECT word FROM weights WHERE held = 0) AS absent
   FROM weighed ORDER BY score DESC, id DESC LIMIT %(limit)s
