@@ -131,8 +131,9 @@ class Search:
         self._vector = as_sent(vector)
         best = self._lenders(self._scores({}, self._worded))
         self._by_words_beside = self._ask_beside(pipe, best)
-        others = {row.id for row in self._worded.get("turns", ())} - set(best) - self._known_beside.keys()
-        lookup = Lookup(LENDERS, list(others), len(LENT_SHARES)) if self._may_lend else None
+        known = self._known_beside.keys() | set(best)
+        others = {row.id for row in self._worded.get("turns", ())} - known
+        lookup = Lookup(LENDERS, others, known, len(LENT_SHARES)) if self._may_lend else None
         self._by_vectors = self._search_vectors(pipe, self._vector, CANDIDATES, lookup)
         # In one transaction with these: the tables cannot change their model before it ends.
         self._space = ask_space(pipe)

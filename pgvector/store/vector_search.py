@@ -79,13 +79,15 @@ class Beside(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """Of which candidates of the vector leg the turns beside them are looked up: the `first` nearest, and `others`.
+    """The candidates of the vector leg whose neighbouring turns are looked up: the `first` nearest, and `others`.
 
-    `reach` is how many before and after, at most.
+    Those of `known` are left out, because their neighbours are looked up elsewhere. `reach` is how many turns before
+    and after are returned, at most.
     """
 
     first: int
-    others: Sequence[int]
+    others: Collection[int]
+    known: Collection[int]
     reach: int
 
 
@@ -125,8 +127,9 @@ class VectorSearch:
         self._filters = filters
         self._limit = limit
         self._row = where(scope, filters) | {"vector": vector, "limit": limit, "signed": max(SIGNED_DEPTH, limit)}
-        first, others, reach = lookup or (0, (), 0)
-        self._row |= {"lookup": first, "lookups": list(others), "reach": reach, "pivot": LENGTH_PIVOT}
+        first, others, known, reach = lookup or Lookup(0, (), (), 0)
+        self._row |= {"lookup": first, "lookups": list(others), "known": list(known), "reach": reach}
+        self._row |= {"pivot": LENGTH_PIVOT}
         narrowed = filters.restrict() or scope.kind == "session"
         # Rows that may not be read are left out of what is near: too little of that may be left.
         self._may_be_thin = scope.kind == "all" and not narrowed

@@ -259,7 +259,7 @@ def test_need_35_no_statement_gives_another_theme_what_is_private(
     given: dict[str, Any] = {
         "theme": theme or "profile", "own": theme, "any_theme": theme is not None, "shared": ["@slack/coder/%"],
         "vector": Vector([1.0] + [0.0] * (DIMS - 1)), "limit": 50, "depth": 400, "deep": 400, "large": 3000, "reach": 3,
-        "lookup": 50, "lookups": [], "signed": 1200, "walked": 2000, "small": False,
+        "lookup": 50, "lookups": [], "known": [], "signed": 1200, "walked": 2000, "small": False,
         "sessions": ["s", "dm-1", "group-1"], "from_s": [0.0] * 3, "to_s": [1e12] * 3,
         "pivot": 45, "shares": [1.0],
         "kinds": None, "target": None, "role": None, "session_id": None, "since": "-infinity", "until": "infinity",

@@ -22,7 +22,7 @@ _TYPES = {
     "any_theme": "boolean", "since": "text", "until": "text", "reach": "bigint",
     "pivot": "float8", "large": "bigint", "deep": "bigint", "signed": "bigint", "walked": "bigint",
     "themes": "text[]", "digests": "bytea[]", "own": "text", "shared": "text[]", "words": "text[]", "kinds": "text[]",
-    "lookup": "bigint", "lookups": "bigint[]", "small": "boolean",
+    "lookup": "bigint", "lookups": "bigint[]", "known": "bigint[]", "small": "boolean",
 }  # fmt: skip
 _USUAL: Mapping[str, Any] = {
     "depth": 400,
@@ -33,6 +33,7 @@ _USUAL: Mapping[str, Any] = {
     "limit": 40,
     "lookup": 0,
     "lookups": [],
+    "known": [],
     "reach": 2,
     "pivot": 45,
     "since": "-infinity",

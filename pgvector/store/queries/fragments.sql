@@ -227,14 +227,15 @@ ARRAY(SELECT p.id FROM conversations AS p WHERE earlier_than_it(p) LIMIT %(reach
        brevity(c.tsv) AS brevity
 
 -- fragment: with_turns_beside(nearest)
--- The nearest turns, and of the first `lookup` of them, and of those in `lookups`, what neighbours tells. No row has the key
--- null, so nothing is looked up for the others.
+-- The nearest turns, and of the first `lookup` of them, and of those in `lookups`, what neighbours tells, unless that is
+-- `known`. No row has the key null, so nothing is looked up for the others.
 SELECT nearest.*, before, after, brevity
   FROM (SELECT found.*, row_number() OVER () AS place FROM ({nearest}) AS found) AS nearest
   LEFT JOIN LATERAL (
        SELECT turns_beside_it()
          FROM conversations AS c
-        WHERE c.id = CASE WHEN place <= %(lookup)s OR nearest.id = ANY(%(lookups)s::bigint[]) THEN nearest.id END
+        WHERE c.id = CASE WHEN (place <= %(lookup)s AND nearest.id <> ALL(%(known)s::bigint[]))
+                             OR nearest.id = ANY(%(lookups)s::bigint[]) THEN nearest.id END
         OFFSET 0) AS beside ON true
  ORDER BY place
 
