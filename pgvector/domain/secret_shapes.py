@@ -149,6 +149,9 @@ SHAPES: Final = (
     ),
     SecretShape("age-key", ("AGE-SECRET-KEY-1",), r"AGE-SECRET-KEY-1[0-9A-Z]{50,64}"),
     SecretShape("bot-token", (":AA",), r"(?<=\d{8}):AA[\w-]{33}(?![\w-])"),
+    # A Discord bot token begins with the id in Base64. Ids given since the middle of 2022 begin with the digit 1.
+    SecretShape("bot-token", ("MT",), _START + r"MT[\w-]{21,26}\.[\w-]{6}\.[\w-]{27,40}(?![\w.-])", run=21),
+    SecretShape("api-key", ("SK",), _START + r"SK[0-9a-f]{32}(?![\w-])", run=32),
     SecretShape("jwt", ("eyJ",), _START + r"eyJ[\w-]{8,8192}\.[\w-]{8,8192}\.[\w-]{8,1024}"),
     SecretShape(
         "bearer-token",
@@ -183,6 +186,19 @@ SHAPES: Final = (
         "password",
         ("curl ",),
         r"curl (?:(?!curl )[^\n]){0,300}?(?<=\s)(?:-u|--user|--proxy-user)[ =]{0,2}[\"']?[^\s:'\"]{1,64}:"
+        rf"{_MASKED}{_UNTOLD}" r"(?P<key>[^\s'\"]{3,128})",
+    ),
+    SecretShape(
+        "password",
+        ("mysql", "mariadb"),
+        r"(?:mysql|mariadb)[a-z-]{0,12} (?:(?!mysql|mariadb)[^\n]){0,300}?(?<=\s)-p[\"']?(?!rotocol|ort\b)"
+        rf"{_MASKED}{_UNTOLD}" r"(?P<key>[^\s'\"]{3,128})",
+        r"[a-z-]{0,12} ",
+    ),
+    SecretShape(
+        "password",
+        ("redis-cli ",),
+        r"redis-cli (?:(?!redis-cli)[^\n]){0,300}?(?<=\s)-a\s{1,2}[\"']?"
         rf"{_MASKED}{_UNTOLD}" r"(?P<key>[^\s'\"]{3,128})",
     ),
     SecretShape(
