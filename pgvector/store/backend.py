@@ -1,4 +1,4 @@
-"""Postgres as the rest of the package sees it: brought up in the background, in use, or down with a reason."""
+"""Postgres as the rest of the package sees it: coming up in the background, up, or down for a known reason."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ STILL_STARTING = "Postgres is still starting; try again in a moment"
 
 
 class Backend:
-    """The store of one process. `locate` gives the conninfo, starting the embedded server where there is none.
+    """The store of one process. `locate` returns the conninfo, and starts the embedded server where one is used.
 
-    `read_conninfo` leads to a replica that answers questions, which may be `read_max_lag_s` behind; empty means none.
+    `read_conninfo` leads to a replica that answers questions and may lag by `read_max_lag_s`; empty means none.
     """
 
     stand_in: Backend | None = None
-    server = ""  # what tells the running server and its tables from another one, or from itself set back
-    database = ""  # what tells the database from all others, once it was reached
+    server = ""  # identifies the server, this run of it, and its tables
+    database = ""  # identifies the database; set once it was reached
 
     def __init__(
         self,
@@ -91,13 +91,13 @@ class Backend:
         self._incarnation = ""  # of the server, part of `server`
         self._dims_fit = True
         self._space: EmbeddingSpace | None = None  # of the database, as last seen
-        self._own: EmbeddingSpace | None = None  # of the vectors made here
+        self._own: EmbeddingSpace | None = None  # of the vectors that this process makes
         self._warned_models: set[str] = set()
         self.problem: HermesPgvectorError | None = None
-        self.on_down: Callable[[], None] = lambda: None  # with each connection that is lost
-        self.on_outage: Callable[[HermesPgvectorError], None] = lambda reason: None  # once an outage
-        self.on_return: Callable[[], None] = lambda: None  # after an outage
-        self.on_other_server: Callable[[], None] = lambda: None  # where `server` is not what it was
+        self.on_down: Callable[[], None] = lambda: None  # called for each lost connection
+        self.on_outage: Callable[[HermesPgvectorError], None] = lambda reason: None  # called once per outage
+        self.on_return: Callable[[], None] = lambda: None  # called after an outage
+        self.on_other_server: Callable[[], None] = lambda: None  # called when `server` has changed
         self.replica: Replica | None = None
         if read_conninfo:
             self.replica = Replica(
@@ -105,9 +105,9 @@ class Backend:
             )
 
     def bring_up(self) -> None:
-        """Connect, verify the schema and open the pool; does nothing when up. Raises HermesPgvectorError.
+        """Connect, verify the schema and open the pool; do nothing if already up. Raises HermesPgvectorError.
 
-        When the server is not what it was, its tables made anew for instance, this is done again while up.
+        Do it again even while up if the pool is stale, for instance because the tables were recreated.
         """
         with self._lock:
             if self._closed or (self._up.is_set() and not (self._pool is not None and self._pool.stale)):
@@ -129,7 +129,7 @@ class Backend:
                 self.replica.start()
 
     def _connected(self) -> Pool:
-        """Return a pool of connections to a verified server: to one that takes writes, else to one that answers."""
+        """Return a pool of connections to a verified server: one that accepts writes, else one that answers."""
         conninfo = self._locate()
         try:
             return self._pool_of(writable(conninfo))
@@ -148,7 +148,7 @@ class Backend:
         return pool
 
     def _verify(self, conn: DeadlineConnection) -> None:
-        """Check the tables. Raises SchemaNotApplied; with vectors of another size recall is lexical only."""
+        """Verify the tables. Raises SchemaNotApplied; if their vectors have another size, recall is lexical only."""
         try:
             ensure_schema(conn, dims=self._dims)
             self._dims_fit = True
@@ -163,22 +163,22 @@ class Backend:
 
     @contextmanager
     def connection(self, timeout_s: float) -> Iterator[DeadlineConnection]:
-        """Yield one transaction, done within `timeout_s`. Raises StoreUnavailable or DeadlineExceeded."""
+        """Yield a transaction that ends within `timeout_s`. Raises StoreUnavailable or DeadlineExceeded."""
         with self._up_within(timeout_s) as (pool, left_s), pool.connection(left_s) as conn:
             yield conn
 
     @contextmanager
     def reading(self, timeout_s: float, pipe: Pipeline) -> Iterator[DeadlineConnection]:
-        """Lend `pipe` a connection for `timeout_s`, and send what it was asked for; raises as `connection`."""
+        """Lend `pipe` a connection for `timeout_s` and send its waiting statements; raises as `connection` does."""
         with self._up_within(timeout_s) as (pool, left_s), pool.reading(left_s, pipe) as conn:
             yield conn
 
     @contextmanager
     def _up_within(self, timeout_s: float) -> Iterator[tuple[Pool, float]]:
-        """Yield the pool once there is one, and the rest of `timeout_s`; what fails in the block may mean an outage."""
+        """Yield the pool once it is up, and the rest of `timeout_s`; report an outage if the block failed by one."""
         started = time.monotonic()
         if not self._up.is_set():
-            # Only the very first bring-up is worth waiting for; an outage with a known reason is told at once.
+            # Only the very first bring-up is worth waiting for; an outage with a known reason is reported at once.
             self._settled.wait(timeout_s)
         pool = self._pool
         if not self._up.is_set() or pool is None:
@@ -193,9 +193,9 @@ class Backend:
             raise
 
     def sources(self, theme: str | None) -> Iterator[ReadSource]:
-        """Yield the servers to ask about a theme (None: about all), each once the one before it has failed.
+        """Yield the servers to query for a theme (None: for all), each one after the previous one has failed.
 
-        The replica while that is fit for it, then this one.
+        The replica comes first while it is fit for the theme, then this server.
         """
         if self.replica is None:
             yield self
@@ -203,14 +203,14 @@ class Backend:
             yield from self.replica.sources(theme)
 
     def wrote(self, themes: Iterable[str]) -> None:
-        """Note that a transaction wrote something of these themes, which `read` is to find from now on."""
+        """Note that a transaction wrote to these themes: from now on reads must find what it wrote."""
         if self.replica is not None:
             self.replica.wrote(set(themes))
 
     def _report_down(self, exc: HermesPgvectorError) -> None:
         with self._telling:  # several connections may break at once
             before, self.problem = self.problem, exc
-        # A server that was down may turn out to lack the schema: that somebody has to hear of as well.
+        # A server that was down may turn out to lack the schema, which has to be reported as well.
         news = before is None or (isinstance(exc, StoreMisconfigured) and not isinstance(before, StoreMisconfigured))
         if news:
             self.on_outage(exc)
@@ -222,10 +222,10 @@ class Backend:
     def apply(
         self, ops: Sequence[Operation], embeddings: Embeddings, timeout_s: float = WRITE_TIMEOUT_S, server: str = ""
     ) -> Counter[str]:
-        """Apply operations, each at most once ever, in one transaction or a few; returns what happened, counted.
+        """Apply operations, each at most once ever, in one or a few transactions; return counts of what happened.
 
-        Raises StoreUnavailable or DeadlineExceeded (worth another try), StoreReplaced before anything is written to
-        another server than was last noted, or than `server` where that is given, or OperationRejected (never will be).
+        Raises StoreUnavailable or DeadlineExceeded (worth a retry), OperationRejected (not worth one), or StoreReplaced
+        before anything is written to a server other than the one last noted, or than `server` if that is given.
         """
         if flawed := next((op for op in ops if isinstance(op, MalformedWrite)), None):
             raise OperationRejected(flawed.flaw)
@@ -244,7 +244,7 @@ class Backend:
     def _apply_part(
         self, conn: DeadlineConnection, ops: Sequence[Operation], embeddings: Embeddings, counts: Counter[str]
     ) -> bool:
-        """Apply all, or a part of the long file with which they begin; return whether there is more to apply."""
+        """Apply all operations, or a part of the long file that comes first; return whether more are left to apply."""
         if embeddings and not self._is_own(hold_space(conn)):
             embeddings = {}
         if apply_ahead(conn, ops, embeddings, self.languages, counts, keep_removed=self._history_texts):
@@ -255,26 +255,26 @@ class Backend:
         return False
 
     def known_vectors(self, space: EmbeddingSpace, texts: Sequence[ThemedText]) -> Embeddings:
-        """Return the vectors in `space` of those texts that a row of the same theme holds already, by text."""
+        """Return, by text, the vectors in `space` of those texts that a row of the same theme holds already."""
         if not texts or self._space is None or not space.comparable(self._space):
             return {}
         with self.connection(WRITE_TIMEOUT_S) as conn:
             found = known_vectors(conn, texts)
-            # The tables cannot change their model before the transaction ends, but may have before it began.
+            # The model of the tables cannot change before the transaction ends, but may have changed before it began.
             return found if not found or space.comparable(recorded_space(conn)) else {}
 
     def claim_pending(self, limit: int, lease_s: float, *, cold: bool = False) -> list[PendingRow]:
-        """Return rows without an embedding, which no other process gets for `lease_s`."""
+        """Return rows without an embedding; no other process gets them for `lease_s`."""
         with self.connection(WRITE_TIMEOUT_S) as conn:
             return claim_pending(conn, limit, lease_s, cold=cold)
 
     def postpone(self, rows: Sequence[PendingRow], pause_s: float) -> None:
-        """Leave rows that `claim_pending` gave, and that were not embedded, alone for `pause_s`."""
+        """Keep rows that `claim_pending` returned, and that were not embedded, from being claimed for `pause_s`."""
         with self.connection(WRITE_TIMEOUT_S) as conn:
             postpone(conn, rows, pause_s)
 
     def fill(self, rows: Sequence[PendingRow], chunks: Mapping[str, Sequence[Chunk]]) -> None:
-        """Store the embeddings of rows that `claim_pending` gave, by their content."""
+        """Store the embeddings, given by text, of rows that `claim_pending` returned."""
         with self.connection(WRITE_TIMEOUT_S) as conn:
             if self._is_own(hold_space(conn)):
                 fill(conn, rows, chunks)
@@ -282,9 +282,9 @@ class Backend:
     # -- whose vectors these are ---------------------------------------------------------------------------------
 
     def comparable(self, space: EmbeddingSpace) -> bool:
-        """Return False when the database holds vectors of another model, which cannot be compared. Told once.
+        """Return False if the database holds vectors of another model, which cannot be compared; warn once a model.
 
-        `space` is that of the vectors made here.
+        `space` is that of the vectors that this process makes.
         """
         recorded, self._own = self._space, space
         if recorded is None or not recorded.model or recorded.comparable(space):
@@ -301,20 +301,20 @@ class Backend:
         return False
 
     def claim_space(self, space: EmbeddingSpace) -> bool:
-        """Make `space` the one of this database unless another one is; False when another one is."""
+        """Record `space` as that of this database if none is recorded; return False if a different one is."""
         if self._space is None or not self._space.model:
             with self.connection(WRITE_TIMEOUT_S) as conn:
                 self._note_space(record_space(conn, space))
         return self.comparable(space)
 
     def check_space(self, found: EmbeddingSpace, space: EmbeddingSpace) -> None:
-        """Raise SpaceChanged unless the space that a search's transaction `found` is that of our vectors."""
+        """Raise SpaceChanged unless `found`, the space that a search's transaction read, is that of our vectors."""
         self._note_space(found)
         if not self.comparable(space):
             raise SpaceChanged(SpaceChanged.__doc__ or "")
 
     def refresh_space(self) -> None:
-        """Look whether somebody changed the model of the database, or the server."""
+        """Check whether the model of the database, or the server, has changed."""
         with self.connection(WRITE_TIMEOUT_S) as conn:
             self._refresh(conn)
 
@@ -327,7 +327,7 @@ class Backend:
         with translated():
             row = conn.execute(query("incarnation")).fetchone()
         incarnation = row.incarnation if row else ""
-        # Who finds it noted finds the rest as well: transactions at the same time compare both.
+        # `_incarnation` is set last: a concurrent transaction that finds it finds `server` as well, and compares both.
         before = self.server
         self.database, self.server = str(identity), f"{identity}/{incarnation}"
         self._incarnation = incarnation
@@ -335,9 +335,9 @@ class Backend:
             self.on_other_server()
 
     def _check_server(self, conn: DeadlineConnection) -> None:
-        """Raise StoreReplaced, once, where another server answers or its tables were made anew.
+        """Raise StoreReplaced, once, if another server answers or its tables were recreated.
 
-        Raises SchemaNotApplied where there are none.
+        Raises SchemaNotApplied if it has no tables.
         """
         if conn.incarnation != self._incarnation:
             self._refresh(conn)
@@ -355,17 +355,17 @@ class Backend:
         self._dims_fit = space.dims == self._dims
 
     def _is_own(self, space: EmbeddingSpace) -> bool:
-        """Return whether vectors made here belong into the database as it is now."""
+        """Return whether vectors that this process makes belong in the database as it is now."""
         self._note_space(space)
         return self._own is not None and space.comparable(self._own)
 
     def housekeep(
         self, *, operations_days: int, tombstones_days: int, history_days: int, texts_days: int, hold_days: float
     ) -> None:
-        """Drop ids of operations, digests and texts of removed memories and the history older than so many days.
+        """Delete operation ids, digests and texts of removed memories, and history, each older than so many days.
 
-        Older by this machine's clock and by the server's: one of them may be wrong. Memories whose removal has waited
-        for `hold_days` without a decision stay.
+        They must be older by this machine's clock and by the server's, since one of the two may be wrong. Memories
+        whose removal has waited `hold_days` without a decision are kept.
         """
         now = datetime.fromtimestamp(time.time(), UTC)
         with self.connection(WRITE_TIMEOUT_S) as conn:

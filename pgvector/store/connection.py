@@ -1,4 +1,4 @@
-"""Connections with a deadline, connection strings, and psycopg's errors in our own words."""
+"""Connections with a deadline, connection strings, and the translation of psycopg's errors into ours."""
 
 from __future__ import annotations
 
@@ -32,54 +32,54 @@ from ..domain.redaction import mask_dsn
 from ..domain.text import harmless
 
 _T = TypeVar("_T")
-# Not the fault of what was asked. The last two are a server that gave up on us while we were stopped or swapped out.
+# Not caused by the statement. The last two: the server ended our session while this process was stopped or swapped out.
 _PASSING = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
     pg.IdleInTransactionSessionTimeout,
     pg.TransactionTimeout,
 )
-# How the codes begin that say that a value is impossible, breaks a rule of its table, was refused by a trigger or a
-# view, or exceeds a limit. Whatever else Postgres answers is about the server as it is at this moment.
+# How the SQLSTATEs begin that blame the write: a value is invalid, violates a constraint, was rejected by a trigger or
+# a view, or exceeds a limit. Every other error of Postgres is about the current state of the server.
 _OF_THE_WRITE = ("22", "23", "44", "54", "P0")
 _SEQUENCE_BEHIND = (
     "the sequence of its ids is behind, as after a restore of data alone: hermes-pgvector doctor --fix --admin-dsn DSN"
 )
 _OF_OTHER_ROWS = (pg.UniqueViolation, pg.ForeignKeyViolation)
 _NUMBERED = ("memory_entries_pkey", "conversations_pkey", "memory_history_pkey", "hermes_maintenance_pkey")
-_TOO_LARGE = "memory alloc request size"  # has no code of its own either
-# For a disk quota, a limit on file sizes and the like Postgres has no code but "internal error", and names the file.
+_TOO_LARGE = "memory alloc request size"  # an internal error without a code of its own
+# Postgres reports an exceeded disk quota, file size limit and the like as an internal error that names the file.
 _NAMES_A_FILE = re.compile(r'"(?:base|global|pg_[a-z]+)/[^"]*"')
 _GRANT = "hermes-pgvector tenants grant ROLE THEME"
 _POOLED = "`dsn` names a pooler in transaction mode: set plugins.pgvector.pooler: transaction"
 _UNTIL_WRITABLE = "recall goes on, and writes follow when the server accepts them again or `dsn` names one that does"
-# What libpq says of a server when a writable one was asked for.
+# libpq's messages about a read-only server when a writable one was required.
 _TAKES_NO_WRITES = ("session is read-only", "server is in hot standby mode")
 _SERVERS_VARIABLE = "PGTARGETSESSIONATTRS"  # libpq's own
-_TICK_S = 0.02  # how often a waiting call looks at its deadline
-_CANCEL_S = 1.0  # for the server to take note of it
+_TICK_S = 0.02  # how often a waiting call checks its deadline
+_CANCEL_S = 1.0  # how long sending a cancel request may take
 
-# Set by whoever may take a call back while it waits for Postgres, for the threads that work for it.
+# Set by a caller that may cancel its call while it waits for Postgres, for the threads that work on that call.
 stop_sign: ContextVar[Event | None] = ContextVar("stop_sign", default=None)
 
 
 class DeadlineConnection(psycopg.Connection[Any]):
-    """A connection whose every wait ends at `deadline` (monotonic seconds), even when the server is deaf.
+    """A connection whose every wait ends at `deadline` (monotonic seconds), even if the server does not respond.
 
-    Past the deadline the connection is closed: what the server still does with it cannot be known.
+    Past the deadline the connection is closed, because what the server still does for it cannot be known.
     """
 
     deadline: float | None = None
-    row_security = False  # whether policies hold for this role
-    own_themes = False  # whether they let it see some themes only
-    keeps_settings = False  # whether its session has what statements rely on, rather than each transaction
-    spread = False  # whether the tables are spread over machines by theme
-    incarnation = ""  # of server and tables, as the last transaction found it: behind a pooler each may find another
-    path = ""  # the search path on which our tables are, where the role's own does not lead there
-    prepared: Any = None  # what round trips have prepared in its session, see round_trip.py
+    row_security = False  # whether row-level security applies to this role
+    own_themes = False  # whether its policies limit this role to some themes
+    keeps_settings = False  # whether the session, not each transaction, sets what statements rely on
+    spread = False  # whether the tables are distributed over machines by theme
+    incarnation = ""  # of server and tables, as the last transaction read it; behind a pooler it may change each time
+    path = ""  # the search path to our tables, if the role's own does not lead to them
+    prepared: Any = None  # the statements that round trips prepared in its session, see round_trip.py
 
     def wait(self, gen: PQGen[_T], *args: Any, **kwargs: Any) -> _T:
-        """Consume `gen`. Raises DeadlineExceeded."""
+        """Wait for `gen` as psycopg does, up to the deadline. Raises DeadlineExceeded."""
         if self.deadline is None:
             return super().wait(gen, *args, **kwargs)
         try:
@@ -89,13 +89,13 @@ class DeadlineConnection(psycopg.Connection[Any]):
             raise
 
     def stop(self) -> None:
-        """Have the server stop what it does for us: its answer is an error then, and the connection stays whole."""
+        """Cancel the statement that the server runs: it answers with an error, and the connection stays usable."""
         with suppress(psycopg.Error):
             self.cancel_safe(timeout=_CANCEL_S)
 
 
 def _until(gen: PQGen[_T], deadline: float, stop: Callable[[], None]) -> Generator[Any, Any, _T]:
-    """Pass `gen` through; raise when it is still waiting at `deadline`. `stop` once when the call is taken back."""
+    """Pass `gen` through, and raise if it still waits at `deadline`; call `stop`, once, if the call is cancelled."""
     sign = stop_sign.get()
     try:
         want = next(gen)
@@ -113,17 +113,17 @@ def _until(gen: PQGen[_T], deadline: float, stop: Callable[[], None]) -> Generat
 
 
 def pipelined(conn: DeadlineConnection) -> AbstractContextManager[object]:
-    """Have the statements of a block, which lock rows or themes, travel together where the server bounds that.
+    """Pipeline the statements of a block that locks rows or themes, if the server can limit whole transactions.
 
-    In the middle of a pipeline it waits for its client and does not count that as idle. Before PostgreSQL 17, which
-    bounds whole transactions, a process that was stopped there would keep its locks until somebody wakes it.
+    In the middle of a pipeline the server waits for its client without counting that as idle. Before PostgreSQL 17,
+    which introduced a limit on transactions, a process stopped there would keep its locks until it is resumed.
     """
     return conn.pipeline() if conn.info.server_version >= 170000 else nullcontext()
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn what psycopg raises into our errors; a password never passes."""
+    """Translate psycopg's errors raised in the block into ours; passwords are masked."""
     try:
         yield
     except psycopg.Error as exc:
@@ -131,7 +131,7 @@ def translated() -> Iterator[None]:
 
 
 def _translation(exc: psycopg.Error) -> HermesPgvectorError:
-    """Return our error for one of psycopg's, by the first entry of the table that it is of."""
+    """Return our error for one of psycopg's, by the first entry of _TRANSLATIONS that matches."""
     return next(ours(exc) for kinds, ours in _TRANSLATIONS if isinstance(exc, kinds))
 
 
@@ -140,7 +140,7 @@ def _missing(exc: psycopg.Error) -> HermesPgvectorError:
 
 
 def _forbidden(exc: psycopg.Error) -> HermesPgvectorError:
-    if exc.diag.source_function == "ExecWithCheckOptions":  # a row of a theme that is not this role's
+    if exc.diag.source_function == "ExecWithCheckOptions":  # the row's theme is not granted to this role
         return OperationRejected(
             f"{_first_line(exc)}; grant the theme: {_GRANT}, then hermes-pgvector spool retry --all --yes"
         )
@@ -164,9 +164,9 @@ def _not_unique(exc: psycopg.Error) -> HermesPgvectorError:
 
 
 def _unsupported(exc: psycopg.Error) -> HermesPgvectorError:
-    if exc.diag.source_file in ("copy.c", "copyfrom.c"):  # turned on in this very moment
+    if exc.diag.source_file in ("copy.c", "copyfrom.c"):  # it was turned on just before this write
         return StoreUnavailable("row-level security was turned on meanwhile; the write is tried again")
-    if exc.diag.source_file == "plancache.c":  # a column is of another type since this very moment
+    if exc.diag.source_file == "plancache.c":  # the type of a column has just changed
         return StoreUnsettled("the model of the database was changed meanwhile; this is tried again")
     return OperationRejected(_first_line(exc))
 
@@ -179,15 +179,15 @@ def _out_of_reach(exc: psycopg.Error) -> HermesPgvectorError:
 
 
 def _internal(exc: psycopg.Error) -> HermesPgvectorError:
-    # Without a code it is psycopg's own: a pooler told of its server's end, and answered the statement besides.
+    # Without a code it is psycopg's own: a pooler reported that its server ended, and also answered the statement.
     if not exc.sqlstate or _NAMES_A_FILE.search(str(exc)):
         return StoreUnavailable(explain(exc))
     return _answered(exc)
 
 
 def _answered(exc: psycopg.Error) -> HermesPgvectorError:
-    """Return by whose fault Postgres answered a statement with an error: the values' in it, or nobody's that wrote."""
-    # Without a code it is psycopg that cannot send the value.
+    """Return OperationRejected if a statement failed because of its values, otherwise StoreUnsettled."""
+    # An error without a code comes from psycopg, which cannot send the value.
     of_the_write = not exc.sqlstate or exc.sqlstate.startswith(_OF_THE_WRITE) or _TOO_LARGE in str(exc)
     if of_the_write and not isinstance(exc, _OF_OTHER_ROWS):
         return OperationRejected(_first_line(exc))
@@ -195,7 +195,7 @@ def _answered(exc: psycopg.Error) -> HermesPgvectorError:
 
 
 _Translation = Callable[[psycopg.Error], HermesPgvectorError]
-# The first entry that fits holds: kinds of errors stand before what they are kinds of.
+# The first matching entry applies, so subclasses stand before their base classes.
 _TRANSLATIONS: tuple[tuple[type[psycopg.Error] | tuple[type[psycopg.Error], ...], _Translation], ...] = (
     ((pg.UndefinedTable, pg.UndefinedFunction, pg.UndefinedColumn, pg.UndefinedObject), _missing),
     (pg.InsufficientPrivilege, _forbidden),
@@ -206,7 +206,7 @@ _TRANSLATIONS: tuple[tuple[type[psycopg.Error] | tuple[type[psycopg.Error], ...]
     ((pg.DeadlockDetected, pg.SerializationFailure), _in_conflict),
     ((pg.QueryCanceled, pg.LockNotAvailable), _cancelled),
     (pg.UniqueViolation, _not_unique),
-    # An OperationalError, but of this row: no repetition mends it.
+    # An OperationalError, but about this row: a retry does not help.
     (pg.ProgramLimitExceeded, lambda exc: OperationRejected(_first_line(exc))),
     (pg.FeatureNotSupported, _unsupported),
     (pg.ReadOnlySqlTransaction, lambda exc: StoreReadOnly(f"{_first_line(exc)}; {_UNTIL_WRITABLE}")),
@@ -217,7 +217,7 @@ _TRANSLATIONS: tuple[tuple[type[psycopg.Error] | tuple[type[psycopg.Error], ...]
 
 
 def check_conninfo(conninfo: str) -> None:
-    """Raise StoreMisconfigured when libpq cannot read `conninfo`; what it quotes of a password is masked."""
+    """Raise StoreMisconfigured if libpq cannot parse `conninfo`; a password in its message is masked."""
     try:
         conninfo_to_dict(conninfo)
     except psycopg.ProgrammingError as exc:
@@ -228,7 +228,7 @@ def check_conninfo(conninfo: str) -> None:
 
 
 def place_of(conninfo: str) -> str:
-    """Return where it leads, as HOST:PORT/DATABASE without user and password; empty when libpq cannot read it."""
+    """Return where `conninfo` leads, as HOST:PORT/DATABASE without credentials; empty if libpq cannot parse it."""
     try:
         known = {key: str(value) for key, value in conninfo_to_dict(conninfo).items() if value}
     except psycopg.ProgrammingError:
@@ -240,13 +240,13 @@ def place_of(conninfo: str) -> str:
 
 
 def writable(conninfo: str) -> str:
-    """Return the same for a server that takes writes, of several hosts that one; what it says of that itself counts."""
+    """Return `conninfo` with a demand for a host that accepts writes, unless it or the environment sets one itself."""
     check_conninfo(conninfo)
     return conninfo if _asked_of_servers(conninfo) else make_conninfo(conninfo, target_session_attrs="read-write")
 
 
 def answering(conninfo: str) -> str:
-    """Return the same for a server that answers, also where it asks for one that takes writes."""
+    """Return `conninfo` for any host that answers, even if it demands one that accepts writes."""
     asks = _asked_of_servers(conninfo) in ("read-write", "primary")
     return make_conninfo(conninfo, target_session_attrs="any") if asks else conninfo
 
@@ -266,7 +266,7 @@ _CERTIFICATES = "check the certificates that `dsn` and the server name"
 _LET_IN = "allow this host and role in the server's pg_hba.conf"
 _TLS = "add to `dsn`: sslmode=verify-full sslrootcert=FILE"
 
-# What only somebody's hand changes, and how; everything else may pass by itself.
+# Errors that last until a person acts, each with its remedy; every other error may pass by itself.
 _REFUSALS = (
     ("password authentication failed", "check the user and password in `dsn`"),
     ("sasl authentication failed", "check the user and password in `dsn`"),
@@ -284,7 +284,7 @@ _REFUSALS = (
     ("unknown ca", f"the server does not trust our certificate: {_CLIENT_CERTIFICATE}"),
     ("ssl was required", "turn `ssl` on at the server; sslmode in `dsn` requires TLS"),
     ("ssl required", f"the server wants TLS: {_TLS}"),
-    ('host "[local]"', _LET_IN),  # a socket never is
+    ('host "[local]"', _LET_IN),  # a socket is never encrypted
     ("no encryption", f"the server may want TLS, and pg_hba.conf says so: {_TLS}"),
     ("statement pooling mode", "agents need transactions: set PgBouncer's pool_mode to transaction or session"),
     ("unsupported startup parameter", "leave it out of `dsn`, or name it in PgBouncer's ignore_startup_parameters"),
@@ -327,7 +327,7 @@ _REMEDIES = (
 
 
 def explain(exc: BaseException) -> str:
-    """Return one line: what Postgres or the network said, and what to do about it."""
+    """Return one line with what Postgres or the network reported, and what to do about it."""
     said = _first_line(exc)
     low = str(exc).lower()
     for sign, remedy in _REMEDIES:

@@ -1,4 +1,4 @@
-"""Connections: the one pool of a process, a single one, and what we rely on, set at the beginning of each."""
+"""Connections to Postgres: the process-wide pool, single connections, and the session settings we rely on."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ from .sql import query
 APPLICATION_NAME = "hermes-pgvector"
 _CONNECT_TIMEOUT_S = 5
 
-# A statement sent so often is prepared in the server's session. A pooler that lends sessions by transaction gives the
-# next transaction another one, where it is unknown.
+# psycopg prepares a statement once it was executed this many times. A pooler in transaction mode gives the next
+# transaction another server session, in which the prepared statement does not exist.
 _PREPARE_AFTER = 5
 
-# After these a connection may know types, tables and plans that are no more, or lead to a server that was demoted; and
-# so may the others.
+# After these errors a connection may rely on types, tables or plans that no longer exist, or lead to a server that was
+# demoted. The same holds for the other connections of the pool.
 _STALE = (SchemaNotApplied, StatementLost, StoreReadOnly, StoreUnsettled)
 
 _SETTLE_ATTEMPTS = 20
-# By itself, and short: a role's own limit on statements may be a millisecond, and counts until this has run.
+# Sent alone and kept short: a role's own statement_timeout may be a millisecond, and applies until this has run.
 _ENDLESS = sql.SQL("SELECT set_config('statement_timeout', '0', false) WHERE pg_backend_pid() = {}")
 
-# A pool without a connection for so long, though none is in use, cannot connect any more.
+# If no connection is to be had for this long although none is in use, the pool can no longer connect.
 _CONNECT_PATIENCE_S = 1.0
 
 
 def _is_of_others(record: logging.LogRecord) -> bool:
-    """Return whether a record of psycopg is not about our connections: outages are reported once, by us."""
+    """Return False for a log record about one of our connections: we report outages ourselves, once."""
     args = record.args if isinstance(record.args, tuple) else ()
-    # A pipeline, a transaction and a COPY are named by themselves, not by their connection.
+    # A record about a pipeline, a transaction or a COPY has that object as an argument, not the connection.
     subjects = [getattr(arg, name, None) for arg in args for name in ("_conn", "connection")]
     ours = any(isinstance(subject, DeadlineConnection) for subject in [*args, *subjects])
     return not (ours or APPLICATION_NAME in record.getMessage())
@@ -61,9 +61,9 @@ for _name in ("psycopg", "psycopg.pool", "psycopg.transaction"):
 
 
 def settle(conn: DeadlineConnection) -> None:
-    """Give a new connection dates, numbers, strings and time limits as we expect them, and the path to our tables.
+    """Set on a new connection the date, number and string formats, time limits and search path that we expect.
 
-    In transaction mode a pooler keeps only some of it until the next transaction. Raises psycopg.Error.
+    A pooler in transaction mode keeps only some of these settings until the next transaction. Raises psycopg.Error.
     """
     conn.isolation_level = IsolationLevel.READ_COMMITTED
     pid = conn.info.backend_pid
@@ -83,18 +83,18 @@ def settle(conn: DeadlineConnection) -> None:
 
 
 def follow_path(conn: DeadlineConnection) -> None:
-    """Have a transaction see our tables, also where a pooler lends another session for each."""
+    """Set the search path to our tables for one transaction: a pooler may lend each one another session."""
     if conn.path:
         conn.execute(query("set_path"), {"path": conn.path, "local": True, "pid": None})
 
 
 def is_pooled(conn: DeadlineConnection) -> bool:
-    """Return whether a pooler answers for Postgres: it makes up the process id that a client is told."""
+    """Return whether a pooler stands before Postgres: it reports an invented process id to its clients."""
     return backend_pid(conn) != conn.info.backend_pid
 
 
 def backend_pid(conn: DeadlineConnection) -> int:
-    """Return the process id of the server's session that answers now."""
+    """Return the process id of the server session that runs this statement."""
     with translated():
         row = conn.execute("SELECT pg_backend_pid()").fetchone()
     assert row is not None
@@ -104,10 +104,10 @@ def backend_pid(conn: DeadlineConnection) -> int:
 def connect(
     conninfo: str, *, timeout_s: float = _CONNECT_TIMEOUT_S, prepares: bool = False, as_is: bool = False
 ) -> DeadlineConnection:
-    """Return a single connection outside the pool, in autocommit. Raises StoreUnavailable.
+    """Return a single connection outside the pool, in autocommit mode. Raises StoreUnavailable.
 
-    Of several hosts to the one that takes writes, as agents have it, and to another one only where none does; `as_is`
-    to the first that `conninfo` leads to. `prepares` only where it is known that no pooler stands in between.
+    If `conninfo` names several hosts, connect to the one that accepts writes, as agents do, and to another only if none
+    does; with `as_is`, to the first it leads to. Set `prepares` only if it is known that no pooler stands in between.
     """
     check_conninfo(conninfo)
     if as_is:
@@ -121,7 +121,7 @@ def connect(
 def _opened(
     conninfo: str, configure: Callable[[DeadlineConnection], None], timeout_s: float, *, prepares: bool
 ) -> DeadlineConnection:
-    """Return a new connection once it is configured, each within `timeout_s`. Raises StoreUnavailable."""
+    """Open and configure a connection, each within `timeout_s`, and return it. Raises StoreUnavailable."""
     with translated():
         conn = DeadlineConnection.connect(
             conninfo, row_factory=namedtuple_row, **_connection_settings(timeout_s, prepares=prepares)
@@ -147,7 +147,7 @@ def _configure(conn: DeadlineConnection) -> None:
 
 
 def _connection_settings(timeout_s: float, *, prepares: bool) -> dict[str, Any]:
-    # libpq's connect_timeout counts whole seconds. Keepalives notice a host that vanished while nothing was asked.
+    # libpq's connect_timeout counts whole seconds. Keepalives detect a host that vanished while nothing was sent.
     return {
         "autocommit": True,
         "prepare_threshold": _PREPARE_AFTER if prepares else None,
@@ -161,13 +161,13 @@ def _connection_settings(timeout_s: float, *, prepares: bool) -> dict[str, Any]:
 
 
 def pool_for(conn: DeadlineConnection, conninfo: str, *, max_size: int, pooler: str) -> Pool:
-    """Return a pool, not opened yet, of more connections like `conn`, by the setting `pooler`."""
+    """Return an unopened pool of further connections like `conn`; `pooler` is the setting of that name."""
     lends = pooler == "transaction" or (pooler == "auto" and is_pooled(conn))
     return Pool(conninfo, max_size=max_size, prepares=not lends)
 
 
 class _Unpooled:
-    """A connection for each use, by the names of psycopg_pool: a pool has threads."""
+    """A replacement for psycopg_pool's pool without threads: it opens a connection for each use."""
 
     def __init__(self, conninfo: str, *, prepares: bool) -> None:
         self._conninfo = conninfo
@@ -192,9 +192,9 @@ class _Unpooled:
 class Pool:
     """At most `max_size` connections, opened when first needed and shared by every provider of the process.
 
-    Without `prepares` nothing outlives a transaction on them, as a pooler in transaction mode demands.
-    `lost` tells that a connection broke, or that none could be made, `stale` that what they know of the server may not
-    hold any more: whoever owns the pool opens a new one.
+    Without `prepares` no session state outlives a transaction, as a pooler in transaction mode demands.
+    `lost` is set when a connection broke or none could be opened, `stale` when what the connections know of the server
+    may no longer hold. In both cases the owner of the pool opens a new one.
     """
 
     def __init__(self, conninfo: str, *, max_size: int, prepares: bool = True) -> None:
@@ -213,23 +213,23 @@ class Pool:
             name=APPLICATION_NAME,
             configure=_configure,
             num_workers=1,
-            reconnect_timeout=15.0,  # after that the writer has opened a new pool
+            reconnect_timeout=15.0,  # by then the writer has opened a new pool
         )
 
     def open(self) -> None:
-        """Begin to connect, in the background; while there can be no more threads, at each use."""
+        """Start connecting in the background; if no thread can be started, connect at each use instead."""
         assert isinstance(self._pool, psycopg_pool.ConnectionPool)
         try:
             self._pool.open()
-        except RuntimeError:  # an interpreter that is ending starts no thread, and what was accepted is still written
+        except RuntimeError:  # an interpreter at shutdown starts no threads, but accepted writes are still applied
             self._pool = _Unpooled(self._conninfo, prepares=self._prepares)
-            self.stale = True  # the system may only have none left for a moment
+            self.stale = True  # the system may be out of threads only for a moment
 
     @contextmanager
     def connection(self, timeout_s: float) -> Iterator[DeadlineConnection]:
-        """Yield a transaction on a pooled connection that ends within `timeout_s`, waiting for the connection included.
+        """Yield a transaction on a pooled connection that ends within `timeout_s`, including the wait for one.
 
-        Raises StoreUnavailable or DeadlineExceeded. Committed when the block ends, rolled back when it raises.
+        Raises StoreUnavailable or DeadlineExceeded. Commits when the block ends, rolls back if it raises.
         """
         with self._lent(timeout_s) as conn, ExitStack() as stack:
             with conn.pipeline():
@@ -240,14 +240,14 @@ class Pool:
 
     @contextmanager
     def reading(self, timeout_s: float, pipe: Pipeline) -> Iterator[DeadlineConnection]:
-        """Lend `pipe` a connection, and send what it was asked for; within `timeout_s`, as `connection`."""
+        """Lend `pipe` a connection and send its waiting statements, within `timeout_s`; raises as `connection` does."""
         with self._lent(timeout_s) as conn:
             pipe.begin(conn)
             yield conn
 
     @contextmanager
     def _lent(self, timeout_s: float) -> Iterator[DeadlineConnection]:
-        """Yield a connection whose waits end within `timeout_s`; what psycopg raises in the block is translated."""
+        """Yield a connection whose waits end within `timeout_s`; translate psycopg's errors raised in the block."""
         deadline = time.monotonic() + timeout_s
         try:
             conn = self._pool.getconn(timeout=max(0.01, timeout_s))
@@ -272,7 +272,7 @@ class Pool:
         finally:
             conn.deadline = None
             if conn.pgconn.transaction_status != TransactionStatus.IDLE:
-                conn.pgconn.finish()  # it could not even be rolled back
+                conn.pgconn.finish()  # even the rollback failed
             self.lost |= conn.closed
             if self.stale:
                 conn.pgconn.finish()
@@ -284,5 +284,5 @@ class Pool:
         return dict(self._pool.get_stats())
 
     def close(self) -> None:
-        """Close every connection; what is in use is closed when it comes back."""
+        """Close every connection; one in use is closed when it is returned."""
         self._pool.close(timeout=0.5)
