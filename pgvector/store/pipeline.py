@@ -1,4 +1,4 @@
-"""Several statements in one round trip, and what each transaction relies on."""
+"""Several statements in one round trip, and the settings that each transaction relies on."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .sql import numbered, query
 PlanMode = Literal["auto", "force_custom_plan", "force_generic_plan"]
 
 _MARGIN_S = 0.1  # the server gives up this much before we do, so that its connection survives
-# Should this process or its network vanish in a transaction, or the process be stopped, the server ends that and lets
-# its locks go, or the same writes, and those of others, would wait for them. Shorter would punish a process that was
-# stopped for a moment. Whole transactions are bounded likewise, a little later than we give up ourselves.
+# If this process or its network vanishes in a transaction, or the process is stopped, the server ends the transaction
+# and releases its locks. Otherwise the retried writes, and those of others, would wait for them. A shorter time would
+# punish a process that was stopped for a moment. Whole transactions have a limit too, a little beyond our own deadline.
 _IDLE_MS = 5000
 _OURS_FIRST_MS = 500
-_LIMITS = {True: "set_timeouts_only", False: "set_timeouts"}  # by whether the session keeps the rest
+_LIMITS = {True: "set_timeouts_only", False: "set_timeouts"}  # by whether the session keeps the other settings
 
 
 class Rows:
-    """What a statement finds; the first look at it sends the statement, and every other one that waits."""
+    """The rows that a statement finds; the first read sends the statement, and every other one that waits."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
@@ -46,7 +46,7 @@ class Rows:
         return next(self._sent(), None)
 
     def are(self, found: Iterable[Any]) -> None:
-        """Note what was found, once the statement was sent."""
+        """Set the rows that were found, once the statement was sent."""
         self._found = iter(found)
 
     def _sent(self) -> Iterator[Any]:
@@ -57,40 +57,40 @@ class Rows:
 
 
 class Pipeline:
-    """Statements which wait until an answer is wanted and then travel together.
+    """Statements that wait until a result is read, and are then sent together.
 
     With `conn` they are part of the transaction that is open on it. Without it they wait until `begin`, and each round
-    trip is a transaction of its own: none has to be begun and ended by further ones.
+    trip is a transaction of its own, which needs no further round trips to begin and end it.
     """
 
     def __init__(self, conn: DeadlineConnection | None = None) -> None:
         self._conn = conn
         self._alone = conn is None
-        self.statement_s = math.inf  # that each statement sent from now on may take, where it has no transaction yet
+        self.statement_s = math.inf  # limit for each statement sent from now on, outside an open transaction
         self._waiting: list[tuple[str, Mapping[str, Any], Rows]] = []
 
     def ask(self, name: str, row: Mapping[str, Any] | None = None) -> Rows:
-        """Have the statement `name` sent with the next round trip."""
+        """Queue the statement `name` for the next round trip, and return its rows."""
         rows = Rows(self)
         self._waiting.append((name, row or {}, rows))
         return rows
 
     def ask_ahead(self, name: str) -> Rows:
-        """Have the statement `name` sent before all that waits: what it tells holds for what these find."""
+        """Queue the statement `name` before all that wait: what it reports holds for the rows that they find."""
         rows = Rows(self)
         self._waiting.insert(0, (name, {}, rows))
         return rows
 
     def begin(self, conn: DeadlineConnection) -> None:
-        """Send what waits on `conn`, and what is asked for later, within its deadline.
+        """Send the waiting statements on `conn`, and later ones as well, within its deadline.
 
-        What the role may see is not known yet, so the statements that wait have to serve every role.
+        What the role may see is not known yet, so the statements that wait have to work for every role.
         """
         self._conn = conn
         self._send_alone(conn, own_themes=False)
 
     def send(self) -> None:
-        """Send what waits."""
+        """Send the waiting statements."""
         assert self._conn is not None, "a pipeline is read once it has a connection"
         if self._alone:
             self._send_alone(self._conn, own_themes=self._conn.own_themes)
@@ -99,8 +99,8 @@ class Pipeline:
             self._execute(self._conn, own_themes=self._conn.own_themes)
 
     def _send_alone(self, conn: DeadlineConnection, *, own_themes: bool) -> None:
-        # The plans are made once a connection, not for each question anew, which takes longer than to search a small
-        # theme. Of a database that is spread over machines each theme has plans of its own.
+        # Plans are made once per connection: making them for each question takes longer than searching a small theme.
+        # In a database that is distributed over machines, each theme needs plans of its own.
         plans: PlanMode = "force_custom_plan" if conn.spread else "force_generic_plan"
         asked = self._taken(conn, own_themes=own_themes)
         begun = _numbered_row(_LIMITS[conn.keeps_settings], _limits(conn, plans=plans, statement_s=self.statement_s))
@@ -116,7 +116,7 @@ class Pipeline:
             rows.are(cursor)
 
     def _taken(self, conn: DeadlineConnection, *, own_themes: bool) -> list[tuple[Statement, Rows]]:
-        """Return what waits, which is sent now."""
+        """Take the waiting statements off the queue, and return them as they are sent."""
         waiting, self._waiting = self._waiting, []
         if conn.spread and any(row.get("any_theme") for _, row, _ in waiting):
             raise OperationRejected(
@@ -134,12 +134,12 @@ def _numbered_row(name: str, row: Mapping[str, Any], *, own_themes: bool = False
 
 
 def set_limits(conn: DeadlineConnection, *, plans: PlanMode) -> Cursor[Any]:
-    """Have the transaction that begins end by the deadline of `conn`, and rely on no setting of the role's."""
+    """Limit a new transaction by the deadline of `conn`, and override the settings of the role."""
     return conn.execute(query(_LIMITS[conn.keeps_settings]), _limits(conn, plans=plans))
 
 
 def _limits(conn: DeadlineConnection, *, plans: PlanMode, statement_s: float = math.inf) -> dict[str, str]:
-    """Return the parameters of the statement that sets limits; each statement takes `statement_s` at most."""
+    """Return the parameters of the statement that sets limits; each statement may take `statement_s` at most."""
     assert conn.deadline is not None
     left_s = conn.deadline - time.monotonic() - _MARGIN_S
     left_ms = max(1, int(left_s * 1000))
@@ -154,9 +154,9 @@ def _limits(conn: DeadlineConnection, *, plans: PlanMode, statement_s: float = m
 
 
 def note_begun(conn: DeadlineConnection, row: Any) -> None:
-    """Know which server answers, and what this role may see: row-level security is turned on or off at any time.
+    """Note which server answers, and what this role may see: row-level security can be switched at any time.
 
-    `row` is what the statement that sets limits has found.
+    `row` is the result of the statement that sets limits.
     """
     conn.incarnation = row.incarnation if row else ""
     active = bool(row and row.row_security)

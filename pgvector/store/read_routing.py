@@ -1,4 +1,4 @@
-"""Where questions are answered: by a replica while it is fit for that, else by the primary."""
+"""Routing of reads: to a replica while it is fit for the question, else to the primary."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# A replica that does not answer leaves the rest of a deadline to the primary.
+# The replica's share of a deadline; if it does not answer, the rest is left for the primary.
 _SHARE = 0.4
-_FAIR_S = 0.2  # who had less time than that is not blamed for being late
-_LOOK_S = 2.0  # longest wait for a server that is looked at in the background
-_LOOK_FIRST_S, _LOOK_MAX_S = 5.0, 60.0  # how long a replica that failed is left alone; longer when it fails again
-_SAMPLE_PAUSE_S = 0.02  # between two looks at the primary, however fast this process writes
+_FAIR_S = 0.2  # a replica that had less time than this is not blamed for a timeout
+_LOOK_S = 2.0  # longest wait for a server that is checked in the background
+_LOOK_FIRST_S, _LOOK_MAX_S = 5.0, 60.0  # how long a failed replica is not used; longer if it fails again
+_SAMPLE_PAUSE_S = 0.02  # between two checks of the primary, however fast this process writes
 
 
-# A server that questions may be put to; its `stand_in` is the one that answers where it fails, if there is one.
+# A server that can be queried; its `stand_in`, if any, is the server that answers when it fails.
 ReadSource: TypeAlias = "Backend | ReplicaSource"
 
 
 class Replica:
-    """A replica, watched from a thread of its own, so that no question waits to learn that it is away.
+    """A replica, monitored by a background thread, so that no question waits to learn that it is down.
 
-    `conninfo` leads to it, and `max_lag_s` is how far it may be behind. `counts` tells who answered.
+    `conninfo` leads to it, and `max_lag_s` is how far it may lag. `counts` tells which server answered how often.
     """
 
     def __init__(self, conninfo: str, primary: Backend, *, max_lag_s: float, pool_max_size: int, pooler: str) -> None:
@@ -72,29 +72,29 @@ class Replica:
         self.counts: Counter[str] = Counter()
 
     def start(self) -> None:
-        """Begin to watch; the primary is up, perhaps another one than before."""
+        """Start monitoring, now that the primary is up; it may be a different one than before."""
         self._progress.restart()
         self._look_at = 0.0
         self._wake.set()
         if self._thread is None and not self._closed.is_set():
             thread = threading.Thread(target=self._run, name="hermes-pgvector-replica", daemon=True)
-            with contextlib.suppress(RuntimeError):  # an interpreter that is ending starts no thread, and asks nothing
+            with contextlib.suppress(RuntimeError):  # an interpreter at shutdown starts no threads, and asks nothing
                 thread.start()
                 self._thread = thread
 
     def settle(self, timeout_s: float) -> None:
-        """Wait until the replica was looked at once."""
+        """Wait until the replica was checked once."""
         self._looked.wait(timeout_s)
 
     def wrote(self, themes: set[str]) -> None:
-        """Note that this process wrote something of these themes: what asks about them has to find it."""
+        """Note that this process wrote to these themes: questions about them must find what it wrote."""
         self._progress.wrote(themes)
         self._wake.set()
 
     def sources(self, theme: str | None) -> Iterator[ReadSource]:
-        """Yield the replica, where it can be used for a theme (None: for all of them) now, and the primary after it.
+        """Yield the replica, if it can be used for a theme (None: for all of them) now, and then the primary.
 
-        Who asks for the second one was not answered by the first.
+        A caller asks for the second one only if the first did not answer.
         """
         source = self._source(theme)
         if source is not None:
@@ -113,11 +113,11 @@ class Replica:
             if needed is None:
                 return None
             return ReplicaSource(self, pool, needed, self._primary)
-        # What the replica has is all there is now, and nothing new comes to it.
+        # While the primary is down, what the replica has is all there is, and nothing new reaches it.
         return ReplicaSource(self, pool, 0, None)
 
     def answered(self) -> None:
-        """Note that a question was answered by it."""
+        """Note that the replica answered a question."""
         self.counts["reads_replica"] += 1
         self._rest_s = _LOOK_FIRST_S
         if self._told:
@@ -125,10 +125,10 @@ class Replica:
             logger.info("hermes-pgvector: the replica answers again")
 
     def failed(self, exc: HermesPgvectorError, given_s: float) -> None:
-        """Note that it did not answer within `given_s`; leave it alone for a while where that was its fault."""
+        """Note that the replica did not answer within `given_s`; disable it for a while if that was its fault."""
         if isinstance(exc, ReplicaBehind):
             self.counts["replica_behind"] += 1
-        elif isinstance(exc, StoreConflict):  # with what the primary sent; the next question may well be answered
+        elif isinstance(exc, StoreConflict):  # with changes it replays; the next question may well be answered
             self.counts["replica_conflicts"] += 1
         elif isinstance(exc, (StoreUnavailable, DeadlineExceeded)) and given_s >= _FAIR_S:
             self.counts["replica_failures"] += 1
@@ -137,7 +137,7 @@ class Replica:
             self._wake.set()
 
     def stats(self) -> dict[str, int | float | str]:
-        """Return who answered, why not the replica, and how far it is behind."""
+        """Return which server answered how often, why the replica is not used, and how far it lags."""
         state = "up" if self._fit else "away" if self._looked.is_set() else "starting"
         names = ("reads_replica", "reads_primary", "replica_behind", "replica_conflicts", "replica_failures")
         return {
@@ -148,7 +148,7 @@ class Replica:
         }
 
     def close(self) -> None:
-        """Let go of its connections for good."""
+        """Close its connections for good."""
         self._closed.set()
         self._wake.set()
         pool, self._pool = self._pool, None
@@ -172,22 +172,22 @@ class Replica:
             self._wake.clear()
 
     def _sample(self) -> None:
-        """See where the primary is."""
+        """Read the current position of the primary."""
         if not self._primary.is_up():
-            return  # who writes brings it up, and says so
+            return  # the writer brings it up, and reports the outage
         at, writes = time.monotonic(), self._progress.writes()
         try:
             with self._primary.connection(_LOOK_S) as conn:
                 place = look_at_primary(conn)
         except HermesPgvectorError:
-            return  # questions go to the primary, and meet the same problem
+            return  # questions go to the primary, and run into the same problem
         if self._place is not None and self._place.timeline != place.timeline:
             self._progress.restart()
         self._place = place
         self._progress.saw(place.position, at=at, writes=writes)
 
     def _look(self, primary: PrimaryPosition) -> None:
-        """See how the replica is, and whether it can be used from now on."""
+        """Check the replica, and decide whether it can be used from now on."""
         try:
             position = self._examined(primary)
         except HermesPgvectorError as exc:
@@ -196,7 +196,7 @@ class Replica:
         finally:
             self._looked.set()
         self._lag_s = self._progress.lag_s(position, time.monotonic())
-        # One that comes and goes at the very limit would cost each question a moment.
+        # To alternate between fit and unfit around the limit would cost each question a moment.
         if self._lag_s > (self._max_lag_s if self._fit else self._max_lag_s / 2):
             behind = f"it is {self._lag_s:.0f} s behind the primary (read_max_lag_s is {self._max_lag_s:g})"
             self._leave(StoreUnavailable(behind), self._every_s)
@@ -229,7 +229,7 @@ class Replica:
 
 
 class ReplicaSource:
-    """The replica for one question, which needs what it has replayed up to a position."""
+    """The replica as the source for one question, which requires that it has replayed up to a position."""
 
     def __init__(self, replica: Replica, pool: Pool, needed: int, stand_in: Backend | None) -> None:
         self._replica = replica
@@ -240,7 +240,7 @@ class ReplicaSource:
 
     @contextmanager
     def reading(self, timeout_s: float, pipe: Pipeline) -> Iterator[DeadlineConnection]:
-        """Lend `pipe` a connection to the replica. Raises ReplicaBehind where it lacks what the question must find."""
+        """Lend `pipe` a connection to the replica. Raises ReplicaBehind if it lacks what the question must find."""
         given_s = timeout_s if self.stand_in is None else timeout_s * _SHARE
         replayed = pipe.ask_ahead("replica_position")
         try:
@@ -257,6 +257,6 @@ class ReplicaSource:
             self._replica.answered()
 
     def check_space(self, found: EmbeddingSpace, space: EmbeddingSpace) -> None:
-        """Raise SpaceChanged where both know a model: what a replica says may be old news, the primary decides."""
+        """Raise SpaceChanged if it names another model; nothing is recorded, as only the primary is up to date."""
         if found.model and not found.comparable(space):
             raise SpaceChanged

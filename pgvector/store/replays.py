@@ -1,6 +1,6 @@
-"""What keeps a write that comes very late, or once more, from bringing back what is there or was forgotten since.
+"""Protection against late and resent writes, which would duplicate a row or bring back what was forgotten since.
 
-What was removed for good is noted by its digest. Every function works inside the caller's transaction.
+What was removed for good is recorded by its digest. Every function works inside the caller's transaction.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from .connection import DeadlineConnection
 from .memories import lock_theme, note_actor
 from .sql import query
 
-OPERATIONS_KEPT_DAYS = 30  # for so long the database knows which operations it has applied
-_LATE_S = (OPERATIONS_KEPT_DAYS - 1) * 86400.0  # a day for clocks that differ
-_WAITED_S = 600.0  # on its way for longer, a write may be older than what others have done since
+OPERATIONS_KEPT_DAYS = 30  # how long the database knows which operations it has applied
+_LATE_S = (OPERATIONS_KEPT_DAYS - 1) * 86400.0  # a day less, for clocks that differ
+_WAITED_S = 600.0  # a write that waited for longer may be older than what others have done since
 
 
 def is_late(op: Operation) -> bool:
@@ -42,7 +42,7 @@ def _at(op: Operation) -> datetime:
 
 
 def stored_turns(conn: DeadlineConnection, ops: Sequence[Operation]) -> set[UUID]:
-    """Return the ids of those late or repeated turns that stand in the table, by their session, time and words."""
+    """Return the ids of those late or resent turns that are in the table already, by session, time and text."""
     late = [op for op in ops if isinstance(op, StoreTurn) and (op.again or is_late(op))]
     if not late:
         return set()
@@ -54,10 +54,10 @@ def stored_turns(conn: DeadlineConnection, ops: Sequence[Operation]) -> set[UUID
 
 
 def forgotten_since(conn: DeadlineConnection, op: Operation) -> list[Removed]:
-    """Return what was removed of the text that `op` stores, after it was accepted.
+    """Return the removals of the text that `op` stores, of those made after `op` was accepted.
 
-    Only of a write that is repeated, or waited long: clocks of two hosts may differ. What an operator has stored never
-    waits, and its time may be that of a turn which says it.
+    Only writes that are resent or waited long are checked, because the clocks of two hosts may differ. A write by an
+    operator never waits, and its time may be that of a turn from which the text was taken.
     """
     by_operator = isinstance(op, RememberMemory) and bool(op.who)
     waited = op.at < time.time() - _WAITED_S and not by_operator
@@ -76,26 +76,26 @@ def forgotten_since(conn: DeadlineConnection, op: Operation) -> list[Removed]:
 
 
 def remove_again(conn: DeadlineConnection, who: Metadata, removals: Sequence[Removed]) -> int:
-    """Remove what had been removed, without keeping its text; returns how many memories that were."""
+    """Remove memories that had been removed before, without keeping their texts; return how many."""
     note_actor(conn, who or {"source": "forget"})
     return bury(conn, removals)
 
 
 def forget_again(conn: DeadlineConnection, op: ForgetMemories) -> int:
-    """Remove what a tool has removed already: nothing, but where the server was set back to before that."""
+    """Remove what a tool has removed before; that finds nothing unless the server was restored from before it."""
     at = _at(op)
     removals = [Removed(op.theme, target, bytes.fromhex(each), at) for target, each in op.removals]
     return remove_again(conn, op.who, removals)
 
 
 def bring_tombstones(conn: DeadlineConnection, removals: Sequence[Removed]) -> None:
-    """Note what was removed elsewhere and is not held here."""
+    """Add tombstones for what was removed elsewhere and is not stored here."""
     for columns in _removals_by_theme(removals):
         conn.execute(query("bring_tombstones"), columns)
 
 
 def bury(conn: DeadlineConnection, removals: Sequence[Removed]) -> int:
-    """Remove what was removed elsewhere after it was last confirmed here; returns how many that were."""
+    """Remove memories that were removed elsewhere after they were last confirmed here; return how many."""
     gone = 0
     for columns in _removals_by_theme(removals):
         lock_theme(conn, columns["theme"])
@@ -105,7 +105,7 @@ def bury(conn: DeadlineConnection, removals: Sequence[Removed]) -> int:
 
 
 def _removals_by_theme(removals: Sequence[Removed]) -> Iterator[dict[str, Any]]:
-    """Yield the columns of each theme's removals, in the order in which everybody locks themes."""
+    """Yield each theme's removals as columns, in the order in which all writers lock themes."""
     for theme in sorted({each.theme for each in removals}):
         some = [each for each in removals if each.theme == theme]
         yield {

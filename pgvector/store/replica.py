@@ -1,4 +1,4 @@
-"""What tells a replica from another server, and whether it has come far enough for a question."""
+"""Checks whether a server is a replica of the primary, and whether it has replayed enough for a question."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ..domain.errors import HermesPgvectorError, StoreMisconfigured, StoreUnavai
 from .connection import DeadlineConnection, translated
 from .sql import query
 
-_KEPT = 1024  # moments at which the primary was looked at: half an hour and more
-# A position at the beginning of a page of WAL, which nothing was written to yet, is told with the page's header.
+_KEPT = 1024  # samples of the primary's position: half an hour and more
+# At the beginning of a WAL page that is still empty, Postgres reports the position behind the page's header.
 _PAGE_BYTES, _HEADER_BYTES = 8192, 40
 
 
@@ -22,7 +22,7 @@ class ReplicaBehind(StoreUnavailable):
 
 @dataclass(frozen=True, slots=True)
 class DatabaseIdentity:
-    """A database and its copies on replicas. `system` is 0 where the server does not tell it to this role."""
+    """The identity of a database and its copies on replicas. `system` is 0 if this role may not read it."""
 
     system: int
     database: int
@@ -30,13 +30,13 @@ class DatabaseIdentity:
     migrations: str
 
     def __str__(self) -> str:
-        """Return what stays the same when a replica takes over, or the database is reached in another way."""
+        """Return what stays the same when a replica takes over, or the database is reached by another way."""
         return f"{self.system}/{self.database}" + ("" if self.system else f"/{self.migrations.partition(',')[0]}")
 
 
 @dataclass(frozen=True, slots=True)
 class PrimaryPosition:
-    """A primary: which database, which one in the row of primaries (0: not told), and how far it has written."""
+    """A primary: its database, its timeline (0: unknown), and the position up to which it has written."""
 
     identity: DatabaseIdentity
     timeline: int
@@ -44,7 +44,7 @@ class PrimaryPosition:
 
 
 def look_at_primary(conn: DeadlineConnection) -> PrimaryPosition:
-    """Return where a primary stands. Raises StoreUnavailable when it is none."""
+    """Return the position of a primary. Raises StoreUnavailable if the server is none."""
     with translated():
         row = conn.execute(query("primary_position")).fetchone()
         who = identity_of(conn)
@@ -65,14 +65,14 @@ def identity_of(conn: DeadlineConnection) -> DatabaseIdentity:
 
 
 def replayed(conn: DeadlineConnection) -> int:
-    """Return the primary's position that a replica has reached. Raises StoreMisconfigured for a server that is none."""
+    """Return the position that a replica has replayed. Raises StoreMisconfigured if the server is none."""
     with translated():
         row = conn.execute(query("replica_position")).fetchone()
     return check_position(row.follows, row.position) if row is not None else 0
 
 
 def check_position(follows: bool, position: int | None) -> int:
-    """Return the position in an answer to `replica_position`. Raises StoreMisconfigured for a server that is none."""
+    """Return the position in a result of `replica_position`. Raises StoreMisconfigured if the server is no replica."""
     if not follows:
         raise StoreMisconfigured(
             "it is not a replica, it accepts writes; if it was promoted, set plugins.pgvector.dsn to it"
@@ -83,9 +83,9 @@ def check_position(follows: bool, position: int | None) -> int:
 
 
 def check_replica(conn: DeadlineConnection, primary: PrimaryPosition) -> int:
-    """See that `conn` leads to a replica of `primary`; returns the position it has come to.
+    """Check that `conn` leads to a replica of `primary`; return the position it has replayed.
 
-    Raises StoreMisconfigured, which says what it is instead.
+    Raises StoreMisconfigured, which says what the server is instead.
     """
     position = replayed(conn)
     who = identity_of(conn)
@@ -108,14 +108,14 @@ def check_replica(conn: DeadlineConnection, primary: PrimaryPosition) -> int:
 
 
 def about_replica(exc: HermesPgvectorError) -> str:
-    """Return what went wrong with a replica, by the name of its own setting."""
+    """Return the message of a replica's error, with the name of its own setting."""
     return str(exc).replace("`dsn`", "`read_dsn`")
 
 
 class ReplicaProgress:
-    """What a replica must have replayed for an answer. Positions are bytes of WAL, times are monotonic seconds.
+    """What a replica must have replayed to answer. Positions are bytes of WAL, times are monotonic seconds.
 
-    Whatever others wrote `max_lag_s` ago has to be there, and everything that this process wrote. Any thread.
+    It must have whatever others wrote `max_lag_s` ago, and everything that this process wrote. Thread-safe.
     """
 
     def __init__(self, max_lag_s: float) -> None:
@@ -123,25 +123,25 @@ class ReplicaProgress:
         self._lock = threading.Lock()
         self._seen: deque[tuple[float, int]] = deque(maxlen=_KEPT)
         self._writes = 0
-        self._own: dict[str, tuple[int, int | None]] = {}  # of a theme the last write's number and position
+        self._own: dict[str, tuple[int, int | None]] = {}  # by theme, number and position of the last write
 
     def wrote(self, themes: Iterable[str]) -> None:
-        """Note that this process has written something of these themes, to be found from now on."""
+        """Note that this process wrote to these themes: answers must contain that from now on."""
         with self._lock:
             self._writes += 1
             self._own.update((theme, (self._writes, None)) for theme in themes)
 
     def writes(self) -> int:
-        """Return the number of the last write; to be asked before the primary is, for `saw`."""
+        """Return the number of the last write; to be read before the primary's position, for `saw`."""
         return self._writes
 
     def unplaced(self) -> bool:
-        """Return whether there are own writes whose position is not known."""
+        """Return whether the position of some write of this process is not known yet."""
         with self._lock:
             return any(position is None for _, position in self._own.values())
 
     def saw(self, position: int, *, at: float, writes: int) -> None:
-        """Note where the primary stood, asked at the time `at` when so many writes had been done."""
+        """Note the position of the primary, read at the time `at`, when write number `writes` was the last."""
         with self._lock:
             self._seen.append((at, position))
             told = self._floor(at)
@@ -149,12 +149,12 @@ class ReplicaProgress:
                 if place is None and number <= writes:
                     place = position
                     self._own[theme] = (number, place)
-                # What is old enough is asked of the replica for every theme.
+                # A write that is old enough is required of the replica for every theme anyway.
                 if place is not None and told is not None and place <= told:
                     del self._own[theme]
 
     def needed(self, theme: str | None, now: float) -> int | None:
-        """Return the position that an answer about a theme (None: about all) needs now; None when that is not known."""
+        """Return the position that an answer about a theme (None: about all) requires now; None if it is not known."""
         with self._lock:
             floor = self._floor(now)
             if floor is None:
@@ -185,7 +185,7 @@ class ReplicaProgress:
         return max(0.0, now - missing_since) if missing_since else 0.0
 
     def restart(self) -> None:
-        """Forget all positions: another primary counts anew."""
+        """Forget all positions: they do not hold for another primary."""
         with self._lock:
             self._seen.clear()
             self._own.clear()

@@ -1,6 +1,6 @@
-"""One round trip of several statements that are a transaction of their own, in terms of libpq.
+"""Several statements sent through libpq in one round trip, as a transaction of their own.
 
-A cursor of psycopg for each statement takes longer than Postgres takes for most of them.
+A psycopg cursor for each statement takes longer than Postgres takes for most of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from psycopg.waiting import Ready, Wait
 
 from .connection import DeadlineConnection
 
-# Names differ by the types of their parameters as well. What goes beyond is sent whole each time.
+# A statement counts once for each combination of parameter types. Beyond this number, statements are sent unprepared.
 _MAX_PREPARED = 256
 _FAILED = (ExecStatus.FATAL_ERROR, ExecStatus.PIPELINE_ABORTED)
 
@@ -36,23 +36,23 @@ _Maker = Callable[[Sequence[Any]], Any]
 
 @dataclass(slots=True)
 class _Prepared:
-    """What is prepared in the session of a connection, and what adapts values for it."""
+    """The statements prepared in a connection's session, and the transformer that adapts their values."""
 
     transformer: Transformer
     names: _Names = field(default_factory=dict)
-    makers: dict[bytes, _Maker] = field(default_factory=dict)  # of the rows of a statement
-    # A pooler that lends sessions by transaction, which nobody has told us of, may lend one that others prepared in.
+    makers: dict[bytes, _Maker] = field(default_factory=dict)  # what builds the rows of a statement
+    # A pooler in transaction mode that is not configured may lend a session in which others prepared statements.
     _stem: str = field(default_factory=lambda: f"_hermes_{token_hex(6)}_")
     _numbers: count[int] = field(default_factory=count)
 
     def next_name(self) -> bytes:
-        """Return a name that was never used, in no session."""
+        """Return a name that was never used in any session."""
         return f"{self._stem}{next(self._numbers)}".encode()
 
 
 @dataclass(slots=True)
 class _Sent:
-    """A statement as it goes to libpq; `prepares` where its name is new to the session."""
+    """A statement as libpq takes it; `prepares` if its name is new to the session."""
 
     text: bytes
     name: bytes
@@ -71,16 +71,16 @@ class _Sent:
 
 
 def make_round_trip(conn: DeadlineConnection, statements: Sequence[Statement]) -> list[list[Any]]:
-    """Return the rows of each statement; Postgres makes one transaction of all of them.
+    """Execute the statements in one round trip, as one transaction, and return the rows of each.
 
-    They are prepared where the connection prepares. Raises psycopg.Error, and what waiting for `conn` raises.
+    They are prepared if the connection prepares statements. Raises psycopg.Error, and what `conn.wait` raises.
     """
     try:
         return _made(conn, statements)
     except InvalidSqlStatementName:
         if conn.prepare_threshold is None:
             raise
-        # psycopg forgets what it has prepared after a rollback, and has Postgres forget all there is.
+        # After a rollback psycopg has Postgres drop all prepared statements, ours included.
         _prepared(conn).names.clear()
         return _made(conn, statements)
 
@@ -90,7 +90,7 @@ def _made(conn: DeadlineConnection, statements: Sequence[Statement]) -> list[lis
     new: _Names = {}
     sent = [_as_sent(prepared, new, statement, prepares=conn.prepare_threshold is not None) for statement in statements]
     results = conn.wait(_exchange(conn.pgconn, sent))
-    # Also where a statement fails, or each trip that does would leave further ones in the session.
+    # Even if a statement failed: otherwise each failing round trip would leave more prepared statements behind.
     done = sum(result.status == ExecStatus.COMMAND_OK for result in results)
     prepared.names.update(islice(new.items(), done))
     failed = next((result for result in results if result.status in _FAILED), None)
@@ -108,7 +108,7 @@ def _prepared(conn: DeadlineConnection) -> _Prepared:
 
 
 def _as_sent(prepared: _Prepared, new: _Names, statement: Statement, *, prepares: bool) -> _Sent:
-    """Return a statement as it is sent; `new` are the names that this round trip gives."""
+    """Return a statement as it is sent; a name that this round trip introduces is added to `new`."""
     text, parameters = statement
     transformer = prepared.transformer
     values = transformer.dump_sequence(list(map(_as_sent_value, parameters)), [PyFormat.AUTO] * len(parameters))
@@ -122,9 +122,9 @@ def _as_sent(prepared: _Prepared, new: _Names, statement: Statement, *, prepares
 
 
 def _as_sent_value(value: Any) -> Any:
-    """Return a list as the text of an array, for which psycopg takes several times as long; anything else as it is.
+    """Return a list as the text of an array, which takes psycopg several times as long; other values unchanged.
 
-    The statement tells its type, so a list of small numbers is no other statement than one of large ones.
+    The statement casts it, so lists of small and of large numbers do not need separate prepared statements.
     """
     if type(value) is not list:
         return value
@@ -143,7 +143,7 @@ def _as_sent_value(value: Any) -> Any:
 
 
 def _exchange(pgconn: PGconn, sent: Sequence[_Sent]) -> PQGen[list[PGresult]]:
-    """Send all and return what comes back, as psycopg's own generators do: told what to wait for, they go on."""
+    """Send all statements and return their results; yields what to wait for, as psycopg's own generators do."""
     pgconn.enter_pipeline_mode()
     for each in sent:
         each.to(pgconn)
@@ -164,14 +164,14 @@ def _exchange(pgconn: PGconn, sent: Sequence[_Sent]) -> PQGen[list[PGresult]]:
 
 
 def _took(pgconn: PGconn, results: list[PGresult]) -> bool:
-    """Take what has come; return whether that is all."""
+    """Add the results that have arrived to `results`; return whether they are complete."""
     ended = False
     while not pgconn.is_busy():
         result = pgconn.get_result()
         if result is None:
             if pgconn.status == ConnStatus.BAD:
                 raise OperationalError(pgconn.get_error_message())
-            if ended:  # one stands behind each statement, so another one says that there is no more yet
+            if ended:  # a None ends each statement's results; a second one means that no more has arrived
                 break
         elif result.status == ExecStatus.PIPELINE_SYNC:
             return True
@@ -199,6 +199,6 @@ def _rows(prepared: _Prepared, text: bytes, result: PGresult) -> list[Any]:
 
 @lru_cache(maxsize=512)
 def _maker(names: tuple[str, ...]) -> _Maker:
-    """Return what makes rows whose columns are attributes."""
+    """Return a function that makes rows whose columns are attributes."""
     row: Any = namedtuple("Row", names, rename=True)  # type: ignore[misc]
-    return partial(tuple.__new__, row)  # as `_make`, without a call of Python's for each row
+    return partial(tuple.__new__, row)  # as `_make`, without a Python call for each row

@@ -1,4 +1,4 @@
-"""What an agent asks of the tables before it uses them: are they there, of this version, for vectors of its length."""
+"""Checks before an agent uses the tables: they exist, have this version, and hold vectors of its length."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SELECT c.relname, array_agg(a.attname::text) FILTER (WHERE NOT a.attisdropped)
 _VECTORS = """
 SELECT n.nspname AS name FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
  WHERE e.extname = 'vector' AND NOT has_schema_privilege(coalesce(%s, current_user), n.oid, 'USAGE')"""
-# What the tables of the other hermes-memory-pgvector have at least.
+# The columns that the tables of the other hermes-memory-pgvector have at least.
 _OTHERS_COLUMNS = {
     "memory_entries": {"id", "agent_identity", "target", "content", "created_at", "updated_at", "metadata"},
     "conversations": {"id", "session_id", "agent_identity", "role", "content", "ts", "metadata"},
@@ -35,7 +35,7 @@ _OTHERS_COLUMNS = {
 
 
 def migrate_command(role: str) -> str:
-    """Return what an admin runs, so that agents may log in as `role`."""
+    """Return the command that an admin runs, so that agents may log in as `role`."""
     return f'hermes-pgvector migrate --admin-dsn "dbname=... user=postgres host=..." --runtime-role {shlex.quote(role)}'
 
 
@@ -52,7 +52,7 @@ def ensure_schema(conn: DeadlineConnection, *, dims: int) -> None:
     """Verify, changing no table, that every migration is applied and vectors have `dims` floats.
 
     A role that became the owner of the main tables gets the rights it lacks on the others. Raises SchemaNotApplied or
-    UpgradeNeeded with the command that fixes it, StrangeTables, StoreMisconfigured where this role may not use vectors,
+    UpgradeNeeded with the command that fixes it, StrangeTables, StoreMisconfigured if this role may not use vectors,
     or DimensionMismatch.
     """
     _require_open(conn)
@@ -71,7 +71,7 @@ def ensure_schema(conn: DeadlineConnection, *, dims: int) -> None:
 
 
 def vectors_out_of_reach(conn: DeadlineConnection, role: str | None = None) -> str | None:
-    """Return the schema of the extension where `role`, or that of `conn`, may not use it; else None."""
+    """Return the schema of the vector extension if `role`, or else that of `conn`, may not use it; otherwise None."""
     with translated():
         row = conn.execute(_VECTORS, (role,)).fetchone()
     return None if row is None else str(row.name)
@@ -83,18 +83,18 @@ def vectors_grant(schema: str, role: str) -> sql.Composed:
 
 
 def has_foreign_tables(conn: DeadlineConnection) -> bool:
-    """Return True when another program's tables stand in the place of ours."""
+    """Return True if another program's tables have the names of ours."""
     return bool(_foreign_tables(conn))
 
 
 def _foreign_tables(conn: DeadlineConnection) -> dict[str, Collection[str]]:
-    """Return the columns of each table that stands in the place of one of ours."""
+    """Return the columns of each table of another program that has the name of one of ours."""
     with translated():
         return {name: columns or () for name, columns in conn.execute(_FOREIGN).fetchall()}
 
 
 def check_upgradable(table: str, columns: Collection[str]) -> None:
-    """Raise StrangeTables unless a table in the place of ours has the columns that `migrate` can take over."""
+    """Raise StrangeTables unless another program's table has the columns that `migrate` can take over."""
     if lacking := _OTHERS_COLUMNS[table].difference(columns):
         raise StrangeTables(
             f"the table {table} here is neither ours nor of the other hermes-memory-pgvector: it has "
@@ -103,9 +103,9 @@ def check_upgradable(table: str, columns: Collection[str]) -> None:
 
 
 def applied_versions(conn: DeadlineConnection) -> set[int]:
-    """Return the migrations that are applied; none where somebody has dropped a main table.
+    """Return the migrations that are applied; none if a main table was dropped.
 
-    Raises UpgradeNeeded or StrangeTables where another program's tables stand there.
+    Raises UpgradeNeeded or StrangeTables if another program's tables have the names of ours.
     """
     if foreign := _foreign_tables(conn):
         for table, columns in foreign.items():
@@ -125,7 +125,7 @@ def applied_versions(conn: DeadlineConnection) -> set[int]:
 
 
 def _require_open(conn: DeadlineConnection) -> None:
-    """Raise UpgradeNeeded while an upgrade has not brought every memory."""
+    """Raise UpgradeNeeded while an upgrade has not copied every memory."""
     with translated():
         if conn.execute("SELECT to_regclass('hermes_upgrade')").fetchone() == (None,):
             return
@@ -138,7 +138,7 @@ def _require_open(conn: DeadlineConnection) -> None:
 
 
 def _admit_owner(conn: DeadlineConnection) -> None:
-    """Let this role use the other tables where it owns the main ones, by ALTER TABLE ... OWNER TO."""
+    """Grant this role the other tables if it became the owner of the main ones, by ALTER TABLE ... OWNER TO."""
     found = conn.execute(
         "SELECT to_regprocedure('hermes_admit_owners()') IS NOT NULL AND NOT pg_is_in_recovery() AND EXISTS (SELECT "
         "FROM pg_class WHERE oid = to_regclass('memory_entries') AND pg_has_role(current_user, relowner, 'USAGE'))"

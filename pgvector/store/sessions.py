@@ -11,8 +11,8 @@ from .connection import DeadlineConnection
 from .sql import query
 
 _OPENING_CHARS = 300  # of a session's first turn
-_ASKED = 5  # of its first user's messages, one of which is its title
-_SLICE = 500  # turns of one statement
+_ASKED = 5  # of its first user messages, from which its title is taken
+_SLICE = 500  # turns read by one statement
 
 
 def sessions(
@@ -24,7 +24,7 @@ def sessions(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the sessions of a theme with their titles, those that spoke last first; what was said before `until`."""
+    """Return the sessions that have turns from `since` to before `until`, with their titles, the latest first."""
     asked = {
         "theme": theme,
         "chars": _OPENING_CHARS,
@@ -38,7 +38,7 @@ def sessions(
 
 
 def session(conn: DeadlineConnection, theme: str, session_id: str) -> dict[str, Any]:
-    """Return the title, the time and the number of turns of a session, and the session that it goes on with."""
+    """Return the title, the times and the number of turns of a session, and the session that it continues."""
     asked = {"theme": theme, "session_id": session_id, "chars": _OPENING_CHARS, "asked": _ASKED}
     row = conn.execute(query("describe_session", one_theme=conn.spread), asked).fetchone()
     assert row is not None, "a count has a row"

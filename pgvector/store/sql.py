@@ -1,4 +1,4 @@
-"""Loads the named statements of SQL files: the folder queries, and those beside a feature of the operator's tool."""
+"""Named statements loaded from SQL files: the folder `queries`, and those beside an operator's feature."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PARAMETER = re.compile(r"%\((\w+)\)s")
 _CALL = re.compile(r"\b(\w+)\(")
 _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
 _FRAGMENTS_FILE = "fragments.sql"
-# The tables that have themes, where a statement reads them.
+# Where a statement reads one of the tables that have themes.
 _READ = re.compile(
     r"(?<!DELETE )\b(FROM|JOIN) "
     r"(memory_entries|conversations|memory_chunks|conversation_chunks|memory_history|hermes_tombstones|hermes_mirror)\b"
@@ -31,12 +31,12 @@ class _Fragment(NamedTuple):
 
 @cache
 def query(name: str, *, own_themes: bool = False, one_theme: bool = False, package: str = "") -> bytes:
-    """Return the statement `name`, with the shared fragments written out.
+    """Return the statement `name`, with the shared fragments expanded.
 
     `package` is the `__package__` of a feature of the operator's tool that keeps its SQL beside its code; empty for
-    what agents ask, in the folder queries. `own_themes` gives it as a role sends it that row-level security confines.
-    `one_theme` has it read its own theme in each table, said so that a database which is spread over machines by theme
-    knows the one to ask. What is exempt from naming a theme stays as it is.
+    the agents' statements, in the folder `queries`. `own_themes` selects the variant for a role that row-level security
+    confines. `one_theme` filters each table by the theme, so that a database that is distributed over machines by theme
+    knows which one to query. Statements that are exempt from naming a theme stay unchanged.
     """
     statement = _written_out(_bodies(package)[name], _fragments(own_themes=own_themes))
     return (_within_theme(statement) if one_theme else statement).encode()
@@ -51,9 +51,9 @@ class Numbered(NamedTuple):
 
 @cache
 def numbered(name: str, *, own_themes: bool = False, one_theme: bool = False) -> Numbered:
-    """Return the statement `name` as `query` does, for a cursor that does not read it anew each time.
+    """Return the statement `name` as `query` does, for a cursor that does not parse it each time.
 
-    psycopg looks for named parameters whenever it is given a statement of more than 4,096 characters.
+    psycopg caches no parse of a statement of more than 4,096 characters, so it looks for named parameters each time.
     """
     numbers: dict[str, int] = {}
     statement = query(name, own_themes=own_themes, one_theme=one_theme).decode()
@@ -69,7 +69,7 @@ def queries(package: str = "", *, own_themes: bool = False) -> dict[str, str]:
 @cache
 def _bodies(package: str) -> dict[str, str]:
     """Return the statements by their names, as they stand in the files."""
-    with at_import:  # what reads a package's files is imported when it is first needed
+    with at_import:  # importlib imports its readers of a package on first use
         folder = files(package) if package else files(__package__).joinpath("queries")
     named: dict[str, str] = {}
     for file in folder.iterdir():
@@ -91,7 +91,7 @@ def _within_theme(statement: str) -> str:
 
 @cache
 def _fragments(*, own_themes: bool) -> dict[str, _Fragment]:
-    """Return the fragments by their names; with `own_themes` the text that such a role sends, where there is one."""
+    """Return the fragments by name; with `own_themes`, in the variant for such a role where there is one."""
     text = files(__package__).joinpath("queries", _FRAGMENTS_FILE).read_text(encoding="utf-8")
     found: dict[str, _Fragment] = {}
     parts = _FRAGMENT.split(text)
@@ -103,7 +103,7 @@ def _fragments(*, own_themes: bool) -> dict[str, _Fragment]:
 
 
 def _written_out(statement: str, fragments: Mapping[str, _Fragment]) -> str:
-    """Return the statement with the text of every fragment it uses, and of those which these use."""
+    """Return the statement with every fragment expanded, including fragments that fragments use."""
     place = 0
     while found := _CALL.search(statement, place):
         if found[1] not in fragments:
@@ -120,7 +120,7 @@ def _written_out(statement: str, fragments: Mapping[str, _Fragment]) -> str:
 
 
 def _listed(parts: str) -> list[str]:
-    """Return what semicolons separate; not those within parentheses, which are another fragment's."""
+    """Return the parts between semicolons, except those within parentheses, which belong to another fragment."""
     listed: list[str] = []
     for part in parts.split(";") if parts else []:
         if listed and listed[-1].count("(") > listed[-1].count(")"):
@@ -131,7 +131,7 @@ def _listed(parts: str) -> list[str]:
 
 
 def _closing(text: str, start: int) -> int:
-    """Return where the parenthesis is closed that is open at `start`."""
+    """Return the position of the parenthesis that closes the one open at `start`."""
     depth = 1
     for place in range(start, len(text)):
         depth += {"(": 1, ")": -1}.get(text[place], 0)
