@@ -1,4 +1,4 @@
-"""Calls to an endpoint in the background of a recall, which takes what comes in time."""
+"""Calls to an endpoint in the background of a recall, which uses the results that arrive in time."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ..domain.errors import EmbedderError
 
 _T = TypeVar("_T")
 _MAX_AT_ONCE = 8  # more would only wait for a stuck endpoint
-# A thread waits so long for the next call: to wake one takes less than to start one, which whoever asks waits for.
+# How long a thread waits for the next call: waking one takes less time than starting one, and the caller waits for it.
 _LINGER_S = 10.0
 
-_Job = Callable[[Callable[[], None]], None]  # told what to call when its thread can take the next one
+_Job = Callable[[Callable[[], None]], None]  # is given the function to call when its thread can take the next job
 
 
 class Background:
-    """Runs calls on daemon threads of their own, at most eight at once: a stuck one holds up no other and no exit."""
+    """Runs each call on a daemon thread, at most eight at once: a stuck call blocks neither the others nor an exit."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -29,7 +29,7 @@ class Background:
         self._idle = _Idle()
 
     def submit(self, call: Callable[[], _T]) -> Future[_T] | None:
-        """Begin `call`, which may raise EmbedderError; None when too many are under way or no thread can start."""
+        """Start `call`, which may raise EmbedderError. Return None if too many are running or no thread can start."""
         if not self._slots.acquire(blocking=False):
             return None
         future: Future[_T] = Future()
@@ -42,7 +42,7 @@ class Background:
             except EmbedderError as exc:
                 failure = exc
             finally:
-                # Before anybody knows of the outcome, who may submit the next one.
+                # Before the outcome is known: whoever waits for it may submit the next call.
                 if result or failure:
                     wait()
                 self._slots.release()
@@ -64,24 +64,24 @@ class Background:
 
 
 class _Idle:
-    """The threads that wait for a call, each by the queue it waits at; who waits last is taken first."""
+    """The threads that wait for a call, each by its queue; the last to begin waiting is taken first."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._queues: list[SimpleQueue[_Job]] = []
 
     def taken(self) -> SimpleQueue[_Job] | None:
-        """Return where a thread waits, which gets a call now; None where none does."""
+        """Remove and return the queue of a waiting thread, to give it a call; None if no thread waits."""
         with self._lock:
             return self._queues.pop() if self._queues else None
 
     def add(self, queue: SimpleQueue[_Job]) -> None:
-        """Note that a thread waits."""
+        """Note that the thread of this queue waits for a call."""
         with self._lock:
             self._queues.append(queue)
 
     def left(self, queue: SimpleQueue[_Job]) -> bool:
-        """Return whether a thread may end, which has waited for long: not where it was taken in that moment."""
+        """Remove the queue of a thread that has waited long. Return False if it was just taken: a call is coming."""
         with self._lock:
             if queue not in self._queues:
                 return False
@@ -90,11 +90,11 @@ class _Idle:
 
 
 def _work(job: _Job | None, idle: _Idle) -> None:
-    """Run `job`, and what comes after it."""
+    """Run `job`, and the jobs that arrive after it."""
     queue: SimpleQueue[_Job] = SimpleQueue()
     while job is not None:
         job(partial(idle.add, queue))
-        job = None  # what it holds may be let go of
+        job = None  # so that what it refers to can be freed
         try:
             job = queue.get(timeout=_LINGER_S)
         except Empty:
@@ -103,8 +103,8 @@ def _work(job: _Job | None, idle: _Idle) -> None:
 
 
 def result_by(future: Future[_T], until: float) -> _T:
-    """Return the result, waited for until the moment `until` (monotonic). Raises TimeoutError or EmbedderError.
+    """Return the result, waiting until the moment `until` (monotonic). Raises TimeoutError or EmbedderError.
 
-    A moment that has passed only looks whether the result is there.
+    If that moment has passed, only check whether the result is there.
     """
     return future.result(timeout=max(0.0, until - time.monotonic()))

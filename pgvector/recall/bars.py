@@ -1,8 +1,8 @@
 """The similarity from which a row is worth showing unasked, measured on the embedding model that is in use.
 
-What a cosine similarity means differs between models, and between questions: a general one is near to everything. So a
-question is compared with texts that have nothing to do with it, and a row must be nearer than those by some spreads of
-the similarities between such texts and questions. In these units the same bars are right for every model.
+What a cosine similarity means differs between models, and between questions: a general question is near everything. So
+a question is compared with unrelated texts, and a row must be nearer than they are by a number of spreads (the spread
+of the similarities between unrelated texts and questions). In this unit the same thresholds suit every model.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from ..domain.lru import LruDict
 from ..embed.embedder import Embedder, Vector
 from .background import Background, result_by
 
-# In spreads, chosen with benchmarks/quality/threshold.py. Higher among turns, of which there are many: the more rows,
-# the nearer is the nearest unrelated one.
+# In spreads, chosen with benchmarks/quality/threshold.py. Higher for turns, of which there are many: the more rows, the
+# nearer is the nearest unrelated one.
 MEMORIES_ABOVE = 2.8
 TURNS_ABOVE = 4.2
 SITUATIONS_ABOVE = 4.3  # chosen with benchmarks/quality/structure.py
-# How much a question's own similarity to the texts counts, and not what is usual for the model. A question with a rare
-# word is far from everything, and what is left near it is a memory that shares the word by chance.
+# The weight of a question's own similarity to the texts, the rest being what is usual for the model. A question with a
+# rare word is far from everything, and only a memory that shares the word by chance is near it.
 _OWN_SHARE_OF_MEMORIES = 0.25
 _OWN_SHARE_OF_TURNS = 0.5
-_TIMEOUT_S = 30.0  # longer than any question waits: the one after it profits
-_SITUATIONS = 512  # of which a vector is kept
-_LEAST_SPREAD = 1e-6  # what is less comes from rounding: every text has the same vector
-_USUAL_SPREAD = 0.06  # of the bundled model, for a bar that a user has set
-# Plain, short, and each about something else. They are not taken from the database: one that is about one subject holds
-# nothing that is unrelated to a question about it.
+_TIMEOUT_S = 30.0  # longer than any question waits: the next question benefits
+_SITUATIONS = 512  # whose vectors are cached
+_LEAST_SPREAD = 1e-6  # less than this comes from rounding: every text has the same vector
+_USUAL_SPREAD = 0.06  # of the bundled model, for a threshold that a user has set
+# Plain, short, and each about something else. They are not taken from the database: a database about a single subject
+# holds nothing that is unrelated to a question about it.
 _TEXTS = (
     "The river rose two metres after the storm.",
     "She sold the old bicycle for forty pounds.",
@@ -94,7 +94,7 @@ _QUESTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class MinSimilarity:
-    """Cosine similarity from which a row is worth showing; `spread` is the unit in which differences from it count."""
+    """Cosine similarities from which a row is worth showing; differences from them are counted in units of `spread`."""
 
     memories: float
     turns: float
@@ -102,16 +102,16 @@ class MinSimilarity:
 
     @property
     def situations(self) -> float:
-        """Return the similarity from which a question speaks of a situation."""
+        """Return the similarity from which a question counts as being about a situation."""
         return self.memories + (SITUATIONS_ABOVE - MEMORIES_ABOVE) * self.spread
 
 
 @dataclass(frozen=True, slots=True)
 class Unrelated:
-    """What questions and texts have in common that have nothing to do with each other.
+    """The similarities of questions and texts that have nothing to do with each other.
 
     `centre` is the mean vector of the texts, `usual` the mean similarity, and `spread` how far the similarities of a
-    question lie from its own mean.
+    question lie from their mean.
     """
 
     centre: Vector
@@ -120,8 +120,8 @@ class Unrelated:
 
     @classmethod
     def of(cls, questions: Sequence[Vector], texts: Sequence[Vector]) -> Unrelated:
-        """Measure unit vectors."""
-        # Of unit vectors the distance tells it, which `math` computes five times as fast.
+        """Measure the similarities of unit vectors."""
+        # The distance of unit vectors gives their similarity, and `math` computes it five times as fast.
         others = list(map(tuple, texts))
         near = [[1 - math.dist(one, other) ** 2 / 2 for other in others] for one in yielding_gil(map(tuple, questions))]
         centre = list(map(_mean, zip(*texts, strict=True)))
@@ -130,7 +130,7 @@ class Unrelated:
         return cls(centre, _mean(means), math.sqrt(_mean(variances)))
 
     def bars(self, question: Vector) -> MinSimilarity:
-        """Return what a row must reach to be nearer to the question than what has nothing to do with it."""
+        """Return the similarities that a row must reach to be nearer to the question than unrelated texts are."""
         differs = _dot(question, self.centre) - self.usual
         memories = self.usual + _OWN_SHARE_OF_MEMORIES * differs + MEMORIES_ABOVE * self.spread
         turns = self.usual + _OWN_SHARE_OF_TURNS * differs + TURNS_ABOVE * self.spread
@@ -138,7 +138,7 @@ class Unrelated:
 
 
 class Situations:
-    """Knows how near a question is to situations, in a few words each. Safe to call from several threads."""
+    """Computes how similar a question is to situations of a few words each. Safe to call from several threads."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -149,7 +149,7 @@ class Situations:
     def similarities(self, question: Vector, whens: Sequence[str], until: float) -> dict[str, float]:
         """Return the similarity of `question` to those of `whens` that are embedded by the moment `until` (monotonic).
 
-        What is late is known the next time.
+        Those that are late are known the next time.
         """
         known = self._known(whens)
         unknown = [when for when in dict.fromkeys(whens) if when not in known]
@@ -173,7 +173,7 @@ class Situations:
 
 
 class Bars:
-    """Knows the bars of a model, measured when it is told to or first asked. Safe to call from several threads."""
+    """Measures the thresholds of a model at `begin` or the first question. Safe to call from several threads."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
@@ -182,9 +182,9 @@ class Bars:
         self._measured: Future[Unrelated] | None = None
 
     def of(self, question: Vector, until: float) -> MinSimilarity | None:
-        """Return the bars for the vector of a question; None where there is no telling.
+        """Return the thresholds for the vector of a question, or None if they are unknown.
 
-        That is where the model was not measured by the moment `until` (monotonic), or gives every text the same vector.
+        They are unknown if the model was not measured by `until` (monotonic), or gives every text the same vector.
         """
         measured = self.begin()
         if measured is None:
@@ -196,7 +196,7 @@ class Bars:
         return unrelated.bars(question) if unrelated.spread > _LEAST_SPREAD else None
 
     def begin(self) -> Future[Unrelated] | None:
-        """Return the measurement, begun in the background, anew after one that failed; None while too many run."""
+        """Return the measurement; start it in the background if there is none or it failed. None if too many run."""
         with self._lock:
             if self._measured is None or (self._measured.done() and self._measured.exception() is not None):
                 self._measured = self._threads.submit(partial(_measure, self._embedder))

@@ -1,4 +1,4 @@
-"""Makes lines of hits: an exchange is one, an answer stands before a question, the newest before what it replaced."""
+"""Makes lines from hits: one for each exchange, answers before questions, a newer statement instead of an older one."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .ranking import (
     shared,
 )
 
-_ASKED_ALIKE = 0.6  # share of all words of two questions, numbers left out, from which they ask the same
+_ASKED_ALIKE = 0.6  # least share of words in common, of all words but numbers, of two questions that ask the same
 _WORD = re.compile(r"\w+")
 # A number with its sign and the commas between its digits.
 _TOKEN = re.compile(r"(?:(?<!\w)[-+\u2212](?=\d))?\w+(?:[.:/@-]\w+|(?<=\d),(?=\d)\w+)*")
-_VALUE_MOST = 4  # words of a date
+_VALUE_MOST = 4  # most words of a value, as of a date
 _TEXT_MAX_CHARS = 400  # a longer text says several things
-# What stands right before a value. After any other word a number is part of a name: "ticket 12", "room 5".
+# Words right before a value. After any other word a number is part of a name: "ticket 12", "room 5".
 _LEADS = re.compile(
     "at|on|in|by|to|from|until|till|for|about|around|every|within|after|before|than|the|a|an|port|version|only"
     "|um|am|bis|ab|von|auf|nach|vor|im|alle"
@@ -40,10 +40,10 @@ _HOURS = re.compile("am|pm|a|p|m|uhr|o|clock")  # what belongs to a time of day
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What is told in its words, and the other half of the exchange in brief, where that belongs to it.
+    """A hit that is quoted (`told`), and the other half of its exchange in brief where that is needed (`beside`).
 
-    `replaced`: the part of an older text that no longer holds, and when that was said. `yields`: to every other line,
-    as a question of which only itself was found, or one that is like another.
+    `replaced`: the part of an older text that no longer holds, and when that was said. `yields`: the line comes after
+    all others, as only the question of its exchange was found, or its question is like another one.
     """
 
     told: Hit
@@ -53,28 +53,28 @@ class Line:
 
     @property
     def question(self) -> Hit | None:
-        """Return the question that was asked, if one was."""
+        """Return the question of the exchange, if there is one."""
         return next((hit for hit in (self.told, self.beside) if hit is not None and is_question(hit)), None)
 
     @property
     def statement(self) -> str:
-        """Return what tells it from other lines: an answer such as "Yes." says something only with its question."""
+        """Return the text that identifies the line: an answer such as "Yes." says something only with its question."""
         if self.beside is None or self.told.kind != "assistant":
             return self.told.content
         return f"{self.beside.content}\n{self.told.content}"
 
 
 def lines_of(hits: Sequence[Hit]) -> list[Line]:
-    """Return the lines that `hits` make, in their order, but those that yield last."""
+    """Return the lines made from `hits` in their order, with those that yield last."""
     lines = [replace(_line(found), yields=all(map(is_question, found))) for found in exchanges_in(hits)]
     lines.sort(key=lambda line: line.yields)
     return _folded(_newest(_current(lines)))
 
 
 def exchanges_in(hits: Sequence[Hit]) -> list[list[Hit]]:
-    """Return what was found of each exchange, in the order of the first; what belongs to no other stands alone."""
+    """Return the hits grouped by exchange, in the order of each group's first; other hits are groups of their own."""
     rows = {(hit.store, hit.id): hit for hit in hits}
-    # An answer that came without its question, as at the end of a session, may stand around it.
+    # An answer that came without its question beside it, as at the end of a session, may be in the question's `around`.
     asked_by = {(hit.store, other.id): hit.id for hit in rows.values() if (other := _answer_to(hit)) is not None}
     exchanges: dict[tuple[str, int], list[Hit]] = {}
     for row, hit in rows.items():
@@ -83,7 +83,7 @@ def exchanges_in(hits: Sequence[Hit]) -> list[list[Hit]]:
 
 
 def ask_alike(one: str, other: str) -> bool:
-    """Return whether two questions are the same but for numbers and a few words."""
+    """Return whether two questions are the same except for numbers and a few words."""
     return are_alike(_words(one), _words(other), _ASKED_ALIKE)
 
 
@@ -92,13 +92,13 @@ def _answer_to(hit: Hit) -> Hit | None:
 
 
 def _first_of_exchange(hit: Hit) -> int:
-    """Return what both halves of an exchange have in common: the number of the first."""
+    """Return the id of the first half of the hit's exchange, which identifies the exchange for both halves."""
     asked = other_half(hit) if hit.kind == "assistant" else None
     return hit.id if asked is None else asked.id
 
 
 def other_half(hit: Hit) -> Hit | None:
-    """Return the answer to a message of the user's, or the message that an assistant answered."""
+    """Return the answer to a user's message, or the message that an assistant's turn answers."""
     wanted = {"user": "assistant", "assistant": "user"}.get(hit.kind) if hit.store == "turns" else None
     for turn in hit.around:
         if turn.kind == wanted and ((turn.at, turn.id) > (hit.at, hit.id)) == (hit.kind == "user"):
@@ -107,19 +107,19 @@ def other_half(hit: Hit) -> Hit | None:
 
 
 def _line(found: Sequence[Hit]) -> Line:
-    """Return the line of an exchange: of a question the answer, else what fits best."""
+    """Return the line of an exchange: the answer if the best hit is a question, else the best hit."""
     first = found[0]
     other = found[1] if len(found) > 1 else other_half(first)
     if other is None:
         return Line(first, replaced=_predecessor(first))
     if is_question(first):
         return Line(other, first)
-    # An answer is not understood without what it answers; a statement is without what was replied.
+    # An answer is not understood without what it answers; a statement is understood without the reply.
     return Line(first, other if len(found) > 1 or first.kind == "assistant" else None)
 
 
 def _predecessor(hit: Hit) -> tuple[str, datetime] | None:
-    """Return the text that a memory took the place of, and when that was said."""
+    """Return the text that a memory replaced, and when that was said."""
     before = (hit.structure or {}).get("replaced")
     return None if before is None else (before["content"], datetime.fromisoformat(before["said_at"]))
 
@@ -132,7 +132,7 @@ def _newest(lines: Sequence[Line]) -> list[Line]:
 
 
 def _current(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines, of two that contradict each other the newer one in the first one's place."""
+    """Return the lines; of two that contradict each other only the newer one, in the place of the first."""
     kept: list[Line] = []
     places: dict[object, list[int]] = {}
     for line in lines:
@@ -151,7 +151,7 @@ def _current(lines: Sequence[Line]) -> list[Line]:
 
 
 def _folded(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines, and behind them what was answered to questions like those that stand there already."""
+    """Return the lines; where an earlier question is alike, move an answer to the end and drop a question."""
     first: list[Line] = []
     repeated: list[Line] = []
     asked: list[frozenset[str]] = []
@@ -167,15 +167,15 @@ def _folded(lines: Sequence[Line]) -> list[Line]:
 
 
 def _words(question: str) -> frozenset[str]:
-    """Return the words by which a question is told from another: numbers are not among them."""
+    """Return the words that distinguish a question from another: all without digits."""
     return frozenset(word for word in _WORD.findall(question.casefold()) if not any(map(str.isdigit, word)))
 
 
-# -- statements that replace an older one: the same words, and another value behind the verb
+# -- statements that replace an older one: the same words, and another value after the verb
 
 
 def replaced_part(older: Hit, newer: Hit) -> str:
-    """Return what of the older text no longer holds since the newer one; "" where that is not sure."""
+    """Return the part of the older text that the newer one replaces, or "" if that is not certain."""
     if older.theme != newer.theme or older.at >= newer.at or is_question(newer):
         return ""
     if max(len(older.content), len(newer.content)) > _TEXT_MAX_CHARS:
@@ -191,10 +191,10 @@ def replaced_part(older: Hit, newer: Hit) -> str:
     return " ".join(words[start : len(old) - end])
 
 
-# Each text is compared with many.
+# Cached, as each text is compared with many.
 @lru_cache(maxsize=128)
 def _older_words(text: str) -> tuple[list[str], list[str]]:
-    """Return the words of a text, as they are and folded."""
+    """Return the words of a text, as written and casefolded."""
     words = _TOKEN.findall(text)
     return words, list(map(str.casefold, words))
 
@@ -205,21 +205,21 @@ def _newer_words(text: str) -> list[str]:
 
 
 def _beside_values(text: str) -> object:
-    """Return what a text has in common with one that may replace it: all words but numbers, times and days."""
+    """Return a key that a text shares with those that may replace it: all words except numbers, times and days."""
     if len(text) > _TEXT_MAX_CHARS:
-        return object()  # nothing has it in common with this text
+        return object()  # a key that no other text has
     return tuple(word for word in _newer_words(text) if not (_HOURS.fullmatch(word) or _is_number_or_day(word)))
 
 
 def _leads_to_a_value(before: list[str]) -> bool:
-    """Return whether something is said to be so, up to the words before what it is said to be."""
+    """Return whether the words before a value say that something holds, and lead up to that value."""
     return holds_of_the_same(before) and bool(_LEADS.fullmatch(before[-1]) or HOLDS.fullmatch(before[-1]))
 
 
 def _is_value(words: list[str]) -> bool:
     """Return whether the words are a number, a time or a date, and nothing else.
 
-    "8 cores" and "16 GB", or "port 80" and "port 81 in staging", speak of two things.
+    "8 cores" and "16 GB", or "port 80" and "port 81 in staging", are about two different things.
     """
     told = [word for word in words if not _HOURS.fullmatch(word)]
     return len(told) > 0 and len(words) <= _VALUE_MOST and all(map(_is_number_or_day, told))

@@ -10,22 +10,22 @@ from itertools import groupby, pairwise
 
 from ..domain.text import PLAIN_LETTERS, both_ends
 
-_QUESTION_MAX_CHARS = 1000  # of a longer one both ends: that bounds how many words are looked for
-_PART_CHARS = 1200  # about as long as what one vector stands for, by the setting `chunk_tokens`
+_QUESTION_MAX_CHARS = 1000  # of a longer one both ends, which bounds how many words are searched for
+_PART_CHARS = 1200  # about the length that one vector covers by the setting `chunk_tokens`
 _STEM_CHARS = 6  # enough to tell words apart, few enough that "deploy" finds "deployed"
-_PLACES_MOST = 200  # of one word in a text: one that stands there so often says little, and all of them take long
+_PLACES_MOST = 200  # of one word in a text: a word that frequent says little, and finding all places takes long
 _CUT = "…"
 
 
 def excerpt(text: str, question: str, max_chars: int, *, near: int = 0) -> str:
     """Return at most `max_chars` of `text`: the stretch that holds most of the words of `question`, cut at blanks.
 
-    A word weighs less the more often it stands in `text`. The beginning where no word of the question occurs; the
-    whole text where it fits. With `near` it is looked for in the part that begins there: meaning has found that.
+    A word weighs less the more often it occurs in `text`. Return the beginning if no word of the question occurs, and
+    the whole text if it fits. With `near`, only the part that begins there is searched: the vector leg found it.
     """
     if len(text) <= max_chars:
         return text
-    margin = max_chars // 6  # what leads up to the first word
+    margin = max_chars // 6  # for the text that leads up to the first word
     part = text[near : near + max(_PART_CHARS, max_chars)] if near else text
     start = min(near + _best_start(part, question, max_chars, margin), len(text) - max_chars + 1)
     if start > 0 and not text[start - 1].isspace():
@@ -42,7 +42,7 @@ def excerpt(text: str, question: str, max_chars: int, *, near: int = 0) -> str:
 def _best_start(text: str, question: str, max_chars: int, margin: int) -> int:
     best, chosen, improving = 0.0, 0, False
     for place, worth in _stretches(_occurrences(text, question), max_chars - margin):
-        # Of a row of equally good starts the last one: most of what follows the words then fits in.
+        # Of successive, equally good starts take the last one: most of what follows the words then fits in.
         improving = worth > best + 1e-9 or (improving and worth > best - 1e-9)
         if improving:
             best, chosen = worth, place
@@ -50,14 +50,14 @@ def _best_start(text: str, question: str, max_chars: int, margin: int) -> int:
 
 
 def _occurrences(text: str, question: str) -> list[tuple[int, str]]:
-    """Return where words of the question stand in the text, and their stems."""
+    """Return where words of the question occur in the text, and their stems."""
     wanted = _stems(both_ends(question, _QUESTION_MAX_CHARS))
     plain = _plain(text) if wanted else ""
     return sorted((place, stem) for stem in wanted for place in _places(stem, plain))
 
 
 def _places(stem: str, plain: str) -> Iterator[int]:
-    """Yield where words with a stem begin, of many the first. To read every word of a long text takes far longer."""
+    """Yield where words with a stem begin, of many the first. Reading every word of a long text takes far longer."""
     kind = _kind(stem[0])
     is_whole = kind == "number" or (kind == "word" and len(stem) < _STEM_CHARS)
     count, place = 0, plain.find(stem)
@@ -71,7 +71,7 @@ def _places(stem: str, plain: str) -> Iterator[int]:
 
 
 def _stretches(found: Sequence[tuple[int, str]], chars: int) -> Iterator[tuple[int, float]]:
-    """Yield where each of the words begins, and what the words within `chars` from there weigh together."""
+    """Yield where each of the words begins, and the total weight of the words within `chars` from there."""
     occurrences = Counter(stem for _, stem in found)
     inside: Counter[str] = Counter()
     worth, end = 0.0, 0
@@ -88,7 +88,7 @@ def _stretches(found: Sequence[tuple[int, str]], chars: int) -> Iterator[tuple[i
 
 @lru_cache(maxsize=16)
 def _stems(question: str) -> tuple[str, ...]:
-    """Return what words of a question are compared by: their beginnings, numbers whole, of some scripts pairs."""
+    """Return the stems of a question's words: their beginnings, whole numbers, and signs or pairs in some scripts."""
     found: list[str] = []
     for kind, run in groupby(_plain(question), _kind):
         word = "".join(run)
@@ -106,10 +106,10 @@ _SPACELESS = ("sign", "syllable")  # of scripts that are written without spaces
 
 @lru_cache(maxsize=4096)
 def _kind(char: str) -> str:
-    """Return what a character is a part of; "" of no word."""
+    """Return the kind of word that a character is part of, or "" if it is part of none."""
     if char.isdecimal():
         return "number"
-    # Vowels of many scripts are marks; accents are none of a word's letters, which are compared without.
+    # Vowels of many scripts are marks. Accents are not letters: words are compared without them.
     if not (char.isalpha() or unicodedata.category(char).startswith("M")) or "\u0300" <= char <= "\u036f":
         return ""
     if any(first <= char <= last for first, last in _SIGNS):
@@ -122,12 +122,12 @@ _SYLLABLES = (("\u0e00", "\u0eff"), ("\u1000", "\u109f"), ("\u1780", "\u17ff")) 
 
 
 def _plain(text: str) -> str:
-    """Return a text in small letters without accents, of which every character keeps its place."""
+    """Return a text in lower case without accents, with every character in its original place."""
     return text.lower() if text.isascii() else text.translate(_small_letters)
 
 
 class _SmallLetters(dict[int, str]):
-    """For each character what it is compared by, found out when it first occurs."""
+    """Maps each character to the one it is compared as, computed when it first occurs."""
 
     def __missing__(self, code: int) -> str:
         apart = unicodedata.normalize("NFKD", chr(code))

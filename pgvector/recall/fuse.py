@@ -1,7 +1,7 @@
-"""Puts the two legs of a search together.
+"""Fuses the two legs of a search.
 
 The constants were chosen on halves of several corpora by their mean, and measured on the other halves;
-docs/recall-quality.md has the figures, and those of what was tried besides.
+docs/recall-quality.md has the figures, and those of the alternatives tried.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from ..domain.types import Candidate
 from ..store.vector_search import Beside
 
 VECTOR_WEIGHT = 0.4  # convex combination; reciprocal ranks are worse than words alone
-# Of vectors by a model for English, where the question is in other letters: it tells next to nothing of these.
+# Weight of a model for English when the question is in another script, of which it knows next to nothing.
 FOREIGN_WEIGHT = 0.1
-LENT_SHARES = (0.5, 0.5)  # of a turn's score, to each turn right beside it and to each one after next
-LENDERS = 40  # turns that lend: the best ones; with every candidate results are no better, and the look-up is dearer
-DATED_SHARE = 0.8  # of the best score, that a row gains from a time that the question names
-AROUND_SHARE = 0.5  # of that, what a row gains that was told up to a day before that time or three after it
-TOLD_THEN = 2  # what the store says of a row of that time; of one around it 1
+LENT_SHARES = (0.5, 0.5)  # of a turn's score, lent to each turn right beside it and to each one after next
+LENDERS = 40  # the best turns lend; if every candidate does, results are no better and the look-up costs more
+DATED_SHARE = 0.8  # of the best score, gained by a row told at a time that the question names
+AROUND_SHARE = 0.5  # of that gain, for a row told up to a day before that time or three days after it
+TOLD_THEN = 2  # how the store marks a row of that time; one around it has 1
 
 
 def fuse(
     vector: Sequence[Candidate], lexical: Sequence[Candidate], *, vector_weight: float | None = None
 ) -> dict[int, float]:
-    """Score every candidate 0 to 1: each leg's scores on a scale up to 1, then weighed; absent from a leg counts 0.
+    """Score every candidate 0 to 1: the weighted mean of the legs' scores, scaled up to 1; absent from a leg counts 0.
 
-    Nothing matches by words that holds none, so that leg has a zero; of vectors the last candidate is it. With one leg
-    empty the other decides alone. `vector_weight` is VECTOR_WEIGHT unless given.
+    A row without any of the words scores 0, so the lexical leg has a natural zero; for vectors the last candidate's
+    score is used. If one leg is empty, the other decides alone. `vector_weight` is VECTOR_WEIGHT unless given.
     """
     weight = VECTOR_WEIGHT if vector_weight is None else vector_weight
     dense, words = _stretched(vector), _scaled(lexical)
@@ -40,12 +40,12 @@ def fuse(
 
 
 def smooth(scores: Mapping[int, float], beside: Mapping[int, Beside]) -> dict[int, float]:
-    """Let each turn lend a part of its score to the turns beside it: what answers often stands next to what matches.
+    """Let each turn lend a part of its score to the turns beside it: the answer is often next to what matches.
 
-    A long turn lends little: what it holds of the question is a small part of what it is about. Scores count as chances
-    that a turn answers, and what is lent as further, independent evidence (noisy or): two halves make three quarters.
-    Added up, half matches on both sides would lift a turn above a whole one. The best score stays what it was, so that
-    turns and memories can still be compared.
+    A long turn lends little: what matches the question is a small part of what it is about. Scores are treated as
+    probabilities that a turn answers, lent scores as further, independent evidence (noisy or): two halves make three
+    quarters. If they were added up, half matches on both sides would lift a turn above a full match. The best score
+    stays what it was, so that turns and memories can still be compared.
     """
     doubt = {turn: 1 - score for turn, score in scores.items()}
     for turn, score in scores.items():
@@ -60,9 +60,9 @@ def smooth(scores: Mapping[int, float], beside: Mapping[int, Beside]) -> dict[in
 
 
 def favour(scores: Mapping[int, float], told: Mapping[int, int]) -> dict[int, float]:
-    """Raise the rows that were `told` at a time which the question names, or around it, by a share of the best score.
+    """Raise the rows that were `told` at or around a time that the question names, by a share of the best score.
 
-    Every score shrinks as well, so that none passes what the best was.
+    All scores are also scaled down, so that none exceeds the previous best.
     """
     best = max(scores.values(), default=0.0)
     then, around = best * DATED_SHARE, best * DATED_SHARE * AROUND_SHARE
@@ -71,7 +71,7 @@ def favour(scores: Mapping[int, float], told: Mapping[int, int]) -> dict[int, fl
 
 
 def stretched(scores: Sequence[float]) -> list[float]:
-    """Return the scores on a scale from 0, the least of them, to 1, the best; 1 each where they are equal."""
+    """Return the scores scaled so that the least is 0 and the best 1; all 1 if they are equal."""
     low, high = min(scores, default=0.0), max(scores, default=0.0)
     return [(score - low) / (high - low) if high - low > 1e-9 else 1.0 for score in scores]
 

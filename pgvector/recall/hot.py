@@ -1,4 +1,4 @@
-"""The hot block: what holds in a theme now, in a few terse lines for the system prompt. All else is found by recall."""
+"""The hot block: the facts that hold in a theme, in a few terse lines for the system prompt. Recall finds the rest."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ HEADING: Final = "Current notes, as stored (C constraint, D decision, V value, ?
 LETTERS: Final = {"constraint": "C", "question": "?", "decision": "D", "value": "V"}  # in the order of the lines
 MERGE_FROM, COOLED_LEAVE_FROM, GO_COLD_FROM = 0.70, 0.85, 0.95  # shares of the budget
 TEXT_MAX_CHARS = 160
-_FACTS_MOST = 200  # read of a theme: more than fit into the largest block
-_SESSIONS_MOST = 2000  # of a process whose blocks are kept
+_FACTS_MOST = 200  # facts read of a theme: more than fit into the largest block
+_SESSIONS_MOST = 2000  # sessions of a process whose blocks are cached
 _NAME_MAX_CHARS = 60  # of a subject or a scope
-_NOTATION = re.compile(r"\A\s*[CDV?~]\[[^\[\]\n]*\]\s*:\s*")  # what a fact that was said in the notation begins with
+_NOTATION = re.compile(r"\A\s*[CDV?~]\[[^\[\]\n]*\]\s*:\s*")  # how a fact written in the block's notation begins
 _BRACKETS = str.maketrans("[]", "()")
 
 
@@ -47,7 +47,7 @@ class HotLimits:
 
 @dataclass(frozen=True)
 class HotFact:
-    """A memory as the block sees it; `scope_at` is when its scope was last written of."""
+    """A memory as the block sees it; `scope_at` is when its scope was last written to."""
 
     id: int
     content: str
@@ -62,17 +62,17 @@ class HotFact:
 
     @cached_property
     def letter(self) -> str:
-        """Return the letter of its kind in the notation; "" where that has none."""
+        """Return the letter of its kind in the notation, or "" if the kind has none."""
         return LETTERS.get(self.kind, "")
 
     @cached_property
     def text(self) -> str:
-        """Return what it says on one short line, without the notation's frame where it gets one anew."""
+        """Return the content on one short line, without a notation prefix if the block adds one of its own."""
         return quoted(_NOTATION.sub("", self.content) if self.letter else self.content, max_chars=TEXT_MAX_CHARS)
 
     @cached_property
     def name(self) -> str:
-        """Return the subject, and the scope where there is one: `auth @checkout`."""
+        """Return the subject, with the scope if there is one: `auth @checkout`."""
         subject, scope = (
             quoted(name, max_chars=_NAME_MAX_CHARS).translate(_BRACKETS) for name in (self.subject, self.scope)
         )
@@ -80,27 +80,27 @@ class HotFact:
 
     @cached_property
     def place(self) -> tuple[object, ...]:
-        """Return what it is ordered by in the block."""
+        """Return the key by which facts are sorted in the block."""
         kinds = list(LETTERS)
         rank = kinds.index(self.kind) if self.kind in LETTERS else len(kinds)
         return rank, self.scope.casefold(), self.subject.casefold(), self.text, self.id
 
     def is_hot(self, now: datetime) -> bool:
-        """Return whether it holds, and is of a kind that stands in the block or pinned to it."""
+        """Return whether the fact holds, and is pinned to the block or of a kind that belongs in it."""
         holds = self.state in ("", "active") and (self.expires_at is None or self.expires_at > now)
         return holds and (self.pinned or (self.state == "active" and self.letter != "")) and self.text != ""
 
 
-# The newest turns of a theme: when each was, and which scopes it names (casefolded).
+# The newest turns of a theme: the time of each, and the scopes that it names (casefolded).
 Turns = Sequence[tuple[datetime, frozenset[str]]]
 
 
 @dataclass(frozen=True)
 class HotBlock:
-    """The block and how it came about.
+    """The block and how it was made.
 
-    `pressure` is the size of all that would stand in it, as a share of the budget. `merged` lines were saved, the facts
-    `cooled` left with their scopes, the facts `cold` were said too long ago.
+    `pressure` is the size of all candidate facts as a share of the budget, and `merged` the number of lines saved by
+    merging. The facts `cooled` were dropped because their scopes have cooled, the facts `cold` as the oldest ones.
     """
 
     lines: tuple[str, ...] = ()
@@ -112,12 +112,12 @@ class HotBlock:
 
     @property
     def text(self) -> str:
-        """Return the block; "" when there is nothing to say."""
+        """Return the block as text, or "" if it has no lines."""
         return "\n".join((HEADING, *self.lines)) if self.lines else ""
 
 
 class _Lines:
-    """The lines that some facts make, and their size; facts can leave."""
+    """The lines made from some facts, and their size; facts can be dropped."""
 
     def __init__(self, facts: Iterable[HotFact], *, merged: bool) -> None:
         self._merged = merged
@@ -153,10 +153,10 @@ class _Lines:
 
 
 def hot_block(facts: Iterable[HotFact], turns: Turns, now: datetime, limits: HotLimits) -> HotBlock:
-    """Return the block that these facts make now, whatever their order; never larger than `limits.tokens`.
+    """Return the block made from these facts, whatever their order; never larger than `limits.tokens`.
 
-    The fuller it would be, the more is done: lines of the same subject and scope become one, facts of scopes that have
-    cooled leave, at last those that were said longest ago: constraints after all others, pinned ones after the rest.
+    The fuller it would be, the more is done: first lines of the same subject and scope are merged, then facts of cooled
+    scopes are dropped, then the oldest facts: constraints after all others, and pinned facts after unpinned ones.
     """
     hot = _candidates(facts, now)
     lines = _Lines(hot, merged=False)
@@ -173,14 +173,14 @@ def hot_block(facts: Iterable[HotFact], turns: Turns, now: datetime, limits: Hot
 
 
 def _candidates(facts: Iterable[HotFact], now: datetime) -> list[HotFact]:
-    """Return the facts that may stand in the block, in its order; of those that say the same the newest."""
+    """Return the facts eligible for the block, in its order; of those that make the same line, only the newest."""
     by_age = sorted(facts, key=lambda each: (each.said_at, each.id))
     alike = {_line([fact]): fact for fact in by_age if fact.is_hot(now)}
     return sorted(alike.values(), key=lambda fact: fact.place)
 
 
 def _leave_with_scopes(lines: _Lines, turns: Turns, now: datetime, limits: HotLimits) -> list[HotFact]:
-    """Have the facts leave whose scopes were not spoken of for long; what is pinned stays."""
+    """Drop the facts whose scopes have cooled, except pinned ones, and return them."""
     facts = lines.facts()
     cool = cooled_scopes(facts, turns, now, limits)
     leaving = [fact for fact in facts if fact.scope.casefold() in cool and not fact.pinned]
@@ -190,7 +190,7 @@ def _leave_with_scopes(lines: _Lines, turns: Turns, now: datetime, limits: HotLi
 
 
 def cooled_scopes(facts: Iterable[HotFact], turns: Turns, now: datetime, limits: HotLimits) -> set[str]:
-    """Return the scopes (casefolded) that were neither written nor spoken of for so many days, or so many turns."""
+    """Return the scopes (casefolded) neither written to nor mentioned within the limits' days, or their turns."""
     times = sorted(at for at, _ in turns)
     oldest = now - timedelta(days=limits.scope_days)
     last = _last_mentions(facts, turns).items()
@@ -198,7 +198,7 @@ def cooled_scopes(facts: Iterable[HotFact], turns: Turns, now: datetime, limits:
 
 
 def _last_mentions(facts: Iterable[HotFact], turns: Turns) -> dict[str, datetime]:
-    """Return when each scope of the facts was last written or spoken of."""
+    """Return when each scope of the facts was last written to or mentioned."""
     written = [(fact.scope_at or fact.said_at, fact.scope.casefold()) for fact in facts if fact.scope]
     last: dict[str, datetime] = {}
     for at, scope in written:
@@ -209,7 +209,7 @@ def _last_mentions(facts: Iterable[HotFact], turns: Turns) -> dict[str, datetime
 
 
 def _go_cold(lines: _Lines, limits: HotLimits) -> list[HotFact]:
-    """Have facts leave until there is room to spare; for the last ones, constraints, until they fit."""
+    """Drop facts until there is room to spare, constraints last and only until they fit; return the dropped ones."""
     cold = []
     for fact in sorted(lines.facts(), key=lambda each: (each.letter == "C", each.pinned, each.said_at, each.id)):
         if _share(lines, limits) < GO_COLD_FROM or (fact.letter == "C" and lines.tokens() <= limits.tokens):
@@ -242,14 +242,14 @@ def _line(facts: Sequence[HotFact]) -> str:
 
 
 def ask_facts(pipe: Pipeline, theme: str) -> Rows:
-    """Ask for the memories of which `read_hot` makes the block of a theme."""
+    """Ask for the memories from which `read_hot` makes the block of a theme."""
     return pipe.ask("hot_facts", {"theme": theme, "limit": _FACTS_MOST})
 
 
 def read_hot(pipe: Pipeline, asked: Rows, turns: str, language: str, limits: HotLimits) -> HotBlock:
-    """Return the block of the facts that were `asked` for.
+    """Return the block made from the facts that were `asked` for.
 
-    Where it is nearly full, what was spoken of in the theme `turns`, in `language`, is looked up too.
+    If it is nearly full, the scopes that the newest turns of the theme `turns`, in `language`, mention are read, too.
     """
     now = datetime.now(UTC)
     facts = [HotFact(*row) for row in asked]
@@ -263,9 +263,9 @@ def read_hot(pipe: Pipeline, asked: Rows, turns: str, language: str, limits: Hot
 
 
 class HotBlocks:
-    """The blocks of the sessions of a process, each read once: a prompt that changed would cost the host its cache.
+    """Caches the blocks of a process's sessions, each read once: a changed prompt would cost the host its prompt cache.
 
-    `read` gives the block of two themes, see `read_hot`.
+    `read` returns the block of two themes, see `read_hot`.
     """
 
     def __init__(self, read: Callable[[str, str], HotBlock], counts: Counter[str]) -> None:
@@ -275,7 +275,7 @@ class HotBlocks:
         self._known: LruDict[tuple[str, str, str], str] = LruDict(_SESSIONS_MOST)
 
     def of_session(self, place: SessionThemes, session_id: str) -> str:
-        """Return the block with which the session began; "" as well where it could not be read in time."""
+        """Return the block with which the session began, or "" if it is empty or could not be read in time."""
         memories, turns = place.memories.name, place.turns.name
         session = memories, turns, session_id
         with self._lock:
@@ -285,7 +285,7 @@ class HotBlocks:
         try:
             text = self._read(memories, turns).text
         except HermesPgvectorError:
-            self._counts["hot_block_failures"] += 1  # the store has said once why
+            self._counts["hot_block_failures"] += 1  # the store has logged once why
             text = ""
         with self._lock:
             return self._known.setdefault(session, text)

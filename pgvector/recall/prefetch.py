@@ -1,4 +1,4 @@
-"""Recall before a turn, without being asked."""
+"""Prefetch: recall before a turn, without a request for it."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from .render import render_block
 from .searcher import Searcher
 from .transcripts import Transcripts
 
-MIN_COVERAGE = 0.35  # share of the question's weight in words that makes a hit good enough
-SURE_COVERAGE = 0.60  # likewise, however far off in meaning it seems: models know nothing of error codes
-_FAR = 1.7  # spreads below the similarity that is good enough, where words are held to be shared by chance
-_SHARE_BEFORE = 0.2  # of the deadline, for the turns of the sessions before
-# What a cross-encoder and similarity say together. Of a memory in quite other words the first says little: that differs
-# from what it says of another subject in the third digit of the chance, so the unit is the logit.
-SIMILARITY_WEIGHT = 4.5  # of a spread
+MIN_COVERAGE = 0.35  # share of the weight of the question's words that makes a hit good enough
+SURE_COVERAGE = 0.60  # likewise, however low the similarity: models know nothing of error codes
+_FAR = 1.7  # spreads below the similarity threshold, beyond which words count as shared by chance
+_SHARE_BEFORE = 0.2  # of the deadline, for the turns of the preceding sessions
+# The evidence of cross-encoder and similarity together. For a memory in quite different words the cross-encoder's
+# probability differs from that for an unrelated one only in the third digit, so the unit is the logit.
+SIMILARITY_WEIGHT = 4.5  # logits for each spread
 MEMORIES_EVIDENCE = -9.5
 TURNS_EVIDENCE = -8.0
 _LEAST_CHANCE = 1e-7
-_SPARE = 3  # hits looked at for each line shown: some are too far off, some were shown before
+_SPARE = 3  # hits looked at for each line shown: some are not relevant enough, some were shown before
 
 
 @dataclass(frozen=True, slots=True)
 class MessagePlace:
-    """The session that a message stands in. `starts`: it began empty, not as a copy or a summary of another one."""
+    """The session of a message. `starts`: the session began empty, not as a copy or a summary of another one."""
 
     theme: str
     session_id: str
@@ -44,14 +44,14 @@ class MessagePlace:
 
     @property
     def session(self) -> tuple[str, str]:
-        """Return what the session is known by: ids are unique in a theme only."""
+        """Return the key of the session: session ids are unique only within a theme."""
         return self.theme, self.session_id
 
 
 def prefetch_block(
     searcher: Searcher, transcripts: Transcripts, text: str, where: MessagePlace, settings: Settings
 ) -> str:
-    """Return a block of what is remembered for `text`, best first; empty when nothing is good enough and new.
+    """Return a block of the rows relevant to `text`, best first; empty if none is both good enough and new.
 
     Raises StoreUnavailable or DeadlineExceeded within `prefetch_deadline_s`.
     """
@@ -75,9 +75,9 @@ def _lines(
     *,
     begins: bool,
 ) -> list[Line]:
-    """Return what is worth showing of what is found and was not shown yet, and what is shown besides.
+    """Return lines of the rows that are worth showing and were not shown yet, and of what is added to them.
 
-    That is what to do in the situation with which a session `begins`, and the turns `before`.
+    Added are the procedure for the situation with which a session `begins`, and the turns `before` the session.
     """
     lines: list[Line] = []
     besides = list(before)
@@ -88,7 +88,7 @@ def _lines(
         found |= some
         worth = worth_showing(searcher, list(found.values()), text, settings, end)
         new = [hit for hit in worth if not transcripts.holds(where.session, hit)]
-        # All together: what was said last may say the same as what was found.
+        # All together, as the last turns may say the same as what was found.
         said = lines_of([*besides, *_in_order(new, settings.prefetch_passes)])
         lines = [line for line in said if not transcripts.was_shown(where.session, line.statement)]
         if len(some) < limit or not _may_miss_some(said, worth, some, settings.prefetch_limit):
@@ -99,9 +99,9 @@ def _lines(
 def _passes(
     found: Mapping[tuple[Store, int], Hit], transcripts: Transcripts, session: Session, usual: int
 ) -> Iterator[tuple[int, HeldTurns]]:
-    """Yield how many rows to look at, and which turns to leave out, as long as those `found` until then are no use.
+    """Yield the limit and the excluded turns of each search; the caller stops when the rows `found` so far suffice.
 
-    To leave turns out costs a round trip more, and to look at all rows much more.
+    Excluding turns costs another round trip, and looking at all rows much more.
     """
     held = transcripts.held(session)
     yield usual, ()
@@ -113,7 +113,7 @@ def _passes(
 def _found(
     searcher: Searcher, text: str, theme: str, limit: int, without: HeldTurns, end: float, *, begins: bool
 ) -> tuple[dict[tuple[Store, int], Hit], Sequence[Hit]]:
-    """Return the rows that are found, by their names, best first; and the procedures of the theme."""
+    """Return the rows found, best first, by store and id; and the procedures of the theme."""
     left_s = max(0.01, end - time.monotonic())
     rerank = searcher.reranks_prefetch
     asked = Question(
@@ -126,7 +126,7 @@ def _found(
 def fitting(
     searcher: Searcher, procedures: Sequence[Hit], text: str, settings: Settings, until: float
 ) -> Sequence[Hit]:
-    """Return the one procedure whose situation the message speaks of most clearly, if it does of any."""
+    """Return the one procedure whose situation matches the message best, or nothing if none does."""
     if not procedures:
         return ()
     known = searcher.with_similarity(procedures, text, until)
@@ -136,7 +136,7 @@ def fitting(
 
 
 def _fits(hit: Hit, near: MinSimilarity | None) -> bool:
-    """Return whether a message speaks of the procedure's situation, by its words or by its meaning."""
+    """Return whether the message matches the procedure's situation, by words or by similarity."""
     if hit.coverage >= SURE_COVERAGE:
         return True
     return near is not None and hit.similarity is not None and hit.similarity >= near.situations
@@ -145,14 +145,14 @@ def _fits(hit: Hit, near: MinSimilarity | None) -> bool:
 def _may_miss_some(
     said: Sequence[Line], worth: Sequence[Hit], found: Collection[tuple[Store, int]], limit: int
 ) -> bool:
-    """Return whether others may stand behind a long session's own turns, or a question that is asked often."""
+    """Return whether other rows may rank behind a long session's own turns, or behind an often repeated question."""
     firm = sum(not line.yields for line in said)
     looked_at = [hit for hit in worth if (hit.store, hit.id) in found]
     return firm < limit and len(exchanges_in(looked_at)) - firm > firm
 
 
 def _bars(searcher: Searcher, found: Sequence[Hit], text: str, settings: Settings, end: float) -> MinSimilarity | None:
-    """Return the similarity from which a row is worth showing; None where only words and a cross-encoder can tell."""
+    """Return the similarity from which a row is worth showing, or None if only words and a cross-encoder can tell."""
     if settings.min_similarity != "auto":
         return MinSimilarity(settings.min_similarity, settings.min_similarity)
     if all(hit.similarity is None for hit in found):
@@ -161,16 +161,16 @@ def _bars(searcher: Searcher, found: Sequence[Hit], text: str, settings: Setting
 
 
 def worth_showing(searcher: Searcher, found: Sequence[Hit], text: str, settings: Settings, until: float) -> list[Hit]:
-    """Return those of `found` that likely answer, told by the moment `until` (monotonic)."""
+    """Return those of `found` that likely answer, decided by the moment `until` (monotonic)."""
     near = _bars(searcher, found, text, settings, until)
-    # What a question that was asked before does not hold either, as a ticket's number, tells nothing of the others.
+    # Words that even an earlier question like this one lacks, such as a ticket's number, say nothing about other rows.
     asked_before = (hit.coverage for hit in found if is_question(hit) and ask_alike(hit.content, text))
     most = max(asked_before, default=0.0) or 1.0
     return [hit for hit in found if is_worth_showing(hit, near, most)]
 
 
 def _limited(lines: Sequence[Line], besides: Sequence[Hit], limit: int) -> list[Line]:
-    """Return the first `limit` lines of what answers, then those of `besides`: the procedure, turns oldest first."""
+    """Return the first `limit` lines that answer, then those of `besides`: the procedure, and turns oldest first."""
     rows = {(hit.store, hit.id) for hit in besides}
     last = [line for line in lines if (line.told.store, line.told.id) in rows]
     others = [line for line in lines if line not in last]
@@ -178,9 +178,9 @@ def _limited(lines: Sequence[Line], besides: Sequence[Hit], limit: int) -> list[
 
 
 def is_worth_showing(hit: Hit, near: MinSimilarity | None, most: float = 1.0) -> bool:
-    """Return whether a hit likely answers: by the cross-encoder where that has read it, else by meaning and words.
+    """Return whether a hit likely answers: by cross-encoder and similarity if it was scored, else similarity and words.
 
-    `most`: the share of the question's weight in words that a row can be expected to hold.
+    `most`: the share of the weight of the question's words that a row can be expected to hold.
     """
     above = _spreads_above(hit, near)
     if hit.relevance is not None:
@@ -193,7 +193,7 @@ def is_worth_showing(hit: Hit, near: MinSimilarity | None, most: float = 1.0) ->
 
 
 def _spreads_above(hit: Hit, near: MinSimilarity | None) -> float | None:
-    """Return how far the similarity is above its bar; None where there is no telling."""
+    """Return how many spreads the similarity is above its threshold, or None if either is unknown."""
     if near is None or hit.similarity is None:
         return None
     return (hit.similarity - (near.turns if hit.store == "turns" else near.memories)) / near.spread
@@ -207,7 +207,7 @@ def _logit(chance: float) -> float:
 def _end_of_the_sessions_before(
     searcher: Searcher, transcripts: Transcripts, where: MessagePlace, settings: Settings
 ) -> list[Hit]:
-    """Return the last turns of the sessions before; none when they are late."""
+    """Return the last turns of the preceding sessions; none if they are late or cannot be read."""
     limit = settings.prefetch_recent_turns if settings.prefetch_passes == "several" else 0
     if not limit:
         return []
@@ -222,7 +222,7 @@ def _end_of_the_sessions_before(
             deadline_s=deadline_s,
         )
     except HermesPgvectorError:
-        return []  # the search that follows has an answer of its own, or says what is wrong
+        return []  # the search that follows has an answer of its own, or reports what is wrong
     transcripts.add(where.session, [])
     return [replace(hit, around=tuple(_beside(hit, before[max(0, n - 1) : n + 2]))) for n, hit in enumerate(before)]
 
@@ -233,7 +233,7 @@ def _beside(hit: Hit, near: Sequence[Hit]) -> Iterator[Hit]:
 
 
 def _in_order(hits: Sequence[Hit], passes: str) -> Sequence[Hit]:
-    """Return them as found; of several passes the nearest by meaning and the best by words in turn, others last."""
+    """Return the hits as found; with several passes, the best by vector and by words alternate, the others are last."""
     if passes == "one":
         return hits
     nearest = _ranked((hit.vector_rank, hit) for hit in hits)

@@ -23,25 +23,25 @@ BRIEF_MAX_CHARS = 160  # of the other half of an exchange
 _LEAST_CHARS = 200  # of a text in a tool's answer; less of it says nothing
 _FRAME_TOKENS = 100  # of a tool's answer around its results
 _COMMON = ("theme", "session_id")
-_WORDS_DECIDE = 0.5  # coverage; a long text holds one word or another of most questions
+_WORDS_DECIDE = 0.5  # coverage from which words decide; a long text holds one word or another of most questions
 _LINE_MIN_TOKENS = 16  # of a quote that is cut to the room left; less of a text says nothing
-# What marks off messages and blocks, for the host, in chat templates and in Markdown.
+# What delimits messages and blocks for the host, in chat templates and in Markdown.
 _FENCE = re.compile(
     r"<\s*/?\s*[a-z_-]*(?:context|system|memory|instructions?)[a-z_-]*(?:\s+[\w-]+\s*=[^<>]*)?\s*>"
     r"|<\|[^|<>]{1,40}\|>|<</?SYS>>|\[/?INST\]|```+|~~~+",
     re.IGNORECASE,
 )
-_NO_BRACKETS = str.maketrans("[]", "()")  # they frame what stands before a quote
+_NO_BRACKETS = str.maketrans("[]", "()")  # brackets frame the label before a quote
 _WHEN = re.compile(r"^when\s+", re.IGNORECASE)
 _SPACE = re.compile(r"\s+")
 _VISIBLE = {"Cc": " ", "Cf": ""}  # control characters, and those for direction, joining and hidden text
 
 
 def render_block(lines: Sequence[Line], question: str, *, max_tokens: int) -> tuple[str, list[Line]]:
-    """Return a quoted, dated list of `lines`, at most about `max_tokens` long, and the lines that found room in it.
+    """Return a quoted, dated list of `lines`, at most about `max_tokens` long, and the lines that fit into it.
 
-    The text is empty when there is nothing to say. Of what does not fit the part that answers is quoted, unless there
-    is hardly room for a sentence.
+    The text is empty when there is nothing to say. Of a line that does not fit, the part that answers is quoted, unless
+    there is hardly room for a sentence.
     """
     written: list[str] = []
     told: list[Line] = []
@@ -59,7 +59,7 @@ def render_block(lines: Sequence[Line], question: str, *, max_tokens: int) -> tu
 
 
 def _frame(line: Line, question: str) -> tuple[str, str]:
-    """Return what stands before and after the quote: date and speaker, the other half of the exchange, what is over."""
+    """Return the text before and after a quote: date and speaker, the other half of the exchange, what it replaces."""
     first = line.told
     begin, end = f"- [{first.at:%Y-%m-%d}, {_label(first, question)}] ", ""
     brief = "" if line.beside is None else quoted(line.beside.content, question, max_chars=BRIEF_MAX_CHARS)
@@ -75,7 +75,7 @@ def _frame(line: Line, question: str) -> tuple[str, str]:
 
 
 def _within(quote: str, question: str, tokens: int) -> str:
-    """Return the quote, or of a longer one the part that answers; empty where that would be too little."""
+    """Return the quote, cut to the part that answers if it is longer than `tokens`; empty if that is too little."""
     while (cost := estimate_tokens(quote)) > tokens:
         if tokens < _LINE_MIN_TOKENS:
             return ""
@@ -93,7 +93,7 @@ def _label(hit: Hit, question: str) -> str:
 
 
 def _near(hit: Hit) -> int:
-    """Return where the part of a long text begins that meaning has found; 0 where words say it better."""
+    """Return where the part of a long text that the vector leg found begins, or 0 if words locate the answer better."""
     return 0 if hit.coverage >= _WORDS_DECIDE else max(0, hit.nearest_char - hit.first_char)
 
 
@@ -103,14 +103,14 @@ def quoted(text: str, question: str = "", *, near: int = 0, max_chars: int = LIN
     if not text.isprintable():
         text = "".join(_VISIBLE.get(unicodedata.category(char), char) for char in text)
     text = _SPACE.sub(" ", text)
-    # What is left of one fence may be another, once the inner one and hidden characters are gone.
+    # Removing an inner fence and hidden characters may leave another fence.
     while (rest := _SPACE.sub(" ", _FENCE.sub(" ", text))) != text:
         text = rest
     return excerpt(text.strip().replace('"', "'"), question, max_chars)
 
 
 def as_result(hit: Hit, question: str, *, explain: bool, max_chars: int = RESULT_MAX_CHARS) -> dict[str, Any]:
-    """Return `hit` as a tool returns it; of a text longer than `max_chars` the part that answers."""
+    """Return `hit` as a tool returns it; of a text longer than `max_chars` only the part that answers."""
     content = excerpt(hit.content, question, max_chars, near=_near(hit))
     similarity = None if hit.similarity is None else round(hit.similarity, 4)
     result: dict[str, Any] = {"id": hit.id, "theme": hit.theme} | _said(hit, content) | {"similarity": similarity}
@@ -152,9 +152,9 @@ def _said(hit: Hit, content: str) -> dict[str, Any]:
 
 
 def folded(hits: Sequence[Hit]) -> list[Hit]:
-    """Return the hits, of an exchange only one half: the answer to a question, else what fits better.
+    """Return the hits with only one half of each exchange: the answer to a question, else the better match.
 
-    The other half stands around it. Which one it is does not depend on how many hits there are.
+    The other half is in its `around`. Which half is returned does not depend on how many hits there are.
     """
     return [_shown_half(found) for found in exchanges_in(hits)]
 
@@ -170,9 +170,9 @@ def _shown_half(found: Sequence[Hit]) -> Hit:
 
 
 def results_within(hits: Sequence[Hit], question: str, max_tokens: int, *, explain: bool) -> list[dict[str, Any]]:
-    """Return the first of `hits` as a tool returns them, about `max_tokens` in all; one at least.
+    """Return the first of `hits` as a tool returns them, about `max_tokens` in all; at least one.
 
-    Long texts are cut to the part that answers, so that as many as possible find room.
+    Long texts are cut to the part that answers, so that as many as possible fit.
     """
     results: list[dict[str, Any]] = []
     left = max_tokens - _FRAME_TOKENS
@@ -186,7 +186,7 @@ def results_within(hits: Sequence[Hit], question: str, max_tokens: int, *, expla
 
 
 def _fitted(hit: Hit, question: str, tokens: int, *, explain: bool) -> tuple[dict[str, Any], int]:
-    """Return the result with as much of its text as fits, and what it costs."""
+    """Return the result with as much of its text as fits, and its size in tokens."""
     chars = RESULT_MAX_CHARS
     while True:
         result = as_result(hit, question, explain=explain, max_chars=chars)

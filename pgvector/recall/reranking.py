@@ -26,23 +26,23 @@ from .fuse import stretched
 if TYPE_CHECKING:
     from ..embed.reranker import Reranker, Scores
 
-ENDPOINT_S, BUNDLED_S = 1.0, 0.1  # longest time that reranking takes, where the settings do not say
-TEXT_MAX_CHARS = 2000  # of a text that an endpoint is sent; of a longer one the part that answers
-MAX_CANDIDATES = 40  # that the bundled cross-encoder looks at
-MODEL_WEIGHT = 0.4  # beside the search; .3 to .5 are alike, and alone it is worse than nothing
-PIECE_MAX_CHARS = 240  # of a text; 400 find no more, for a third more of time
-_WORDS_DECIDE = 0.5  # coverage, from which the words say where a long text answers
+ENDPOINT_S, BUNDLED_S = 1.0, 0.1  # longest time that reranking may take, unless a setting says otherwise
+TEXT_MAX_CHARS = 2000  # of a text sent to an endpoint; of a longer one, the part that answers
+MAX_CANDIDATES = 40  # that the bundled cross-encoder scores
+MODEL_WEIGHT = 0.4  # of the model beside the search; .3 to .5 do equally well, and the model alone is worse than none
+PIECE_MAX_CHARS = 240  # of a text that is scored; 400 find no more and take a third more time
+_WORDS_DECIDE = 0.5  # coverage from which words decide which part of a long text is scored
 _MIN_S = 0.01  # less is not worth a request
 
 
 class Reorderer(Protocol):
-    """Puts the first `candidates` hits into their last order. Safe to call from several threads."""
+    """Puts the first `candidates` hits into their final order. Safe to call from several threads."""
 
     candidates: int
-    prefetch: bool  # whether it reranks what is put before a turn, too
+    prefetch: bool  # whether prefetched rows are reranked, too
 
     def reads(self, question: str, languages: Collection[str]) -> bool:
-        """Tell whether it can judge texts in `languages` by this question."""
+        """Return whether the model can score texts in `languages` for this question."""
 
     def reorder(self, question: str, hits: Sequence[Hit], end: float) -> tuple[list[Hit], bool]:
         """Return the hits, best first, by the moment `end` (monotonic), and whether the order is a cross-encoder's."""
@@ -51,13 +51,13 @@ class Reorderer(Protocol):
         """Return the counters."""
 
     def state(self) -> str:
-        """Return `closed` while it is asked, `open` while it cannot be."""
+        """Return `closed` while the cross-encoder is in use, `open` while it cannot be used."""
 
     def load(self) -> None:
-        """Load now what else the first question would have loaded in the background. Raises EmbedderError."""
+        """Load now what the first question would otherwise load in the background. Raises EmbedderError."""
 
     def close(self) -> None:
-        """Let go of what it has open."""
+        """Release connections or the model."""
 
 
 class EndpointReorderer:
@@ -75,13 +75,13 @@ class EndpointReorderer:
         self.counts: Counter[str] = Counter()
 
     def reads(self, question: str, languages: Collection[str]) -> bool:
-        """Return True: which languages its model knows is up to whoever set it."""
+        """Return True: which languages the model reads is up to the operator who chose it."""
         return True
 
     def reorder(self, question: str, hits: Sequence[Hit], end: float) -> tuple[list[Hit], bool]:
-        """Return the hits, best first, by the moment `end` (monotonic), and whether the endpoint's order is theirs.
+        """Return the hits, best first, by the moment `end` (monotonic), and whether they are in the endpoint's order.
 
-        An answer that is late, wrong or absent is counted, and the hits stay as they are.
+        If the answer is late, wrong or missing, that is counted and the hits keep their order.
         """
         first, rest = list(hits[: self.candidates]), list(hits[self.candidates :])
         if len(first) < 2:
@@ -95,7 +95,7 @@ class EndpointReorderer:
             self.counts["rerank_failures"] += 1
             return first + rest, False
         self.counts["reranked"] += 1
-        # sorted() is stable: of equals the one that words and meaning put first stays first.
+        # sorted() is stable: hits with equal scores keep the order of the search.
         best = sorted(zip(first, scores, strict=True), key=lambda each: -each[1])
         return [
             replace(hit, rerank_rank=rank, rerank_score=score) for rank, (hit, score) in enumerate(best, 1)
@@ -106,7 +106,7 @@ class EndpointReorderer:
         wait_s = min(self._deadline_s, end - started)
         if wait_s < _MIN_S:
             raise TimeoutError
-        # On a thread of its own: to resolve a name can take longer than any deadline.
+        # On a thread of its own: resolving a host name can take longer than any deadline.
         call = partial(self._reranker.scores, question, texts, timeout_s=wait_s)
         future = self._background.submit(call)
         if future is None:
@@ -143,20 +143,20 @@ class BundledReorderer:
         self.counts: Counter[str] = Counter()
 
     def reads(self, question: str, languages: Collection[str]) -> bool:
-        """Tell whether there is a model, and all is in its language, as far as settings and script tell.
+        """Return whether there is a model and, by settings and script, everything is in its language.
 
-        A quoted phrase puts the rows that hold it first, and is not for a model to judge.
+        A question with a quoted phrase is not for a model to judge: the rows that hold the phrase come first.
         """
         if self._encoder.state() in ("none", "open"):
-            return False  # nothing is fetched and cut for a model that is not there
+            return False  # no rows are fetched and cut for a model that is not there
         if set(languages) != {LANGUAGE} or phrases(question):
             return False
         return not is_of_other_script(question)
 
     def reorder(self, question: str, hits: Sequence[Hit], end: float) -> tuple[list[Hit], bool]:
-        """Return the hits, best first, and whether that is a blend: of as many as were scored in time.
+        """Return the hits, best first, and whether the model's scores are blended in, for as many as it scored in time.
 
-        Those have a `relevance`; the others follow in the order that they came in.
+        Scored hits have a `relevance`; the others follow in their original order.
         """
         first = hits[: self.candidates]
         if not first:
@@ -190,15 +190,15 @@ class BundledReorderer:
             self._encoder.load()
 
     def close(self) -> None:
-        """Let go of the model."""
+        """Release the model."""
         self._encoder.close()
 
 
 def _blended(hits: Sequence[Hit], logits: Sequence[float]) -> list[Hit]:
-    """Return the hits by the weighted mean of their score and the model's, both stretched to 0..1."""
+    """Return the hits by the weighted mean of their score and the model's, both scaled to 0..1."""
     found, judged = stretched([hit.score for hit in hits]), stretched(logits)
     blend = [(1 - MODEL_WEIGHT) * one + MODEL_WEIGHT * other for one, other in zip(found, judged, strict=True)]
-    # sorted() is stable: of equals the one that words and meaning put first stays first.
+    # sorted() is stable: hits with equal scores keep the order of the search.
     order = sorted(range(len(hits)), key=lambda place: -blend[place])
     return [
         replace(hits[place], rerank_rank=rank, rerank_score=(how := _chance(logits[place])), relevance=how)
@@ -211,13 +211,13 @@ def _chance(logit: float) -> float:
 
 
 def _piece(hit: Hit, question: str) -> str:
-    """Return the part of a text that is scored: of a long one what meaning has found, else what words have."""
+    """Return the part of a text to score: of a long one the part that words locate if they decide, else the vector."""
     near = 0 if hit.coverage >= _WORDS_DECIDE else max(0, hit.nearest_char - hit.first_char)
     return excerpt(hit.content, question, PIECE_MAX_CHARS, near=near)
 
 
 def reorderer_for(settings: Settings, api_key: str, latencies: Latencies, home: Path) -> Reorderer | None:
-    """Return the cross-encoder that the settings name, None where they want none. Raises ConfigurationError."""
+    """Return the cross-encoder that the settings name, or None if reranking is off. Raises ConfigurationError."""
     if settings.rerank == "off":
         return None
     deadline_s, candidates = rerank_deadline_s(settings), settings.rerank_candidates

@@ -1,4 +1,4 @@
-"""One question looked up in the store: both legs, their common order, and the rows of a page."""
+"""The search of the store for one question: both legs, their fused order, and the rows of a page."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from .fuse import FOREIGN_WEIGHT, LENDERS, LENT_SHARES, TOLD_THEN, favour, fuse,
 from .ranking import settle, statement_of, weighed
 
 CANDIDATES = 100  # rows each leg proposes; PAGES_END of them once these are used up
-SHORT_PERIOD = timedelta(days=7)  # named by a question, of which the beginnings of sessions are proposed as well
-FAINT = 0.01  # at most, the score of these, before they gain from the time: less than of most that a leg proposes
-# Rows that are put in their last order together. A page must not depend on how far the one after it reaches.
+SHORT_PERIOD = timedelta(days=7)  # longest named period of which the first turns of sessions are proposed as well
+FAINT = 0.01  # highest score of these turns before they gain from the time: below most candidates of a leg
+# Rows are put into their final order in blocks of this size, so that a page does not depend on the pages after it.
 _BLOCK = 20
 
 Legs = dict[Store, list[Candidate]]
@@ -58,7 +58,7 @@ class _Ranked(NamedTuple):
 
 
 class _Order:
-    """Every row that the legs propose, and turns beside them, best first: hundreds, few of which are looked at."""
+    """All rows that the legs propose and the turns beside them, best first. There are hundreds, and few are read."""
 
     def __init__(self, scores: dict[Store, dict[int, float]], nearest: Legs, worded: Legs) -> None:
         self._told = {store: _told_of(nearest.get(store, []), worded.get(store, [])) for store in scores}
@@ -71,11 +71,11 @@ class _Order:
 
 
 class Search:
-    """What one server finds for one question. Each method names the pipeline it works in: there may be two.
+    """The search of one server for one question. Each method is given its pipeline, as there may be two.
 
-    After the question's vector it takes two round trips, unless so many of the best rows say the same that others are
-    wanted, or the question names a time. `wanted` counts rows from the best one; a cross-encoder wants more of them
-    than are shown.
+    Once the question's vector is there, it takes two round trips, or more if so many of the best rows repeat each other
+    that further ones are needed, or if the question names a time. `wanted` counts rows from the best one; a
+    cross-encoder needs more of them than are shown.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Search:
         self._own_graphs: set[Store] = set()
         self._vector: SentVector | None = None
         self._vector_weight: float | None = None
-        # What need not be asked twice, once while the endpoint thinks and again by both legs.
+        # Kept so that nothing is looked up twice: while the endpoint computes the vector, and again for both legs.
         self._known_beside: dict[int, Beside] = {}
         self._around: dict[int, tuple[Hit, ...]] = {}
         self._now = datetime.now(UTC)
@@ -100,16 +100,16 @@ class Search:
         self.procedures: tuple[Hit, ...] = ()
 
     def ask_question(self, pipe: Pipeline) -> None:
-        """Have the question read, and the rows counted; to be called first."""
+        """Queue the statements that read the question and count the rows; to be called first."""
         self._question = QuestionReader(pipe, self._text, self._languages)
         self._counted = {store: ask_size(pipe, store, self.asked.scope) for store in self._stores}
         if self.asked.begins_task and "memories" in self._stores:
             self._asked_procedures = ask_procedures(pipe, self.asked.scope)
 
     def by_words(self, pipe: Pipeline) -> None:
-        """Run the leg that needs no vector; to be called next."""
+        """Run the lexical leg, which needs no vector; to be called next."""
         self._sizes = {store: size_of(rows) for store, rows in self._counted.items()}
-        # Travels with the words of a theme so large that it may have one.
+        # Only a theme this large may have an index of its own; the check travels with the lexical statements.
         large = [
             store for store, size in self._sizes.items() if size.rows > EXACT_ROWS and self.asked.scope.kind == "theme"
         ]
@@ -120,13 +120,13 @@ class Search:
         self._own_graphs = {store for store, asked in graphs.items() if has_own_graph(asked)}
 
     def look_beside(self, pipe: Pipeline) -> None:
-        """Look up the turns beside the best ones by words."""
+        """Look up the turns beside the best lexical matches."""
         self._beside(pipe, self._lenders(self._scores({}, self._worded)))
 
     def ask_vectors(self, pipe: Pipeline, vector: Vector) -> None:
-        """Ask for the other leg.
+        """Ask for the vector leg.
 
-        The turns beside those that may lend them of their score are told besides: the best of each leg, or of both.
+        This includes the turns beside those that may lend them part of their score: the best of each leg, or of both.
         """
         self._vector = as_sent(vector)
         best = self._lenders(self._scores({}, self._worded))
@@ -135,11 +135,11 @@ class Search:
         others = {row.id for row in self._worded.get("turns", ())} - known
         lookup = Lookup(LENDERS, others, known, len(LENT_SHARES)) if self._may_lend else None
         self._by_vectors = self._search_vectors(pipe, self._vector, CANDIDATES, lookup)
-        # In one transaction with these: the tables cannot change their model before it ends.
+        # In the same transaction, before whose end the tables cannot change to another model.
         self._space = ask_space(pipe)
 
     def by_vectors(self) -> EmbeddingSpace:
-        """Read what `ask_vectors` has asked for; returns the space of the vectors that were looked at."""
+        """Read what `ask_vectors` asked for, and return the embedding space of the vectors that were compared."""
         self._nearest = _read(self._by_vectors)
         self._note_beside(*self._by_words_beside)
         for search in self._by_vectors.values():
@@ -150,7 +150,7 @@ class Search:
         return space
 
     def page(self, pipe: Pipeline, *, by_words: bool = False) -> list[Hit]:
-        """Return the rows wanted, best first, by the legs that were run; `by_words` alone where that is said.
+        """Return the rows wanted, best first, by the legs that were run, or with `by_words` by the lexical leg alone.
 
         The first rows are the same however many are wanted, as long as nothing is written.
         """
@@ -200,7 +200,7 @@ class Search:
 
     @property
     def _may_lend(self) -> bool:
-        """Return whether turns lend of their score: one beside a match need not pass a filter, so not under one."""
+        """Return whether turns lend part of their score: not with a filter, which a turn beside a match may fail."""
         return not self.asked.filters.restrict()
 
     def _scores(self, nearest: Legs, worded: Legs) -> dict[Store, dict[int, float]]:
@@ -210,7 +210,7 @@ class Search:
         }
 
     def _lenders(self, scores: dict[Store, dict[int, float]]) -> list[int]:
-        """Return the turns that lend of their score, best first."""
+        """Return the turns that lend part of their score, best first."""
         turns = scores.get("turns", {}) if self._may_lend else {}
         return sorted(turns, key=lambda row: (-turns[row], -row))[:LENDERS]
 
@@ -222,23 +222,23 @@ class Search:
             scores = self._with_told_then(pipe, scores)
         held = self._held(pipe, list(scores.get("turns", ())))
         for store, scored in scores.items():
-            # A leg's score is at most 1: whoever quotes a phrase wants the rows that hold it, whatever else is close.
+            # A leg's score is at most 1, so rows with a quoted phrase come first: whoever quotes one wants these rows.
             scored |= {each.id: scored[each.id] + each.quoted for each in worded.get(store, ()) if each.quoted}
         if held:
             scores["turns"] = {turn: score for turn, score in scores["turns"].items() if turn not in held}
         return _Order(scores, nearest, worded)
 
     def _held(self, pipe: Pipeline, turns: Sequence[int]) -> set[int]:
-        """Return those of `turns` that the question leaves out."""
+        """Return those of `turns` that the question excludes."""
         if not turns or not self.asked.without:
             return set()
         return {row.id for row in ask_held(pipe, self.asked.scope, turns, self.asked.without)}
 
     def _with_told_then(self, pipe: Pipeline, scores: dict[Store, dict[int, float]]) -> dict[Store, dict[int, float]]:
-        """Return the scores, of which those gained that were told at a time which the question names.
+        """Return the scores, raised for rows told at a time that the question names.
 
-        With them the turns that sessions of such a day began with, behind what the legs propose: "What did we speak
-        about on 3 May?" has no word in common with these.
+        The turns with which sessions of such a day began are added behind the legs' candidates: "What did we speak
+        about on 3 May?" has no word in common with them.
         """
         begun = self._ask_begun(pipe) if "turns" in scores else []
         asked = {
@@ -254,7 +254,7 @@ class Search:
         return {store: favour(found, told.get(store, {})) for store, found in scores.items()}
 
     def _ask_begun(self, pipe: Pipeline) -> Iterable[Any]:
-        """Ask for the turns that sessions began with in the short times named: without a year that of the last one."""
+        """Ask for the first turns of sessions in the short periods named; of a date without a year, only the last."""
         short = [period for period in self._periods if period.end - period.start <= SHORT_PERIOD]
         last = {(each.start.month, each.start.day): each for each in sorted(short, key=lambda each: each.start)}
         if not last or self.asked.scope.kind == "all":
@@ -262,7 +262,7 @@ class Search:
         return ask_begun(pipe, self.asked.scope, self.asked.filters, list(last.values()))
 
     def _beside(self, pipe: Pipeline, turns: Sequence[int]) -> dict[int, Beside]:
-        """Return the turns around each of `turns`; of those that were asked for before, as they were then."""
+        """Return the turns around each of `turns`, from the cache where they were looked up before."""
         self._note_beside(*self._ask_beside(pipe, turns))
         return {turn: self._known_beside[turn] for turn in turns}
 
@@ -281,7 +281,7 @@ class Search:
         vector: SentVector | None,
         hits: list[Hit],
     ) -> list[Hit]:
-        """Return `hits`, and after them the ranked rows, block by block until there are as many as wanted."""
+        """Return `hits` followed by the ranked rows, fetched block by block until there are as many as wanted."""
         hits = list(hits)
         said = {statement_of(hit) for hit in hits}
         coming = iter(ranked)
@@ -331,7 +331,7 @@ def _read(searches: dict[Store, VectorSearch]) -> Legs:
 def _told_of(
     by_vector: Sequence[Candidate], by_words: Sequence[Candidate]
 ) -> tuple[dict[int, float], dict[int, int], dict[int, int]]:
-    """Return what the legs say of their rows: the coverage, the rank by the vector, and the rank by words."""
+    """Return the coverage, the rank by vector and the rank by words of the legs' rows, each by id."""
     coverage = {candidate.id: candidate.coverage for candidate in by_words}
     return coverage, _ranks(by_vector), _ranks(by_words)
 

@@ -1,4 +1,4 @@
-"""Answers a question from the store: both legs, a cross-encoder's order where one is wanted, one deadline."""
+"""Answers a question from the store: both search legs, reranking where it is wanted, and one deadline for all."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from .reranking import Reorderer
 from .search import Search
 
 _T = TypeVar("_T")
-QUERY_MAX_CHARS = 2000  # of a longer question the beginning and the end, half each: what is asked stands in one of them
-_PATIENCE_S = 0.002  # with a connection in hand: to let it go and take one again costs that much
-_RESERVED = 0.3  # share of a deadline that the embedding, and a vector leg that can still be done without, leave over
+QUERY_MAX_CHARS = 2000  # of a longer question its beginning and end, half each, one of which says what is asked
+_PATIENCE_S = 0.002  # waited with a connection held: returning it to the pool and acquiring another costs about as much
+_RESERVED = 0.3  # share of a deadline kept free after the embedding, and after a vector leg that can be dropped
 
 
 class Searcher:
@@ -58,20 +58,20 @@ class Searcher:
 
     @property
     def reranks_prefetch(self) -> bool:
-        """Return whether what is put before a turn is reranked, too."""
+        """Return whether prefetched rows are reranked, too."""
         return self._reorderer is not None and self._reorderer.prefetch
 
     def load_reranker(self) -> None:
-        """Load the bundled cross-encoder now, for whoever asks once. Raises EmbedderError."""
+        """Load the bundled cross-encoder now, for a process that asks only once. Raises EmbedderError."""
         if self._reorderer is not None:
             self._reorderer.load()
 
     def recall(self, stores: Sequence[Store], asked: Question) -> Answer:
         """Return the best rows of `stores` for a question, best first.
 
-        Raises StoreUnavailable or DeadlineExceeded within `deadline_s`, when not even the words could be looked up.
-        An embedding or a vector leg that is late or fails only means that words decide, a cross-encoder that fails
-        that it does not.
+        Raises StoreUnavailable or DeadlineExceeded within `deadline_s`, if not even the lexical leg could run. If the
+        embedding or the vector leg is late or fails, the lexical leg decides alone; if the cross-encoder fails, the
+        order of the search stands.
         """
         note_recall()
         started = time.monotonic()
@@ -90,7 +90,7 @@ class Searcher:
         return replace(found, hits=tuple(hits[asked.offset : asked.offset + asked.limit]), reranked=reranked)
 
     def _asked_to_rerank(self, asked: Question, text: str) -> Reorderer | None:
-        """Return who reranks: nobody where none is wanted, has a say in this page, or reads the language."""
+        """Return the reranker, or None if it is off, the page lies beyond its candidates, or it lacks the language."""
         reorderer = self._reorderer
         if reorderer is None or not asked.rerank or asked.offset >= reorderer.candidates:
             return None
@@ -101,14 +101,14 @@ class Searcher:
         return languages.all if scope.kind == "all" else (languages.of(scope.theme),)
 
     def begin_bars(self) -> None:
-        """Begin in the background to measure what `bars` will tell, which the first question would wait for."""
+        """Start measuring the thresholds of `bars` in the background, so that the first question need not wait."""
         if self._bars is not None:
             self._bars.begin()
 
     def bars(self, text: str, until: float) -> MinSimilarity | None:
-        """Return from which similarity on a row is worth showing for a question that was asked before.
+        """Return the similarity from which a row is worth showing, for a question that was asked before.
 
-        None where its vector is not at hand, or the model could not be measured by the moment `until` (monotonic).
+        Return None if its vector is not cached, or the model could not be measured by the moment `until` (monotonic).
         """
         if self._embedder is None or self._bars is None:
             return None
@@ -116,9 +116,9 @@ class Searcher:
         return None if vector is None else self._bars.of(vector, until)
 
     def with_similarity(self, procedures: Sequence[Hit], text: str, until: float) -> list[Hit]:
-        """Return the procedures with the similarity of their situations to a question that was asked before.
+        """Return the procedures, each with the similarity of its situation to a question that was asked before.
 
-        Those of which it is not known by the moment `until` (monotonic) have None.
+        The similarity is None where it is not known by the moment `until` (monotonic).
         """
         if self._embedder is None or self._situations is None:
             return list(procedures)
@@ -145,7 +145,7 @@ class Searcher:
         return self._standing(self._first_answer(theme, ask))
 
     def hot(self, memories: str, turns: str, limits: HotLimits, *, deadline_s: float) -> HotBlock:
-        """Return what holds now in the theme `memories`; which of its scopes are open, those tell that are in `turns`.
+        """Return the hot block of the theme `memories`; the turns of the theme `turns` tell which scopes are active.
 
         Raises StoreUnavailable or DeadlineExceeded within `deadline_s`.
         """
@@ -161,14 +161,14 @@ class Searcher:
         return self._first_answer(memories, ask)
 
     def _embed(self, text: str, timeout_s: float) -> Future[Vector] | None:
-        """Embed the question in the background; None when there is nothing to embed with."""
+        """Embed the question in the background. Return None without a usable embedder or a free thread."""
         embedder = self._embedder
         if embedder is None or not self._backend.comparable(space_of(embedder)):
             return None
         known = embedder.known_query(text)
         if known is None:
             return self._background.submit(partial(embedder.embed_query, text, timeout_s=timeout_s))
-        future: Future[Vector] = Future()  # a thread would cost more than to look
+        future: Future[Vector] = Future()  # a thread would cost more than the look-up
         future.set_result(known)
         return future
 
@@ -181,7 +181,7 @@ class Searcher:
         embedding: Future[Vector] | None,
         end: float,
     ) -> Answer:
-        """Return the rows that the first server finds which answers, and by which legs."""
+        """Return the rows found by the first server that answers, and the legs that found them."""
         everywhere, spoken = asked.scope.kind == "all", self._languages(asked.scope)
 
         def ask(source: ReadSource) -> Answer:
@@ -192,7 +192,7 @@ class Searcher:
         return self._first_answer(None if everywhere else asked.scope.theme, ask)
 
     def _first_answer(self, theme: str | None, ask: Callable[[ReadSource], _T]) -> _T:
-        """Return what the first server answers that can, of those to ask about a theme (None: about all)."""
+        """Query the servers for a theme (None: for all themes) in order, and return the first answer."""
         failure: HermesPgvectorError | None = None
         for source in self._backend.sources(theme):
             try:
@@ -205,7 +205,7 @@ class Searcher:
     def _search(
         self, source: ReadSource, search: Search, embedding: Future[Vector] | None, end: float
     ) -> tuple[list[Hit], str]:
-        """Search by words, and by the vector: on one connection where that is there in a moment, else on two."""
+        """Search by words and by vector: on one connection if the vector arrives in a moment, else on two."""
         vector_end = end - _RESERVED * search.asked.deadline_s
         vector: Vector | None = None
         pipe = Pipeline()
@@ -215,7 +215,7 @@ class Searcher:
                 search.by_words(pipe)
                 vector = _in_a_moment(embedding)
                 if vector is None:
-                    # While the endpoint thinks: what is needed in any case first.
+                    # While the endpoint computes the vector, look up what is needed in any case.
                     search.look_beside(pipe)
                     vector = _at_once(embedding)
                 if vector is not None:
@@ -231,7 +231,7 @@ class Searcher:
             pipe = Pipeline()
             with source.reading(_left_s(end), pipe):
                 return search.page(pipe, by_words=True), "lexical"
-        # No connection is held while the endpoint thinks.
+        # No connection is held while the endpoint computes the vector.
         vector = self._in_time(embedding, vector_end)
         if vector is None:
             return by_words, "lexical"
@@ -245,7 +245,7 @@ class Searcher:
     def _by_both(self, source: ReadSource, search: Search, vector: Vector, end: float) -> list[Hit]:
         """Run the vector leg on a connection of its own, and fetch the best rows of both legs."""
         pipe = Pipeline()
-        # How all themes are searched depends on what this role may see, which the first round trip tells.
+        # How all themes are searched depends on what this role may see, which only the first round trip tells.
         everywhere = search.asked.scope.kind == "all"
         if not everywhere:
             search.ask_vectors(pipe, vector)
@@ -256,13 +256,13 @@ class Searcher:
             return search.page(pipe)
 
     def _check_space(self, source: ReadSource, search: Search) -> None:
-        """Take what the vector leg has found. Raises SpaceChanged where the vectors are those of another model."""
+        """Read the results of the vector leg. Raises SpaceChanged if the vectors are another model's."""
         space = search.by_vectors()
         if self._embedder is not None:
             source.check_space(space, space_of(self._embedder))
 
     def _in_time(self, embedding: Future[Vector] | None, until: float) -> Vector | None:
-        """Return the question's vector if it is there by then; count it where it is not."""
+        """Return the question's vector if it is ready by `until` (monotonic); else count that it was late or failed."""
         if embedding is None:
             return None
         try:
@@ -274,7 +274,7 @@ class Searcher:
         return None
 
     def _standing(self, hits: Sequence[Hit]) -> list[Hit]:
-        """Return those that the user did not take back, as far as Postgres has not heard of it yet."""
+        """Return the hits without the turns that the user took back, which Postgres may not know yet."""
         kept = []
         for hit in hits:
             if hit.session_id is None or not self._said.is_undone((hit.theme, hit.session_id), hit.at.timestamp()):

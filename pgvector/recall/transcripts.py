@@ -14,14 +14,14 @@ from ..domain.text import digest
 from ..domain.types import HeldTurns, Hit
 
 _SESSIONS = 4096  # remembered at once; a few hundred bytes each
-_ROUNDED_S = 2e-6  # more than what a time loses on its way through Postgres
+_ROUNDED_S = 2e-6  # more than a time loses by rounding in Postgres
 
 
 @dataclass
 class _Transcript:
-    """`shown`: digests of texts. `since`: when the oldest of the session's own turns in it was said.
+    """A transcript. `shown`: digests of texts. `since`: when the oldest of the session's own turns in it was said.
 
-    `copied`: other sessions whose turns it begins with, from when to when (seconds since the epoch).
+    `copied`: other sessions whose turns it begins with, each with the period of these (seconds since the epoch).
     """
 
     shown: set[bytes] = field(default_factory=set)
@@ -31,9 +31,9 @@ class _Transcript:
 
 
 class Transcripts:
-    """Of the sessions of this process that spoke last. What one holds need not be shown. Safe for several threads.
+    """The transcripts of this process's latest sessions, whose texts need not be shown. Safe for several threads.
 
-    Unless something else is said of a session, its transcript holds all of its turns.
+    Unless `begins` or `switch` says otherwise, a session's transcript counts as holding all of its turns.
     """
 
     def __init__(self, said: SessionTurns) -> None:
@@ -42,14 +42,14 @@ class Transcripts:
         self._sessions: LruDict[Session, _Transcript] = LruDict(_SESSIONS)
 
     def holds(self, session: Session, hit: Hit) -> bool:
-        """Return whether `hit` is a turn that the session's transcript has word for word."""
+        """Return whether `hit` is a turn that the session's transcript holds word for word."""
         if hit.store != "turns" or hit.theme != session[0]:
             return False
         said = hit.at.timestamp()
         return any(hit.session_id == name and since <= said <= until for name, since, until in self.held(session))
 
     def held(self, session: Session) -> HeldTurns:
-        """Return of which sessions the transcript has turns, and from when to when."""
+        """Return the sessions whose turns the transcript holds, each with the start and end of their period."""
         known = self._sessions.get(session) or _Transcript()
         return ((session[1], known.since - _ROUNDED_S, math.inf), *known.copied)
 
@@ -71,9 +71,9 @@ class Transcripts:
         return known is not None and known.asked
 
     def begins(self, session: Session, turns: int) -> None:
-        """Note that the transcript holds the session's last `turns`, and where there are none, nothing at all.
+        """Note that the transcript holds only the session's last `turns`, or nothing at all if that is 0.
 
-        A client of the host's API server that begins anew with the same words gets the same session id.
+        A client of the host's API server that starts over with the same words gets the same session id.
         """
         if not turns:
             self._forget(session)
