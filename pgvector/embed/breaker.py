@@ -53,14 +53,14 @@ class CircuitBreaker:
             return self._state
 
     def allow(self) -> bool:
-        """Decide whether to call now. After True, tell the outcome with success() or failure()."""
+        """Decide whether to call now. After True, report the outcome with success() or failure()."""
         with self._lock:
             if self._state == "closed":
                 return True
             if self._clock() < self._until:
                 return False
             self._state = "half-open"
-            # A probe whose outcome is never told must not keep the breaker half-open for ever.
+            # A probe whose outcome is never reported must not keep the breaker half-open for ever.
             self._until = self._clock() + self._max_cooldown_s
             return True
 
@@ -72,7 +72,7 @@ class CircuitBreaker:
     def success(self) -> bool:
         """Record that a call worked; True when that closed the breaker."""
         with self._lock:
-            # While open it is a straggler from before: what failed since knows better.
+            # While open, this is a late call from before: the failures since then are more recent.
             if self._state == "open":
                 return False
             closed_now = self._state == "half-open"
@@ -105,7 +105,7 @@ class CircuitBreaker:
 class EndpointBreaker:
     """Makes calls to one endpoint through a breaker: while that is open, they raise EmbedderUnavailable at once.
 
-    `name` stands for the endpoint in messages and logs and must hold no secret; `meanwhile` says what goes on without
+    `name` stands for the endpoint in messages and logs and must hold no secret; `meanwhile` says what happens without
     it; `prefix` begins the names of the counters. Unusable answers count as failures like missing ones; a text that is
     too long does not, since the endpoint works.
     """

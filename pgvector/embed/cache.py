@@ -1,4 +1,4 @@
-"""The embedder of a process: remembers recent questions, and leaves a failing endpoint alone."""
+"""The embedder of a process: caches the vectors of recent questions, and leaves a failing endpoint alone."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ MAX_QUERIES = 512
 
 
 class CachedEmbedder:
-    """Keeps the vectors of the `max_queries` questions asked last, and asks the inner embedder through a breaker.
+    """Caches the vectors of the last `max_queries` questions, and calls the inner embedder through a breaker.
 
-    While the breaker is open, what is not known raises EmbedderUnavailable at once. `name` stands for the endpoint in
-    messages and logs and must hold no secret. `on_query` is told how many seconds each question took that was not
-    known. Threads that ask the same new question at the same time share one call and its outcome.
+    While the breaker is open, whatever is not cached raises EmbedderUnavailable at once. `name` stands for the endpoint
+    in messages and logs and must hold no secret. `on_query` is called with the seconds that each uncached question
+    took. Threads that ask the same new question at the same time share one call and its outcome.
     """
 
     def __init__(
@@ -62,16 +62,16 @@ class CachedEmbedder:
         return self._breaker.run(lambda: self._inner.embed_documents(texts, timeout_s=timeout_s))
 
     def embed_queries(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:
-        """Return the vectors of questions that nobody asked, and that are not kept. Raises EmbedderError."""
+        """Return the vectors of questions that no user asked; they are not cached. Raises EmbedderError."""
         return self._breaker.run(lambda: self._inner.embed_queries(texts, timeout_s=timeout_s))
 
     def known_query(self, text: str) -> Vector | None:
-        """Return the vector of a question that was asked lately, a new list each time; None where it takes a call."""
+        """Return the cached vector of a recent question, a new list each time; None if it is not cached."""
         with self._lock:
             return self._known(digest(text))
 
     def embed_query(self, text: str, *, timeout_s: float) -> Vector:
-        """Return the vector of a question, a new list each time. Raises EmbedderError; errors are not kept."""
+        """Return the vector of a question, a new list each time. Raises EmbedderError; errors are not cached."""
         key = digest(text)
         with self._lock:
             vector = self._known(key)
@@ -89,7 +89,7 @@ class CachedEmbedder:
         return self._inner.stats() | self._breaker.stats() | self._counters.snapshot()
 
     def state(self) -> str:
-        """Return `closed` while it is asked, `open` while it is left alone after failures, `half-open` while tried."""
+        """Return `closed` while calls go through, `open` while paused after failures, `half-open` during a probe."""
         return self._breaker.breaker.state
 
     def close(self) -> None:
@@ -115,7 +115,7 @@ class CachedEmbedder:
             call.set_exception(exc)
             raise
         finally:
-            call.cancel()  # without an outcome, this thread was broken off
+            call.cancel()  # takes effect only if this thread was interrupted
             with self._lock:
                 del self._calls[key]
                 if not call.cancelled() and call.exception() is None:
@@ -123,7 +123,7 @@ class CachedEmbedder:
 
 
 def _answer_of(call: Future[array[float]], timeout_s: float) -> Vector:
-    """Wait for what another thread asks. Raises EmbedderError."""
+    """Wait for the answer to another thread's call. Raises EmbedderError."""
     try:
         error = call.exception(max(0.0, timeout_s))
     except TimeoutError:

@@ -12,7 +12,7 @@ from .http_client import Deadline, HttpClient
 
 @dataclass(frozen=True, slots=True)
 class ChatAnswer:
-    """What a model said, and the tokens that the endpoint counted, None where it did not; `flaw`: why it is no use."""
+    """What a model said, and the tokens that the endpoint counted, None if it did not; `flaw`: why it is unusable."""
 
     text: str
     asked_tokens: int | None
@@ -23,7 +23,7 @@ class ChatAnswer:
 class ChatClient:
     """Asks one endpoint, `url` with or without `/v1/chat/completions`. Safe to call from several threads.
 
-    `option` is what named the URL. Raises ConfigurationError for a URL or an API key that cannot be used.
+    `option` is the option that named the URL. Raises ConfigurationError for a URL or an API key that cannot be used.
     """
 
     def __init__(self, *, url: str, model: str, option: str, api_key: str = "") -> None:
@@ -31,7 +31,7 @@ class ChatClient:
         self._client = HttpClient(url, [_endpoint(url, option)], purpose="chat", api_key=api_key)
 
     def answer(self, instruction: str, text: str, *, max_tokens: int, timeout_s: float) -> ChatAnswer:
-        """Return what the model says to `text` under an instruction.
+        """Return the model's answer to `text` under an instruction.
 
         Raises EmbedderUnavailable when there is no answer within `timeout_s`, EmbedderError when it is refused.
         """

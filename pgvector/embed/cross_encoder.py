@@ -1,4 +1,4 @@
-"""How well texts answer a question, from the bundled cross-encoder in this process."""
+"""Scores of how well texts answer a question, from the bundled cross-encoder in this process."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ logger = logging.getLogger(__name__)
 
 MODEL = "ms-marco-MiniLM-L-12-v2"
 LANGUAGE = "english"  # of the questions and texts that it was trained on
-# Nothing but this model: what another file would say of a text means something else.
+# No other model is accepted: the scores of another file would mean something else.
 SHA256 = {
     "model.onnx": "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
     "tokenizer.json": "cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448",
 }
 _QUESTION_MAX_CHARS = 300
-_TEXT_MAX_CHARS = 2_000  # of which the tokens below are read; only bounds what is taken apart
+_TEXT_MAX_CHARS = 2_000  # only bounds what is tokenized; of that, the tokens below are read
 _PAIR_MAX_TOKENS = 128  # time and memory grow with it
 _MENDS = f"run: hermes-pgvector model install {MODEL}"
-_MAX_REMEMBERED = 256  # questions: their pages must be put in order once, however many texts were scored
+_MAX_REMEMBERED = 256  # questions: all pages of one must follow a single order, however many texts were scored
 
 Logits = tuple[float, ...]
 
 
 class CrossEncoder:
-    """Scores with the model in `folder`, which the first question has loaded. Safe to call from several threads.
+    """Scores with the model in `folder`, loaded from the first question on. Safe to call from several threads.
 
-    All of a folder in a process share one model, at which one text at a time is at work: that bounds memory and CPU.
+    All cross-encoders of a folder in a process share one model, which scores one text at a time: that bounds memory
+    and CPU.
     """
 
     def __init__(self, folder: Path, *, threads: int = 1) -> None:
@@ -50,8 +51,8 @@ class CrossEncoder:
     def logits(self, question: str, texts: Sequence[str], *, until: float) -> Logits:
         """Return one number for each of the first texts, as many as are scored by `until` (monotonic).
 
-        Higher answers better; above 0 a text rather answers than not. None are scored while the model is being loaded,
-        and where it cannot be. Raises EmbedderError when it fails.
+        A higher number is a better answer; above 0 a text more likely answers than not. None are scored while the model
+        is being loaded, or if it cannot be loaded. Raises EmbedderError when it fails.
         """
         shared = self._shared
         session = shared.ready() if shared is not None else None
@@ -77,20 +78,20 @@ class CrossEncoder:
             self._shared.load()
 
     def state(self) -> str:
-        """Return `closed` where it works, `open` where it cannot, `loading`, or `none` where it is not installed."""
+        """Return `closed` if the model works, `open` if it cannot, `idle`, `loading`, or `none` if not installed."""
         return self._shared.state() if self._shared is not None else "none"
 
     def stats(self) -> dict[str, int]:
-        """Return texts scored, and questions answered from memory."""
+        """Return texts scored, and questions answered from the cache."""
         return self._counters.snapshot()
 
     def close(self) -> None:
-        """Let go of the model; the last one to do so frees its memory."""
+        """Release the model; the last one to do so frees its memory."""
         self._shared = None
 
 
 class _SharedModel:
-    """The place of the model in a process."""
+    """The model, shared within a process."""
 
     def __init__(self, folder: Path, threads: int) -> None:
         self._folder = folder
@@ -98,16 +99,16 @@ class _SharedModel:
         self._session: OnnxSession | None = None
         self._loading = threading.Lock()
         self._scoring = threading.Lock()
-        self._unusable: tuple[int, ...] = ()  # what lay in the folder when loading failed
+        self._unusable: tuple[int, ...] = ()  # signature of the model file when loading failed
 
     def ready(self) -> OnnxSession | None:
-        """Return the model if it is there; else begin to load it, unless it is missing or was found unusable."""
+        """Return the model if it is loaded; else start loading it, unless it is missing or was found unusable."""
         if self.state() == "idle":
             threading.Thread(target=self._load_in_background, name="hermes-pgvector-rerank", daemon=True).start()
         return self._session
 
     def load(self) -> None:
-        """Load the model, unless it is there. Raises EmbedderError."""
+        """Load the model, unless it is loaded. Raises EmbedderError."""
         with self._loading:
             if self._session is not None:
                 return
@@ -132,7 +133,7 @@ class _SharedModel:
         return "open" if found == self._unusable else "idle"
 
     def logits(self, session: OnnxSession, question: str, texts: Sequence[str], until: float) -> Logits:
-        """Score one text after the other, as long as there is time for one like the last. Raises EmbedderError."""
+        """Score one text after another, while there is time for one more like the last. Raises EmbedderError."""
         scored: list[float] = []
         took_s = 0.0
         with Translated(f"the local model {MODEL} failed"), suppress(EmbedderUnavailable):
@@ -155,7 +156,7 @@ _models = SharedModels(_SharedModel)
 
 
 def _signature(folder: Path) -> tuple[int, ...]:
-    """Return what another installation of the model changes; empty where there is none."""
+    """Return what changes when the model is installed anew; empty if it is not installed."""
     try:
         found = (folder / "model.onnx").stat()
     except OSError:
@@ -164,10 +165,10 @@ def _signature(folder: Path) -> tuple[int, ...]:
 
 
 def _check_files(folder: Path) -> None:
-    """Raise EmbedderError unless every file is the one that is meant."""
+    """Raise EmbedderError unless every file has the expected checksum."""
     for name, expected in SHA256.items():
         try:
-            if not (folder / name).is_file():  # a pipe would keep us waiting
+            if not (folder / name).is_file():  # reading a pipe would block
                 raise FileNotFoundError(errno.ENOENT, "there is no such file")
             with (folder / name).open("rb") as file:
                 found = hashlib.file_digest(file, "sha256").hexdigest()

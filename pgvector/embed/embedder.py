@@ -74,7 +74,7 @@ class Counters:
 
 
 def space_of(embedder: Embedder) -> EmbeddingSpace:
-    """Return what the vectors of `embedder` are comparable with."""
+    """Return the embedding space of the vectors of `embedder`."""
     instructions = embedder.instructions
     return EmbeddingSpace(embedder.model, embedder.dims, instructions.document, instructions.query)
 

@@ -29,14 +29,14 @@ from .endpoint import (
     with_path,
 )
 
-# Vectors of 32-bit floats are this near to unit length when they were brought to it.
+# Vectors of 32-bit floats are this near to unit length once normalized.
 _UNIT_TOLERANCE = 1e-6
-# Models' own sizes are multiples of this; other lengths are no vectors of a model that may be cut.
+# Models' native sizes are multiples of this; a vector of another length is not one that may be cut.
 _SIZE_STEP = 64
 _KNOWN_SUFFIX = re.compile(r"(/api/embed(dings)?|/api|/v\d+/embeddings|/v\d+)$")
-# Servers that take issue with the body of a request use one of these.
+# Servers that reject the body of a request use one of these.
 _BODY_STATUSES = frozenset({400, 413, 422, 500, 501})
-# As Ollama, llama.cpp, vLLM, TEI, OpenAI, Azure and other providers say it.
+# How Ollama, llama.cpp, vLLM, TEI, OpenAI, Azure and other providers say that a text is too long ...
 _TOO_LONG = re.compile(
     r"\b(input|prompt|text|sequence|content|string)\b.{0,40}\b(too (long|large|big)|larger than)"
     r"|context.{0,8} (length|window|size)|maximum context|too many tokens|(less|fewer) than \d+ tokens"
@@ -67,7 +67,7 @@ class BodyRefused(EmbedderError):
     """The endpoint takes issue with the request's body, perhaps with a parameter that it does not know."""
 
     def names_dimensions(self) -> bool:
-        """Tell whether it says that it is the `dimensions`."""
+        """Return whether the message says that `dimensions` is the reason."""
         return _DIMENSIONS.search(str(self)) is not None
 
 
@@ -86,7 +86,7 @@ class RequestOptions:
 
 
 def endpoints_for(url: str, api: str) -> tuple[Endpoint, ...]:
-    """Return the endpoint to post to where the URL or `api` decides, else both, in the order to try them.
+    """Return the endpoint to post to if the URL or `api` decides, else both, in the order in which to try them.
 
     Raises ConfigurationError for a URL or an `api` that cannot be used.
     """
@@ -129,7 +129,7 @@ def embedding_refusal(endpoint: Endpoint, reply: Reply) -> EmbedderError:
     said, status = error_text(reply.body), reply.status
     message = refusal_message(endpoint, reply)
     if status in _BODY_STATUSES:
-        # llama.cpp's physical batch is of tokens: there, one text is too long.
+        # llama.cpp's physical batch counts tokens: if it is exceeded, one text is too long.
         if _TOO_MANY.search(said) and not _PHYSICAL_BATCH.search(said):
             return TooManyTexts(message)
         if status == 413 or _TOO_LONG.search(said):
@@ -144,8 +144,8 @@ def embedding_refusal(endpoint: Endpoint, reply: Reply) -> EmbedderError:
 def vectors_in(endpoint: Endpoint, body: bytes, *, count: int, dims: int, cut: bool = False) -> list[Vector]:
     """Return the `count` unit vectors of a successful reply, in the request's order; with `dims` 0 of any length.
 
-    Raises EmbedderError that says what was expected and what came, TooManyDimensions when it is only that (and not
-    `cut`), NoSuchEndpoint when the reply says so.
+    Raises EmbedderError that says what was expected and what came, TooManyDimensions if only the length is wrong (not
+    with `cut`), NoSuchEndpoint when the reply says so.
     """
     reply = json_in(endpoint, body)
     if not isinstance(reply, dict):
@@ -214,7 +214,7 @@ def _unit_vector(where: str, row: Vector) -> Vector:
 
 
 def _floats_in(text: str, where: str, dims: int) -> Vector:
-    """Return the little-endian 32-bit floats in base64."""
+    """Return the little-endian 32-bit floats that are encoded in base64."""
     values = array("f")
     try:
         values.frombytes(binascii.a2b_base64(text, strict_mode=True))

@@ -22,7 +22,7 @@ _EXCERPT_CHARS = 200
 # Gateways answer with these while the model behind them is busy, loading or gone.
 _BUSY_STATUSES = frozenset({408, 424, 425, 429})
 _SMALL_BYTES = 32_768  # decoded at once: half a millisecond
-_ARRAY_BYTES = 64  # what is shorter is not worth a step of its own
+_ARRAY_BYTES = 64  # a shorter array is not worth a step of its own
 _BEGINS_WITH_NUMBER = re.compile(rb"\[\s*-?[0-9]")
 _MARK = "\0numbers"  # a key that no reply has: JSON can spell it, but nobody does
 
@@ -65,7 +65,7 @@ def redacted(url: str) -> str:
 
 
 def is_azure(parts: SplitResult) -> bool:
-    """Tell a URL of Azure's form: deployments stand in its path, and the key has a header of its own."""
+    """Return whether a URL has Azure's form: its path names deployments, and the key has a header of its own."""
     return "api-version=" in parts.query or (parts.hostname or "").endswith(
         (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com")
     )
@@ -185,7 +185,7 @@ def loads(body: bytes) -> Any:
     position = kept = 0
     while found := _BEGINS_WITH_NUMBER.search(body, position):
         start, position = found.start(), found.end()
-        # No further than the next one, so that each byte is looked at a few times only, whatever the reply is.
+        # No further than the next array, so that each byte is looked at only a few times, whatever the reply is.
         following = body.find(b"[", position)
         end = body.find(b"]", position, following if following >= 0 else len(body)) + 1
         if end - start < _ARRAY_BYTES or body.find(b'"', position, end) >= 0 or body.find(b"{", position, end) >= 0:

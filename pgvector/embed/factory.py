@@ -11,7 +11,7 @@ from .cross_encoder import MODEL, CrossEncoder
 from .instructions import instructions_for
 from .model_folder import is_local, local_folder, models_folder
 
-# Only what the settings name: the HTTP client takes longer to import than all else that a short command needs.
+# Imported only if the settings need it: the HTTP client takes longer to import than all else in a short command.
 if TYPE_CHECKING:
     from .http_embedder import HttpEmbedder
     from .reranker import Reranker

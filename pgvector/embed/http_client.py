@@ -1,4 +1,4 @@
-"""The HTTP client of every endpoint: who is asked, with which key, and that it is over by its deadline."""
+"""The HTTP client of every endpoint: chooses the endpoint, authenticates, and keeps a request's deadline."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from urllib.parse import unquote
 from ..domain.errors import ConfigurationError, EmbedderError, EmbedderUnavailable, InputTooLong
 from .endpoint import Endpoint, NoSuchEndpoint, Reply, is_azure, parse_url
 
-# The command line of httpx, if rich is installed, takes longer to load than all the rest of it: it is left out.
+# If rich is installed, httpx imports its command line, which takes longer than all the rest: it is left out.
 sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
 import httpcore  # noqa: E402
 import httpx  # noqa: E402
 
 _T = TypeVar("_T")
-# 64 vectors of 4,096 numbers at 22 characters are 6 MB; more than ten times that is no answer to us.
+# 64 vectors of 4,096 numbers at 22 characters are 6 MB; more than ten times that cannot be the answer.
 MAX_REPLY_BYTES = 64 * 1024 * 1024
 # Recall embeds one question at a time and the drain one batch: more would only queue in the endpoint.
 _MAX_CONNECTIONS = 8
 _KEEPALIVE_S = 30.0
 _ENCODINGS = ("gzip", "x-gzip", "deflate")
-_ANY_HEADER = 32 + 15  # of gzip or zlib
+_ANY_HEADER = 32 + 15  # window bits by which zlib accepts a header of gzip or zlib
 # A write is cut into pieces of this size, so that a server that reads slowly meets the deadline too.
 _WRITE_BYTES = 64 * 1024
 # Shorter secrets are no secrets, and masking them would make messages unreadable.
@@ -58,7 +58,7 @@ class Deadline:
 
 
 class HttpClient:
-    """Asks the first of some endpoints that answers, over kept-alive connections. Safe to call from several threads.
+    """Asks the first of several endpoints that answers, over keep-alive connections. Safe to call from several threads.
 
     User and password are those in `url`, unless there is a key; Azure's key has a header of its own. `ca_file` holds
     the certificates to trust instead of the usual ones; `purpose` is the kind of endpoint in messages. Connects at
@@ -96,9 +96,9 @@ class HttpClient:
         return self._chosen or self._endpoints[0]
 
     def ask(self, exchange: Callable[[Endpoint], _T]) -> _T:
-        """Return what `exchange` makes of the endpoint that answers; the first call finds out which it is.
+        """Return the result of `exchange` with the endpoint that answers; the first call finds out which one does.
 
-        Raises what `exchange` raises, with key and password masked, and EmbedderError when no endpoint is there.
+        Raises what `exchange` raises, with key and password masked, and EmbedderError when none of them exists.
         """
         try:
             return exchange(self._chosen) if self._chosen is not None else self._find(exchange)
@@ -173,11 +173,11 @@ class HttpClient:
             return self._client
 
     def _trusted(self) -> ssl.SSLContext | bool:
-        # To read the usual certificates takes longer than to ask, and without TLS nobody shows one.
+        # Loading the usual certificates takes longer than a request, and without TLS no server presents one.
         return ssl.create_default_context(cafile=self._ca_file) if self._ca_file else self._tls
 
     def _new_client(self) -> httpx.Client:
-        """Return a client that trusts and goes through what the environment names, as httpx reads it."""
+        """Return a client with the certificates and the proxy that the environment names, as httpx reads it."""
         try:
             return httpx.Client(
                 headers=self._headers,
@@ -202,7 +202,7 @@ class _ReplyTooLarge(Exception):
 
 
 def _body(response: httpx.Response) -> bytes:
-    """Return the body, unpacked no further than it may be long; httpx would unpack all, as often as it is told to."""
+    """Return the body, decompressed only up to the size limit; httpx would decompress all, as often as headers say."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", *_ENCODINGS):
         raise httpx.DecodingError(f"expected a body without encoding or in gzip, got {encoding[:40]!r}")
@@ -286,7 +286,7 @@ class _DeadlineStream(httpcore.NetworkStream):
         if isinstance(sock, socket.socket):
             # Closing alone leaves a thread that is blocked in recv() waiting for its timeout.
             with suppress(OSError):
-                # TLS's own first lets go of its keys: what is written in this moment would travel in the clear.
+                # A TLS socket's own shutdown drops TLS first: what is written in that moment travels in the clear.
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
         self._inner.close()
 

@@ -28,9 +28,9 @@ MAX_QUERY_CHARS = 8_000
 MAX_DOCUMENT_CHARS = 24_000
 # English has 4 bytes a token and more, code 3, Chinese 3 to a character of about one token.
 _BYTES_PER_TOKEN = 3
-# 24,000 characters are down to 94 then, which the smallest models take.
+# They bring 24,000 characters down to 94, which the smallest models take.
 _SHRINK_ROUNDS = 8
-# A text of this length is tried again by so much of its head where the endpoint refuses it and we do not see why.
+# A text of this length that the endpoint refuses for a reason we do not recognize is retried with so much of its head.
 _SUSPICIOUS_CHARS, _SAFE_CHARS = 1_500, 1_000
 
 
@@ -38,7 +38,7 @@ class HttpEmbedder:
     """Embeds over HTTP; connects and detects the protocol at the first call. Safe to call from several threads.
 
     `timeout_s` bounds one request; the `timeout_s` of a call bounds the whole call. A batch of `max_batch_tokens` must
-    be through before its timeout on a CPU. `dimensions` is `auto` (models known to allow it are asked for shorter
+    finish within its timeout on a CPU. `dimensions` is `auto` (models known to allow it are asked for shorter
     vectors where theirs are longer), `always` or `never`; `ca_file` holds the certificates to trust instead of the
     usual ones. Raises ConfigurationError for a URL, protocol name or API key that cannot be used.
     """
@@ -86,15 +86,15 @@ class HttpEmbedder:
         )
 
     def embed_query(self, text: str, *, timeout_s: float) -> Vector:
-        """Return the unit vector of a question, of which the first 8,000 characters count. Raises as the others."""
+        """Return the unit vector of a question, from its first 8,000 characters. Raises as embed_documents."""
         return self.embed_queries([text], timeout_s=timeout_s)[0]
 
     def embed_queries(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:
-        """Return those of several. Raises as embed_documents."""
+        """Return the unit vectors of several questions. Raises as embed_documents."""
         return self._vectors([readable(text, MAX_QUERY_CHARS) for text in texts], self.instructions.query, timeout_s)
 
     def stats(self) -> dict[str, int]:
-        """Return requests sent, texts embedded, calls failed, milliseconds in calls and on the way to the answers."""
+        """Return requests sent, texts embedded, calls failed, milliseconds in calls and waiting for answers."""
         return self._counters.snapshot()
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class HttpEmbedder:
         return texts[start:end]
 
     def _embed(self, texts: Sequence[str], prefix: str, deadline: Deadline) -> list[Vector]:
-        """Embed one batch; refused as too long, try its halves, and of a single text its head."""
+        """Embed one batch; if it is refused as too long, embed its halves, or the head of a single text."""
         try:
             return self._request([prefix + text for text in texts], deadline)
         except InputTooLong as exc:
@@ -147,7 +147,7 @@ class HttpEmbedder:
         return self._client.ask(lambda endpoint: self._exchange(endpoint, texts, deadline))
 
     def _exchange(self, endpoint: Endpoint, texts: Sequence[str], deadline: Deadline) -> list[Vector]:
-        """Ask and read, with the most options that the endpoint understands: they are found at the first request."""
+        """Request vectors with as many options as the endpoint understands, which is found out at the first request."""
         while True:
             options = self._options
             reply = self._post(endpoint, texts, options, deadline)
@@ -168,7 +168,7 @@ class HttpEmbedder:
     def _other_options(
         self, endpoint: Endpoint, options: RequestOptions, exc: TooManyDimensions | BodyRefused
     ) -> RequestOptions | None:
-        """Return what to try after `exc`, None when nothing is left. No options are tried twice."""
+        """Return the options to try after `exc`, or None when none are left. No options are tried twice."""
         if isinstance(exc, TooManyDimensions):
             return self._for_shorter_vectors(options)
         if options.dimensions and self._may_cut and exc.names_dimensions():
@@ -180,7 +180,7 @@ class HttpEmbedder:
     def _for_shorter_vectors(self, options: RequestOptions) -> RequestOptions | None:
         if not self._may_cut or options.cut:
             return None
-        # Asked for fewer in vain: this server does not know `dimensions`.
+        # Fewer dimensions were asked for in vain: this server does not know `dimensions`.
         return replace(options, cut=True) if options.dimensions else replace(options, dimensions=True)
 
     def _post(self, endpoint: Endpoint, texts: Sequence[str], options: RequestOptions, deadline: Deadline) -> Reply:
@@ -196,5 +196,5 @@ class HttpEmbedder:
 
 
 def _estimated_tokens(text: str) -> int:
-    """Return about how many tokens a text is, rather too many than too few."""
+    """Return an estimate of the tokens of a text, too high rather than too low."""
     return len(text.encode()) // _BYTES_PER_TOKEN + 1

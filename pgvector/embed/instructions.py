@@ -1,4 +1,4 @@
-"""Knows embedding models by their names: words before a text, what may be cut.
+"""What is known of embedding models by their names: their prefixes, and whether their vectors may be cut.
 
 Models trained with such instructions lose recall without them; models trained without lose recall with them.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 _RETRIEVE = "Represent this sentence for searching relevant passages: "
 _TASK = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery: "
-KNOWN = "auto"  # the setting that stands for what the model is known to want
+KNOWN = "auto"  # the setting that stands for the prefix that the model is known to want
 
 
 @dataclass(frozen=True, slots=True)

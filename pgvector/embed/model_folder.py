@@ -1,4 +1,4 @@
-"""A sentence-embedding model on disk: where it lies, which file is which, and how its numbers become one vector."""
+"""A sentence-embedding model on disk: its folder, its files, and how its numbers become one vector."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Pooling = Literal["cls", "mean", "last"]
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 # What `model install` writes beside the files of a model.
 MANIFEST = "model.json"
-# embed_url begins with it where no endpoint is meant.
+# An embed_url that begins with it names a model on disk, not an endpoint.
 LOCAL = "local:"
 # Time and memory grow with the square of the length, and longer texts are stored in pieces anyway.
 MAX_TOKENS = 1_024
@@ -24,16 +24,16 @@ MAX_TOKENS = 1_024
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _ONNX_FILES = ("model.onnx", "onnx/model.onnx", "model_quantized.onnx", "onnx/model_quantized.onnx")
 _POOLING_FILE = "1_Pooling/config.json"
-# For folders that come without the file above, by the model's name; the rest averages.
+# For folders without the file above, by the model's name; all others use the mean.
 _CLS_FAMILIES = re.compile(r"bge-|mxbai-embed|arctic-embed", re.IGNORECASE)
 _LAST_FAMILIES = re.compile(r"qwen3-embedding|e5-mistral", re.IGNORECASE)
-# Their positions begin after the padding's, so that two fewer tokens fit than config.json says.
+# Their positions begin after that of the padding, so that two fewer tokens fit than config.json says.
 _SHIFTED = frozenset({"roberta", "xlm-roberta", "camembert", "mpnet"})
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """The facts of a model's folder. `prompts` are the words it wants before a text, None where it says nothing."""
+    """The facts of a model's folder. `prompts` are the prefixes that it wants before a text, None if it names none."""
 
     name: str
     path: Path
@@ -56,12 +56,12 @@ def local_name(embed_url: str) -> str:
 
 
 def models_folder(home: Path) -> Path:
-    """Return where the models of a hermes home lie, each in a folder of its name."""
+    """Return the folder of the models of a hermes home, each in a folder of its name."""
     return home / "pgvector" / "models"
 
 
 def is_model_name(name: str) -> bool:
-    """Tell whether `name` can be the name of an installed model: a word without separators of paths."""
+    """Tell whether `name` can be the name of an installed model: a word without path separators."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -76,7 +76,7 @@ def local_folder(embed_url: str, home: Path) -> Path:
 
 
 def read_model_folder(path: Path, *, pooling: Pooling | None = None) -> ModelFolder:
-    """Read the model in `path`; `pooling` overrides what its files say. Raises EmbedderError for what is no model."""
+    """Read the model in `path`; `pooling` overrides what its files say. Raises EmbedderError if it is no model."""
     if not path.is_dir():
         raise EmbedderError(f"there is no model in {path}; see which there are: hermes-pgvector model list")
     manifest = read_json(path / MANIFEST)
@@ -108,7 +108,7 @@ def _onnx_file(path: Path) -> Path:
     for name in _ONNX_FILES:
         if (path / name).is_file():
             return path / name
-    # A pipe would keep whoever loads the model waiting.
+    # Regular files only: a pipe would block whoever loads the model.
     others = sorted(filter(Path.is_file, (*path.glob("*.onnx"), *path.glob("onnx/*.onnx"))))
     if len(others) == 1:
         return others[0]
@@ -135,7 +135,7 @@ def _pooling(path: Path, manifest: dict[str, Any]) -> Pooling:
 
 
 def _pooling_modes(config: dict[str, Any]) -> list[Any]:
-    """Return the modes that sentence-transformers' pooling file asks for; those we know by our names."""
+    """Return the modes that sentence-transformers' pooling file asks for, the ones we know under our names."""
     if isinstance(config.get("pooling_mode"), str):
         named = [config["pooling_mode"]]
     else:

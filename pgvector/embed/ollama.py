@@ -1,4 +1,4 @@
-"""Looks for an Ollama on this machine that can embed. Only the operator's tool does, never an agent's turn."""
+"""Looks for an Ollama on this machine that can embed. Only the operator's tool does so, never an agent's turn."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .http_client import Deadline, HttpClient
 
 DEFAULT_URL = "http://127.0.0.1:11434"
 _LOOK_S = 2.0
-# Loading a model from a slow disk takes this long.
+# Loading a model from a slow disk can take this long.
 _FIRST_EMBEDDING_S = 60.0
 _FAMILIES = frozenset({"bert", "nomic-bert", "xlm-roberta"})
 _EMBEDS = re.compile(r"embed|bge-|gte-|(?<![a-z0-9])e5-")
 # Small sentence models find less together with words than words find alone.
 _TOO_WEAK = re.compile(r"minilm|granite-embedding:30m|arctic-embed:(22m|33m|xs|s)\b|potion|static")
-# Of several the first; others follow by name.
+# In order of preference; others follow by name.
 _PREFERRED = ("nomic-embed-text", "mxbai-embed-large", "bge-m3", "snowflake-arctic-embed", "qwen3-embedding")
 _MAX_DIMS = 2000
 
@@ -44,7 +44,7 @@ def embedding_models(url: str) -> list[str]:
 
 
 def dims_at(url: str, model: str) -> int:
-    """Return the length of the vectors of this model of the Ollama at `url`; 0 for no vectors, or over 2,000."""
+    """Return the length of the vectors of this model of the Ollama at `url`; 0 if there are none, or over 2,000."""
     reply = _answer(url, "/api/embed", _FIRST_EMBEDDING_S, {"model": model, "input": ["-"]})
     vectors = reply.get("embeddings")
     if not isinstance(vectors, list) or not vectors or not isinstance(vectors[0], list):
@@ -53,10 +53,10 @@ def dims_at(url: str, model: str) -> int:
 
 
 def _answer(url: str, path: str, timeout_s: float, body: Mapping[str, object] | None = None) -> dict[str, Any]:
-    """Return the JSON object that answers; empty when nobody does, or with something else."""
+    """Return the JSON object of the answer; empty if there is no answer, or it is something else."""
     endpoint = Endpoint("ollama", url + path)
     try:
-        # Without the environment's proxy: this machine is meant, whatever it says of the others.
+        # Without the environment's proxy, which is for other machines, not for this one.
         client = HttpClient(url, [endpoint], purpose="embedding", use_environment=False)
         try:
             reply = client.send(endpoint, body, Deadline.after(timeout_s))

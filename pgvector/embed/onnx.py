@@ -19,17 +19,17 @@ from .onnx_session import OnnxSession, SharedModels, Translated, exclusively, lo
 
 # Tokens are seldom longer, so nothing that the model would see is cut off.
 _CHARS_PER_TOKEN = 32
-# Vectors of a call, for the next one where it runs out of time: 2,048 of 1,024 doubles are 16 MB.
+# Vectors kept of a call that runs out of time, for the next one: 2,048 of 1,024 doubles are 16 MB.
 _MAX_KEPT = 2_048
-_ONE_TEXT_S = 2.0  # at most, which `close` waits for
+_ONE_TEXT_S = 2.0  # longest time of one text, for which `close` waits
 
 
 class OnnxEmbedder:
     """Embeds with the model in `folder`, loaded with the first text. Safe to call from several threads.
 
-    All embedders of a folder in a process share one session. Besides one document there is one question at work at a
+    All embedders of a folder in a process share one session. At most one document and one question are embedded at a
     time, which bounds the memory, and no question waits for a batch of documents. `threads` work on one text.
-    A prefix that is `auto` is what the folder says, else what is known of the model's family.
+    The prefix `auto` means what the folder says, else what is known of the model's family.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class OnnxEmbedder:
         self._counters = Counters("embed_requests", "embed_texts", "embed_errors", "embed_ms")
 
     def embed_documents(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:
-        """Return one unit vector a text, in order; of a text over the model's length its head counts.
+        """Return one unit vector a text, in order; a text over the model's maximum length is embedded by its head.
 
-        Raises EmbedderUnavailable when there is no time left, EmbedderError when the model cannot be used. What was
-        embedded before the time ran out is not embedded again when the same texts come once more.
+        Raises EmbedderUnavailable when there is no time left, EmbedderError when the model cannot be used. Texts that
+        were embedded before the time ran out are not embedded again when the call is retried.
         """
         self._counters.add(embed_requests=1)
         with self._counters.timed():
@@ -70,7 +70,7 @@ class OnnxEmbedder:
         return self.embed_queries([text], timeout_s=timeout_s)[0]
 
     def embed_queries(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:
-        """Return the unit vectors of several. Raises as embed_documents."""
+        """Return the unit vectors of several questions. Raises as embed_documents."""
         self._counters.add(embed_requests=1)
         with self._counters.timed():
             deadline = time.monotonic() + timeout_s
@@ -83,13 +83,13 @@ class OnnxEmbedder:
         return self._counters.snapshot()
 
     def close(self) -> None:
-        """Let go of the model once its texts at hand are done; the last embedder to do so frees its memory.
+        """Release the model once the texts in progress are done; the last embedder to do so frees its memory.
 
-        What is embedded after that raises EmbedderUnavailable, also the rest of a call that is under way.
+        Later calls raise EmbedderUnavailable, and so does the rest of a call in progress.
         """
         shared, self._shared = self._shared, None
         if shared is not None:
-            # A process that ended in the middle of a text would be aborted.
+            # A process that exits in the middle of a text would be aborted.
             for lock in (shared.documents, shared.queries):
                 if lock.acquire(timeout=_ONE_TEXT_S):
                     lock.release()
@@ -153,7 +153,7 @@ def dims_of(folder: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """A loaded model. `dims` is 0 where only a run can tell."""
+    """A loaded model. `dims` is 0 if only running the model can tell."""
 
     dims: int
     _session: OnnxSession
@@ -189,7 +189,7 @@ class _Model:
 
 
 class _SharedModel:
-    """The place of one model in a process: loaded once, by the first thread that needs it."""
+    """One model, shared within a process: loaded once, by the first thread that needs it."""
 
     def __init__(self, folder: Path, threads: int) -> None:
         self.documents = threading.Lock()
@@ -200,7 +200,7 @@ class _SharedModel:
         self._model: _Model | None = None
 
     def loaded(self, deadline: float) -> _Model:
-        """Return the model. Raises EmbedderUnavailable while another thread loads it, EmbedderError if it is none."""
+        """Return the model. Raises EmbedderUnavailable while another thread loads it, EmbedderError if unusable."""
         if self._model is None:
             with exclusively(self._loading, deadline, self._folder.name):
                 if self._model is None:
@@ -218,7 +218,7 @@ def _load(path: Path, threads: int) -> _Model:
 
 
 def _output(outputs: Sequence[Any]) -> tuple[str, bool, int]:
-    """Return the output to read, whether it is one vector a text already, and its length if the model tells."""
+    """Return the output to read, whether it is already one vector a text, and its length, 0 if that is not known."""
     by_rank = {len(each.shape): each for each in reversed(outputs)}
     named = {each.name: each for each in outputs}
     chosen = named.get("sentence_embedding") or by_rank.get(3) or by_rank.get(2)

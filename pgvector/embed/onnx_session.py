@@ -26,7 +26,7 @@ from .model_folder import ModelFolder, read_model_folder
 PACKAGES = ("onnxruntime", "tokenizers", "numpy")
 
 _Model = TypeVar("_Model")
-_at_load = fork_lock(SLOW)  # a child of a half-done import would wait for it for ever
+_at_load = fork_lock(SLOW)  # a child forked during an import would wait for its end for ever
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class OnnxSession:
     _inputs: tuple[tuple[str, str], ...]
 
     def run(self, encoding: Any, output: str) -> Any:
-        """Return what an output says of one text, as float32: one, for an int8 model's numbers depend on its batch."""
+        """Return an output for one text, as float32. Only one, since an int8 model's numbers depend on its batch."""
         import numpy
 
         values = {
@@ -66,7 +66,7 @@ def missing_packages() -> list[str]:
 def load_session(path: Path, threads: int) -> OnnxSession:
     """Load the model in `path`; `threads` work on one text. Raises EmbedderError."""
     folder = read_model_folder(path)
-    # An interpreter that ended in the middle of it would abort the process; for such an executor's thread it waits.
+    # An interpreter that exits during the load would abort the process; it waits for the thread of an executor.
     executor = ThreadPoolExecutor(1, "hermes-pgvector-load")
     with Translated(f"the local model {folder.name} cannot be loaded"), executor:
         return executor.submit(_load, folder, threads).result()
@@ -96,7 +96,7 @@ def _options(onnxruntime: Any, threads: int) -> Any:
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    # A plan of memory is kept for every length that occurs, and texts have all lengths.
+    # Else a memory plan is kept for every length that occurs, and texts have all lengths.
     options.enable_mem_pattern = False
     return options
 
@@ -121,7 +121,7 @@ def _inputs(session: Any) -> tuple[tuple[str, str], ...]:
 
 
 class Translated:
-    """Whatever a native library raises in the block becomes an EmbedderError; ours stay as they are."""
+    """Turns whatever a native library raises in the block into an EmbedderError; our own errors pass unchanged."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -139,7 +139,7 @@ class Translated:
 
 @contextmanager
 def exclusively(lock: threading.Lock, deadline: float, name: str) -> Iterator[None]:
-    """Hold the lock; raises EmbedderUnavailable when there is no time left."""
+    """Hold the lock during the block. Raises EmbedderUnavailable when there is no time left."""
     left_s = deadline - time.monotonic()
     if left_s <= 0 or not lock.acquire(timeout=min(left_s, threading.TIMEOUT_MAX)):
         raise EmbedderUnavailable(f"the local model {name} had no time left for a text")
@@ -150,7 +150,7 @@ def exclusively(lock: threading.Lock, deadline: float, name: str) -> Iterator[No
 
 
 class SharedModels(Generic[_Model]):
-    """One model for each folder and number of threads in a process, as long as somebody holds it."""
+    """One model for each folder and number of threads in a process, for as long as it is referenced."""
 
     def __init__(self, make: Callable[[Path, int], _Model]) -> None:
         self._make = make
@@ -161,7 +161,7 @@ class SharedModels(Generic[_Model]):
             os.register_at_fork(after_in_child=self._held.clear)
 
     def of(self, folder: Path, threads: int) -> _Model:
-        """Return the model of a folder, made now if nobody holds it."""
+        """Return the model of a folder, made now if there is none."""
         key = (Path(os.path.realpath(folder)), threads)
         with self._lock:
             model = self._held.get(key)

@@ -1,4 +1,4 @@
-"""How well texts answer a question, from a cross-encoder over HTTP: Cohere's and Jina's /rerank, or TEI's."""
+"""Scores of how well texts answer a question, from a cross-encoder over HTTP: Cohere's and Jina's /rerank, or TEI's."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .http_client import Deadline, HttpClient
 Scores = tuple[float, ...]
 
 MAX_TEXT_CHARS = 4000  # of a question or a text: about 1,000 tokens of English, which a cross-encoder reads
-_MAX_REMEMBERED = 256  # questions; their pages must not be put in order twice, and perhaps differently
-# What servers say of a path, or of a body in the other protocol's shape.
+_MAX_REMEMBERED = 256  # questions: the pages of one must not be ranked twice, and perhaps differently
+# How servers answer for an unknown path, or for a body in the other protocol's shape.
 _NOT_HERE = frozenset({400, 404, 405, 415, 422, 501})
 
 
@@ -45,7 +45,7 @@ class Reranker:
         self._remembered: LruDict[bytes, Scores] = LruDict(_MAX_REMEMBERED)
 
     def scores(self, question: str, texts: Sequence[str], *, timeout_s: float) -> Scores:
-        """Return one number a text, in their order; higher answers better, on a scale of the model's own.
+        """Return one score for each text, in their order; a higher one answers better, on the model's own scale.
 
         Raises EmbedderUnavailable when there is no answer within `timeout_s` or the endpoint is left alone, and
         EmbedderError when the answer is not one number for each text.
@@ -72,7 +72,7 @@ class Reranker:
         return scores
 
     def stats(self) -> dict[str, int]:
-        """Return requests sent, calls failed, calls answered from memory; openings and refusals of the breaker."""
+        """Return requests sent, calls failed, calls answered from the cache; openings and refusals of the breaker."""
         return self._counters.snapshot() | self._breaker.stats()
 
     def state(self) -> str:
@@ -92,7 +92,7 @@ class Reranker:
 
 
 def _endpoints(url: str, api: str) -> tuple[Endpoint, ...]:
-    """Return the endpoint to post to where URL and `api` decide, else all that may be meant, in order."""
+    """Return the endpoint to post to if URL and `api` decide, else all possible ones, in the order to try them."""
     if api not in ("auto", "cohere", "tei"):
         raise ConfigurationError(f"rerank_api {api!r} is not known; use auto, cohere or tei")
     parts = parse_url(url, "rerank_url")
