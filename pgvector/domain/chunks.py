@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-OVERLAP_SHARE = 8  # one part in so many of a chunk is said again by the next one: a sentence on the seam stands whole
+OVERLAP_SHARE = 8  # the next chunk repeats this part (1/8) of one, so that a sentence on the boundary is whole
 _BREAKS = ("\n\n", "\n", ". ", "! ", "? ", "。", "; ", ", ", " ")  # where to cut, best first
 _ASCII_A_TOKEN = 3
 
@@ -23,9 +23,9 @@ def estimate_tokens(text: str) -> int:
 
 
 def chunk_spans(text: str, max_tokens: int) -> list[Span]:
-    """Return the parts of `text`, each of at most about `max_tokens`; one for a short text, however short.
+    """Return the parts of `text`, each of at most about `max_tokens`; a short text, even an empty one, is one part.
 
-    Cut at the end of a paragraph, a sentence or a word where there is one in the last third of a part.
+    Cuts are at the end of a paragraph, a sentence or a word if there is one in the last third of a part.
     """
     spans: list[Span] = []
     first = 0

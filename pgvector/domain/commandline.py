@@ -1,4 +1,4 @@
-"""Commands as they can be typed where this runs, our own modules as programs, and what this Python lacks for them."""
+"""Our commands as they can be typed here, our modules run as programs, and the packages that this Python lacks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-REQUIRED_MODULES = {  # that we need, by module, with their names for pip
+REQUIRED_MODULES = {  # by module, with their names for pip
     "psycopg": "psycopg[binary]",
     "psycopg_pool": "psycopg-pool",
     "pgvector": "pgvector",
@@ -22,7 +22,7 @@ _OWN = "hermes-pgvector"
 _IN_TEXT = re.compile(rf"\b{_OWN} (?=[a-z])")
 _INSTALLED_AS = "hermes_memory_pgvector"
 _PACKAGE_DIR = Path(__file__).resolve().parents[1]
-# The package under its own name wherever it lies: installed, or copied into a plugin directory.
+# Loads the package under its own name wherever it is: installed, or copied into a plugin directory.
 _LAUNCH = """
 import importlib, importlib.util, sys
 where, module = sys.argv.pop(1), sys.argv.pop(1)
@@ -36,7 +36,7 @@ sys.exit(importlib.import_module(name + "." + module).main())
 
 @functools.cache
 def own_command() -> str:
-    """Return what our commands begin with: a copy of the plugin has no program, only the host's `hermes pgvector`."""
+    """Return the prefix of our commands: a copied plugin has no program of its own, only `hermes pgvector`."""
     installed = __name__.partition(".")[0] == _INSTALLED_AS
     within_reach = shutil.which(_OWN) is not None or shutil.which("hermes") is None
     return _OWN if installed and within_reach else "hermes pgvector"
@@ -48,12 +48,12 @@ def typed(text: str) -> str:
 
 
 def pip_install(*packages: str) -> str:
-    """Return the command that puts packages into this Python."""
+    """Return the command that installs packages in this Python."""
     return _pip("install", packages)
 
 
 def pip_uninstall(*packages: str) -> str:
-    """Return the command that takes them out."""
+    """Return the command that uninstalls packages from this Python."""
     return _pip("uninstall", packages)
 
 

@@ -44,7 +44,7 @@ def parse_when(text: object, name: str, *, end: bool = False, now: datetime | No
 
 
 def _in_utc(moment: datetime) -> datetime:
-    """Return a moment without its zone, which Postgres may lack; outside of the calendar, its first or last one."""
+    """Return a moment in UTC, since Postgres may lack its zone; outside of the calendar, the first or last moment."""
     try:
         return moment.astimezone(UTC)
     except OverflowError:

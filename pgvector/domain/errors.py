@@ -3,16 +3,16 @@
     HermesPgvectorError
     +-- ConfigurationError        a setting, a file or an argument of a command is wrong
     +-- InvalidArgument           a tool or a command was called with arguments it cannot use
-    |   +-- WrongUsage            ... whatever the database holds: a command's options do not go together
-    +-- StoreUnavailable          Postgres cannot be reached, or not used at the moment
+    |   +-- WrongUsage            ... whatever the database contains: a command's options do not go together
+    +-- StoreUnavailable          Postgres cannot be reached, or cannot be used at the moment
     |   +-- StoreConflict         ... because another transaction was in the way
     |   +-- StoreReplaced         ... because another server answers than a moment ago
-    |   +-- StoreReadOnly         ... to write: it answers questions
-    |   +-- StoreUnsettled        ... because what this connection knew of the server does not hold any more
+    |   +-- StoreReadOnly         ... for writing: it still answers questions
+    |   +-- StoreUnsettled        ... because what this connection knew of the server is outdated
     |   +-- StoreMisconfigured    ... or refuses us until somebody changes something
     |       +-- SchemaNotApplied  the migrations have not been run there
-    |       |   +-- UpgradeNeeded ... for the tables are another program's, or half taken over from it
-    |       +-- StrangeTables     tables of nobody we know have the names of ours
+    |       |   +-- UpgradeNeeded ... because the tables are another program's, or half taken over from it
+    |       +-- StrangeTables     tables of an unknown program have the names of ours
     |       +-- StatementLost     prepared statements are not kept there
     |       +-- DimensionMismatch the database holds vectors of another size
     +-- OperationRejected         Postgres will never take this write as it is

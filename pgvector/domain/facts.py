@@ -1,4 +1,4 @@
-"""What a memory may say of itself besides its text: its kind, what it is about, until when, and what it replaces."""
+"""The attributes of a memory besides its text: its kind, its subject, its expiry, and what it replaces."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ MALFORMED_NOTE: Final = "this looks like notation and is none, so it is kept as 
 _MARKS = {"C": "constraint", "D": "decision", "V": "value", "?": "question"}
 _DONE, _OBSOLETE = "✓✔", "~"
 _LINE = re.compile(r"([CDV?✓✔~])\[([^\[\]\r\n]{1,200})\](:?)[ \t]*([^\r\n]*)")
-_SPAN = re.compile(r"\d+\s*[a-zA-Z]+")  # "7d" ago, said of what is to come
+_SPAN = re.compile(r"\d+\s*[a-zA-Z]+")  # "7d", which means "ago" elsewhere, here means from now
 _FIRST_S, _LAST_S = -6e10, 2e11  # the years 68 to 8307
-# Marks that nobody sees, which would make two subjects of one; those that join letters and emojis stay.
+# Invisible characters, which would turn one subject into two; those that join letters and emojis stay.
 _UNSEEN = dict.fromkeys([0xAD, 0x61C, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF])
 _ALMOST = re.compile(r"[CDV?✓✔~]\[")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Structure:
-    """What one write says of a memory besides its text; None where it says nothing.
+    """The attributes that one write gives a memory besides its text; None for those that it does not give.
 
-    Subjects and scopes differ by their letters, not by case, width or marks that nobody sees. `expires_at` is in
-    seconds since the epoch, `sources` are ids of turns, `replaces` is the id of a memory. `closes`: the scope or the
-    question of that subject is done. `obsoletes`: what is current of that subject is replaced, and gives its kind and
+    Subjects and scopes differ by their letters, not by case, width or invisible characters. `expires_at` is in seconds
+    since the epoch, `sources` are ids of turns, `replaces` is the id of a memory. `closes`: the scope or the question
+    of that subject is done. `obsoletes`: the current memory of that subject is replaced, and passes on its kind and
     scope.
     """
 
@@ -55,16 +55,16 @@ class Structure:
     obsoletes: bool | None = None
 
     def said(self) -> dict[str, Any]:
-        """Return the fields that say something, in forms that JSON has."""
+        """Return the fields that are set, as JSON values."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: value for name, value in values.items() if value is not None}
 
     def over(self, other: Structure | None) -> Structure:
-        """Return what this says, and where it says nothing what `other` says."""
+        """Return this structure, with what it does not set taken from `other`."""
         return self if other is None else Structure(**{**other.said(), **self.said()})
 
     def settled(self) -> Structure:
-        """Return it with a kind and a state: whatever has a kind, a subject or a state has the two."""
+        """Return it with a kind and a state filled in, if it has a kind, a subject or a state."""
         if self.kind is self.subject is self.state is None:
             return self
         state = self.state or ("closed" if self.closes else "active")
@@ -75,9 +75,9 @@ PLAIN: Final = Structure()
 
 
 def parse_notation(text: str) -> Structure | None:
-    """Return what a line of notation says, such as `D[auth]: tokens last 7 days`; None where it is none.
+    """Return the structure of a line of notation such as `D[auth]: tokens last 7 days`; None if it is not one.
 
-    C constraint, D decision, V value, ? question; ✓ closes a scope or a question, ~ replaces what stood there.
+    C constraint, D decision, V value, ? question; ✓ closes a scope or a question, ~ replaces what was current.
     """
     found = _LINE.fullmatch(text.strip())
     if found is None:
@@ -94,20 +94,20 @@ def parse_notation(text: str) -> Structure | None:
 
 
 def _name(text: str) -> str:
-    """Return a subject or a scope in the one form of those that look alike."""
+    """Return a subject or a scope in one form for all that look alike."""
     level = unicodedata.normalize("NFKC", apart(clean(text).translate(_UNSEEN)))
     return " ".join(level.translate(_UNSEEN).split())
 
 
 def malformed_notation(text: str) -> bool:
-    """Return whether a text begins like a line of notation and is none."""
+    """Return whether a text begins like a line of notation but is not one."""
     return _ALMOST.match(text.strip()) is not None and parse_notation(text) is None
 
 
 def structure_of(said: Mapping[str, Any]) -> Structure:
-    """Return the structure that a mapping gives, of a file or of a tool's arguments; unknown names are left out.
+    """Return the structure in a mapping from a file or from a tool's arguments; unknown names are ignored.
 
-    `expires_at` may be a date or a time too. Raises InvalidArgument.
+    `expires_at` may also be a date or a time. Raises InvalidArgument.
     """
     given = {name: said[name] for name in _READERS if said.get(name) not in (None, "")}
     return Structure(**{name: _READERS[name](value, name) for name, value in given.items()})
@@ -140,7 +140,7 @@ def _moment(value: object, name: str) -> float:
         when = parse_when(value, name, end=True, now=now)
         ahead = isinstance(value, str) and _SPAN.fullmatch(value.strip()) is not None
         moment = math.nan if when is None else (now + (now - when) if ahead else when).timestamp()
-    # What is accepted here is read once more out of the spool, as a number.
+    # An accepted value is read again from the spool, as a number, so it must pass as one.
     if not _FIRST_S < moment < _LAST_S:
         raise InvalidArgument(f"`{name}` must be a date such as 2026-05-03, of the years 69 to 8306, or left out")
     return moment

@@ -1,4 +1,4 @@
-"""Small files of a home: read without waiting for anybody, and replaced in one step."""
+"""Small files of a home: read without blocking, and replaced atomically."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
-# A file system without hard links, by its kind.
+# What a file system without hard links reports, depending on its kind.
 _NO_LINKS = (errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 def read_regular_file(path: Path) -> bytes:
-    """Return what a file holds. Raises OSError, also for a pipe or device, which could keep its reader waiting."""
+    """Return the contents of a file. Raises OSError, also for a pipe or device, which could block its reader."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _NO_WAIT)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file")
@@ -23,7 +23,7 @@ def read_regular_file(path: Path) -> bytes:
 
 
 def name_new(made: Path, path: Path) -> None:
-    """Give a finished file its name, but take nobody else's. Raises OSError, FileExistsError where there is one."""
+    """Give a finished file its name without replacing another. Raises OSError, FileExistsError if there is one."""
     try:
         os.link(made, path)
     except OSError as exc:
@@ -35,14 +35,14 @@ def name_new(made: Path, path: Path) -> None:
 
 
 def replace_text(path: Path, text: str, *, mode: int = 0o600) -> None:
-    """Put a text (UTF-8) at `path`: whoever reads it finds the former or the new, never a part.
+    """Write a text (UTF-8) to `path` atomically: a reader finds the old text or the new one, never a part.
 
-    It is not forced to the disk, so it is for what can be made anew. Nothing is followed that somebody else may have
-    put beside it. Raises OSError, with what was there as it was.
+    It is not synced to the disk, so it is for what can be recreated. A link that somebody else put in the place of the
+    temporary file is not followed. Raises OSError and then leaves the old file unchanged.
     """
     fresh = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}")
     with suppress(FileNotFoundError):
-        fresh.unlink()  # of a thread of this number that was killed while it wrote
+        fresh.unlink()  # left by a thread of this number that was killed while writing
     try:
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
             os.chmod(fresh, mode)  # whatever the umask

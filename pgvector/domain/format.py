@@ -33,5 +33,5 @@ def plural(count: int, one: str, many: str = "") -> str:
 
 
 def local_minute(moment: str) -> str:
-    """Return an ISO time to the minute in this machine's zone: that of the database's session may be any."""
+    """Return an ISO time to the minute in this machine's zone; the database session's zone may be any other."""
     return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")

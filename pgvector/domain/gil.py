@@ -9,7 +9,7 @@ from typing import TypeVar
 _T = TypeVar("_T")
 # Long enough for a waiting thread to be woken and to take the GIL; a sleep of zero mostly gets it back itself.
 _PAUSE_S = 50e-6
-# Work between two yields. A hook may have to wait for some of them, a yield in vain costs about 0.1 ms.
+# Work between two yields. A hook may have to wait for several such intervals; a needless yield costs about 0.1 ms.
 _INTERVAL_S, _INTERVAL_BESIDE_HOOKS_S = 400e-6, 150e-6
 _LATELY_S = 0.05
 SHORT_SLICE = 16  # rows of a spool file that are written while a hook may have to wait

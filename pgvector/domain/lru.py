@@ -10,7 +10,7 @@ _V = TypeVar("_V")
 
 
 class LruDict(OrderedDict[_K, _V]):
-    """Keeps the `max_items` keys that were set or used last; whoever shares it between threads locks it."""
+    """The `max_items` keys that were set or used last; threads that share it must lock it."""
 
     def __init__(self, max_items: int) -> None:
         super().__init__()
@@ -23,7 +23,7 @@ class LruDict(OrderedDict[_K, _V]):
             self.popitem(last=False)
 
     def use(self, key: _K) -> _V | None:
-        """Return the value of a key, if there is one, and keep it longer; `get` only looks."""
+        """Return the value of a key, if there is one, and mark it as just used, which `get` does not."""
         if key in self:
             self.move_to_end(key)
         return self.get(key)

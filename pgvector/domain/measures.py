@@ -1,4 +1,4 @@
-"""What a part of a process notes of itself: its last error, and durations of late."""
+"""Figures that a part of a process keeps of itself: its last error, and recent durations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class _Noted(NamedTuple):
-    """One error. `at` and `over_at` are seconds since the epoch; `over_at` is None while it goes on."""
+    """One error. `at` and `over_at` are seconds since the epoch; `over_at` is None while it persists."""
 
     text: str
     at: float
@@ -18,19 +18,19 @@ class _Noted(NamedTuple):
 
 
 class LastError:
-    """Notes errors, and their end. Thread safe."""
+    """The last error and when it ended. Thread safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.last: _Noted | None = None
 
     def note(self, error: Exception) -> None:
-        """Note that something failed just now."""
+        """Record an error that occurred just now."""
         with self._lock:
             self.last = _Noted(str(error), time.time())
 
     def over(self) -> None:
-        """Note that what failed works again, if anything did."""
+        """Record that what failed, if anything did, works again."""
         if self.last is None or self.last.over_at is not None:  # nearly always
             return
         with self._lock:
@@ -38,9 +38,9 @@ class LastError:
 
 
 def latest(*errors: LastError) -> dict[str, str]:
-    """Return, for the counters, the error that goes on, else the one that ended last; empty texts without any.
+    """Return, for the counters, the error that persists, else the one that ended last; empty texts if none occurred.
 
-    One that goes on has an empty `last_error_over_at`.
+    While an error persists, its `last_error_over_at` is empty.
     """
     noted = [each.last for each in errors if each.last is not None]
     last = max(noted, key=lambda each: (each.over_at is None, each.over_at or each.at), default=_Noted("", 0.0))
@@ -51,7 +51,7 @@ def _iso(at: float | None) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds") if at else ""
 
 
-_KEPT = 512  # enough for a 95th percentile, few enough to be of late
+_KEPT = 512  # enough for a 95th percentile, few enough to be recent
 
 
 class Latencies:
@@ -62,7 +62,7 @@ class Latencies:
         self._by_kind: dict[str, deque[float]] = {}
 
     def add(self, kind: str, seconds: float) -> None:
-        """Note that one piece of work took `seconds`."""
+        """Record that one piece of work took `seconds`."""
         with self._lock:
             self._by_kind.setdefault(kind, deque(maxlen=_KEPT)).append(seconds)
 

@@ -13,7 +13,7 @@ from itertools import islice
 from . import time_words as words
 
 MAX_PERIODS = 40  # of one question; a pasted log would name hundreds
-YEARS = 8  # "in May" without a year means the last so many Mays
+YEARS = 8  # "in May" without a year means each of the last so many Mays
 _WORD = re.compile(r"\w+")
 _NUMERIC = re.compile(r"\d[-/.]\s?\d")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
@@ -33,9 +33,9 @@ class TimeSpan:
 def named_periods(text: str, now: datetime) -> list[TimeSpan]:
     """Return the times that `text` names, at most MAX_PERIODS; none in most texts.
 
-    A time without a year means that time of each of the last YEARS years, and beside "last year" that of this one only.
-    "2026" alone names no time: it is more often a part of a name. So does "Monday" name none that may as well be the
-    next one.
+    A time without a year means that time in each of the last YEARS years, or beside "last year" in that one only.
+    "2026" alone names no time: it is more often a part of a name. Neither does a "Monday" that may as well be the next
+    one.
     """
     now = now.astimezone(UTC)
     past = (days for days in _spans(text, now.date()) if days[0] <= now.date())
@@ -44,7 +44,7 @@ def named_periods(text: str, now: datetime) -> list[TimeSpan]:
 
 
 def _in_named_year(spans: list[_Days]) -> list[_Days]:
-    """Return of the times of several years those of the one that is named as well: "in May last year"."""
+    """Return only the times within the year that is named as well, if one is: "in May last year"."""
     for year in spans:
         if year == (date(year[0].year, 1, 1), date(year[0].year, 12, 31)):
             inside = [each for each in spans if each != year and year[0] <= each[0] and each[1] <= year[1]]
@@ -75,7 +75,7 @@ def _spans(text: str, today: date) -> Iterator[_Days]:
 
 
 def _plain(text: str) -> str:
-    """Return `text` in small letters and without accents, as the words are that it is compared with."""
+    """Return `text` in lower case and without accents, like the words it is compared with."""
     text = text.casefold()
     if text.isascii():
         return text
@@ -84,7 +84,7 @@ def _plain(text: str) -> str:
 
 
 def _spoken(plain: str, today: date) -> Iterator[_Days]:
-    """Yield the days and months that are named by the name of the month."""
+    """Yield the days and months that are given with the name of the month."""
     for match in words.spoken_date().finditer(plain):
         month = match["month"]
         day = match["before"] or (match["after"] if month in words.ENGLISH_MONTHS else None)
@@ -108,7 +108,7 @@ def _relative(plain: str, today: date) -> Iterator[_Days]:
 
 
 def _count(match: re.Match[str]) -> tuple[float, float, int]:
-    """Return how many of a unit are meant, at least and at most, and the days of one."""
+    """Return the least and the greatest count that is meant, and the number of days in one unit."""
     count, unit = (each for each in match.groups() if each is not None)
     least, most = (int(count),) * 2 if count.isdecimal() else words.COUNTS.get(count, (1, 1))
     return least, most, words.UNITS[unit]
@@ -126,7 +126,7 @@ def _last(name: str, today: date) -> Iterator[_Days]:
 
 
 def _last_weekday(weekday: int, today: date) -> Iterator[_Days]:
-    """Yield the last such day; where that is in this week, people may mean the one before as well."""
+    """Yield the last such weekday; if it is in this week, also the one before, which people may mean."""
     day = today - timedelta(days=(today.weekday() - weekday) % 7 or 7)
     yield day, day
     if day.isocalendar()[:2] == today.isocalendar()[:2]:
@@ -145,7 +145,7 @@ def _unit_before(unit_days: int, today: date) -> _Days:
 
 
 def _around(today: date, least: float, most: float, unit_days: int) -> Iterator[_Days]:
-    """Yield the days so long ago, with half a unit to both sides of one number, for people round; a day is exact."""
+    """Yield the days so long ago; one number gets half a unit on both sides, because people round, unless in days."""
     if most < (today - date(1970, 1, 1)).days:
         slack = unit_days // 2 if least == most else 0
         first, last = today - timedelta(days=int(most) + slack), today - timedelta(days=int(least) - slack)
@@ -183,7 +183,7 @@ def _dated(match: re.Match[str], today: date) -> Iterator[_Days]:
 
 
 def _days(year: str | None, month: int, day: str | int | None, today: date) -> Iterator[_Days]:
-    """Yield a day or a whole month, of each of the last years where none is named; none that does not exist."""
+    """Yield a day or a whole month, in each of the last YEARS years if none is named; skip what does not exist."""
     for each in [int(year)] if year else range(today.year, today.year - YEARS, -1):
         if 1 <= month <= 12 and (day is None or 1 <= int(day) <= monthrange(each, month)[1]):
             yield date(each, month, int(day or 1)), date(each, month, int(day or monthrange(each, month)[1]))

@@ -3,9 +3,9 @@
 Operation            when and in which theme; `kind` names the class on disk
   TurnOperation      StoreTurn, UndoTurns
   MemoryOperation    RememberMemory
-  ForgetMemories     what the tool `forget` has removed, for a server that is set back
-    FileOperation    AddMemory, ReplaceMemory, RemoveMemory, ReconcileFile: what the host's memory files say
-  MalformedWrite     what a file of the spool holds and none of these is
+    FileOperation    AddMemory, ReplaceMemory, RemoveMemory, ReconcileFile: from the host's memory files
+  ForgetMemories     what the tool `forget` has removed, in case the server loses it
+  MalformedWrite     an entry of a spool file that is none of these
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Span = tuple[float, float]  # seconds since the epoch, by the clock of `at`
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One accepted write. `at` is the hook's clock, in seconds since the epoch; `seq` its number in its queue.
+    """One accepted write. `at` is the hook's time in seconds since the epoch, `seq` the number in its queue.
 
-    `again`: it was acknowledged before, by a server that was set back since.
+    `again`: it was acknowledged before, by a server that has lost it since.
     """
 
     theme: str
@@ -55,7 +55,7 @@ class TurnOperation(Operation):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What one side said in a turn: `role` is user, assistant, system or tool."""
+    """One side's words in a turn; `role` is user, assistant, system or tool."""
 
     role: str
     content: str
@@ -63,7 +63,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreTurn(TurnOperation):
-    """Store what was said."""
+    """Store the messages of a turn."""
 
     messages: tuple[Message, ...]
     metadata: Metadata = field(default_factory=dict)
@@ -75,7 +75,7 @@ class StoreTurn(TurnOperation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoTurns(TurnOperation):
-    """Delete the turns accepted in `spans`; `op_ids` are those of them that are known."""
+    """Delete the turns accepted within `spans`; `op_ids` are the ids of their operations, as far as known."""
 
     spans: tuple[Span, ...]
     op_ids: tuple[uuid.UUID, ...] = ()
@@ -91,10 +91,10 @@ class MemoryOperation(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RememberMemory(MemoryOperation):
-    """Store a memory that `owner` keeps whatever the host's files hold.
+    """Store a memory that `owner` keeps, whatever the host's files contain.
 
-    `given` is what of the metadata the caller said; `who`, where the metadata does not say it, is for the history.
-    `structure`: what is said of it besides its text.
+    `given` is the part of the metadata that the caller supplied. `who`, if set, is what the history records instead of
+    the metadata. `structure` holds its attributes besides the text.
     """
 
     content: str
@@ -110,9 +110,9 @@ class RememberMemory(MemoryOperation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetMemories(Operation):
-    """Remove memories that were removed already: no-op, but where the server was set back to before that.
+    """Remove memories that were removed before: a no-op unless the server has lost that removal.
 
-    `removals` are target and the text's SHA-256 in hex, `who` is for the history.
+    `removals` are pairs of target and the text's SHA-256 in hex, `who` is for the history.
     """
 
     removals: tuple[tuple[str, str], ...]
@@ -121,9 +121,9 @@ class ForgetMemories(Operation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileOperation(MemoryOperation):
-    """What the memory files of the home `origin` say.
+    """A write that comes from the memory files of the home `origin`.
 
-    `noted_at` orders what one home read and wrote of them, whatever its clock does.
+    `noted_at` orders one home's reads and writes of these files, even if its clock is changed.
     """
 
     origin: str
@@ -143,7 +143,7 @@ class AddMemory(FileOperation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaceMemory(FileOperation):
-    """Give the entry that `old_text` means another text."""
+    """Replace the text of the entry that `old_text` identifies."""
 
     content: str
     old_text: str
@@ -155,16 +155,16 @@ class ReplaceMemory(FileOperation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveMemory(FileOperation):
-    """Let the file go of the entry that `old_text` means."""
+    """End the file's ownership of the entry that `old_text` identifies."""
 
     old_text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileFile(FileOperation):
-    """Take over what a file holds.
+    """Bring the memories in line with the contents of a file.
 
-    `file_time` is 0 where the file is missing; `damaged`: bytes that are no text stand in it.
+    `file_time` is 0 if the file is missing; `damaged`: it contains bytes that are not text.
     """
 
     contents: tuple[str, ...]
@@ -186,15 +186,15 @@ class MalformedWrite(Operation):
 
     @property
     def kind(self) -> str:
-        """Return the kind that the file gives."""
+        """Return the kind as given in the spool file."""
         return self.said_kind
 
 
-# -- on disk: a kind, and a JSON object with the fields that are not those of every operation
+# -- on disk: the kind, and a JSON object with the fields that are not common to all operations
 
 
 class Envelope(TypedDict):
-    """The fields of every operation."""
+    """The fields common to all operations."""
 
     theme: str
     at: float
@@ -204,7 +204,7 @@ class Envelope(TypedDict):
 
 
 _FIRST_S, _END_S = -62_135_596_800.0, 253_402_300_800.0  # the years 1 to 9999
-_Reader = Callable[[Any, str], Any]  # of the value of a field and its name; raises ValueError
+_Reader = Callable[[Any, str], Any]  # takes a field's value and name; raises ValueError
 
 
 def _a(kind: type | tuple[type, ...], called: str) -> _Reader:
@@ -229,7 +229,7 @@ def _pair(read: _Reader) -> _Reader:
 
 
 def seconds(value: Any, name: str) -> float:
-    """Return a number of seconds since the epoch that Postgres has a date for. Raises ValueError."""
+    """Return a number of seconds since the epoch that Postgres can hold as a date. Raises ValueError."""
     found = float(_a((int, float), "a number")(value, name))
     if not _FIRST_S <= found < _END_S:
         raise ValueError(f"its {name} is no time")
@@ -268,7 +268,7 @@ _COMMON = {each.name for each in fields(Operation)}
 
 
 def _fields_of(kind: type[Operation] | type[Message]) -> list[tuple[str, _Reader, bool]]:
-    """Return of each field the name, how it is read, and whether it must be there."""
+    """Return each field's name, its reader, and whether it is required."""
     own = (each for each in fields(kind) if each.name not in _COMMON)
     return [(each.name, _READERS[str(each.type)], each.default is each.default_factory is MISSING) for each in own]
 
@@ -277,14 +277,14 @@ _FIELDS: Mapping[type, list[tuple[str, _Reader, bool]]] = {kind: _fields_of(kind
 
 
 def _values(kind: type, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a class that a JSON object gives. Raises ValueError."""
+    """Return the values that a JSON object holds for the fields of a class. Raises ValueError."""
     if missing := [name for name, _, required in _FIELDS[kind] if required and name not in payload]:
         raise ValueError(f"it has no {missing[0]}")
     return {name: read(payload[name], name) for name, read, _ in _FIELDS[kind] if name in payload}
 
 
 def _plain(value: object) -> object:
-    """Return what JSON has no form of, in one that it has."""
+    """Return a value that JSON cannot represent, converted to one that it can."""
     if isinstance(value, Message):
         return {"role": value.role, "content": value.content}
     if isinstance(value, Mapping):
@@ -296,7 +296,7 @@ def _plain(value: object) -> object:
     raise TypeError(f"an operation cannot hold a {type(value).__name__}")
 
 
-# dumps() would make one for each operation. Of plain ASCII both write the same, the second one in half the time.
+# dumps() would create an encoder for each operation. For plain ASCII both give the same, the second in half the time.
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain)
 _ASCII_ENCODER = json.JSONEncoder(separators=(",", ":"), default=_plain)
 
@@ -308,17 +308,17 @@ def encode(op: Operation) -> str:
     body = {name: getattr(op, name) for name, _, _ in _FIELDS[type(op)]}
     if op.again:
         body["again"] = True
-    # The texts are what is long; escapes in the rest of it mean the same.
+    # The texts are the long part; escaped characters in the rest decode to the same.
     return (_ASCII_ENCODER if all(map(str.isascii, op.texts())) else _ENCODER).encode(body)
 
 
 def decode(kind: str, payload: Mapping[str, Any], every: Envelope) -> Operation:
-    """Return the operation of a kind and its payload; a MalformedWrite where that is none."""
+    """Return the operation that a kind and a payload describe, or a MalformedWrite if they describe none."""
     try:
         if kind not in _KINDS:
             raise ValueError("this kind is unknown")
         named = _KINDS[kind]
-        noted = {"noted_at": every["at"]} if issubclass(named, FileOperation) else {}  # earlier versions leave it out
+        noted = {"noted_at": every["at"]} if issubclass(named, FileOperation) else {}  # earlier versions omit it
         common: dict[str, Any] = {**every, "again": bool(payload.get("again"))}
         return named(**common, **_values(named, {**noted, **payload}))
     except (ValueError, TypeError, AttributeError, OverflowError, InvalidArgument) as exc:

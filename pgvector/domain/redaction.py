@@ -1,9 +1,9 @@
-"""What is masked before a text is stored or shown: passwords, keys and tokens; and personal identifiers.
+"""Masking of passwords, keys, tokens and personal identifiers before a text is stored or shown.
 
-Shapes of secrets whose beginnings share a rare character are looked for together, from one such character to the next,
-for a hook has milliseconds for megabytes.
+Shapes of secrets whose beginnings share a rare character are searched for together, from one such character to the
+next, because a hook has milliseconds for megabytes.
 
-Telephone numbers, e-mail addresses and user ids are never kept as they are, but told apart by a digest.
+Telephone numbers, e-mail addresses and user ids are never kept in clear; a digest tells them apart.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .secret_shapes import SHAPES, SecretShape
 
 MAX_PATTERNS = 20
 PATTERN_MAX_CHARS = 300
-_PROBE_CHARS = (*range(6, 31, 2), 60, 120, 300, 600)  # a pattern that doubles with each character is caught early
-_PROBE_S = 0.005  # of CPU, for one of them
+_PROBE_CHARS = (*range(6, 31, 2), 60, 120, 300, 600)  # a pattern whose time doubles with each character is caught early
+_PROBE_S = 0.005  # of CPU time, for one length
 
 
 class _Search(NamedTuple):
-    """From one `sign` to the next: where one of the beginnings stands, each with its place of `sign` and its shape.
+    """A search, from one `sign` to the next, for beginnings: each with the position of `sign` in it, and its shape.
 
-    A sign is a character, or a whole beginning that has no rare one.
+    A sign is a rare character, or the whole of a beginning that has none.
     """
 
     sign: str
@@ -49,7 +49,7 @@ def _searches(folded: bool) -> tuple[_Search, ...]:
 
 
 def _together(sign: str, run: int, begins: list[tuple[str, int, SecretShape]]) -> re.Pattern[str]:
-    """Return what finds all beginnings that hold `sign`. It is first in the pattern, which is what makes that fast."""
+    """Return the pattern that finds all beginnings with `sign`, which comes first in it: that makes it fast."""
 
     def after(begin: str, at: int) -> str:
         return re.escape(begin[at + len(sign) :])
@@ -80,7 +80,7 @@ class Masker:
         """Return `text` with each secret replaced by `[masked-<kind>]`, and how many there were. Idempotent."""
         found: list[tuple[int, int, str]] = []
         _look_for(_EXACT, text, text, found)
-        # Lower case of the same length, so that places in the one are places in the other.
+        # Lower case of the same length, so that positions in one are positions in the other.
         folded = text.lower()
         if len(folded) != len(text):
             folded = text.replace("\u0130", "I").lower()
@@ -128,7 +128,7 @@ def _replaced(text: str, found: list[tuple[int, int, str]]) -> tuple[str, int]:
     for start, end, kind in sorted(found, key=lambda span: (span[0], -span[1])):
         if end <= position:
             continue
-        # What two shapes share is masked once, by the one that begins first.
+        # Text that two shapes share is masked once, by the one that begins first.
         if start >= position:
             kept += [text[position:start], f"[masked-{kind}]"]
             count += 1
@@ -151,7 +151,7 @@ def _compiled(pattern: str) -> re.Pattern[str] | str:
 
 
 def _is_slow(pattern: str, compiled: re.Pattern[str]) -> bool:
-    """Return whether time explodes on long runs of what the pattern looks for, tried in ever longer steps."""
+    """Return whether the time explodes on long runs of what the pattern looks for, tried with growing lengths."""
     letters = dict.fromkeys([*"a0A-_ /.=", *(char for char in pattern if char.isalnum())])
     runs = [*letters, *(re.findall(r"[A-Za-z0-9]{2,}", pattern)[:4]), "a0"]
     for run in runs[:40]:
@@ -173,7 +173,7 @@ _NO_PORT = r"(?!\d{1,5}(?:[,/?\s'\"\\)\]}]|$))"
 _URI_SPACED = re.compile(rf"(postgres(?:ql)?(?:\+\w+)?:/{{1,2}}[^\s:/@]*:){_NO_PORT}([^@\n]*)@", re.IGNORECASE)
 # Without the scheme, as some paste it.
 _LOGIN = re.compile(r"((?<![^\s'\"({=/])[\w.+-]{1,64}:)(?![/:])(\S{1,256})@(?=[\w\[])")
-# Without a host, and with what is no port where one would be.
+# Without a host, and with something other than a port in its place.
 _CUT_URI = re.compile(rf"(postgres(?:ql)?://[^\s:/@\[]*:){_NO_PORT}([^@\n]+)$", re.IGNORECASE | re.MULTILINE)
 _QUERY = re.compile(rf"([?&](?:{_SECRET_KEY})=)([^&\s]*)", re.IGNORECASE)
 # An unquoted value runs to the next blank and may hold escaped blanks. Each repr around it escapes quotes once more:
@@ -183,16 +183,16 @@ _PAIR = re.compile(
     r"((?P<quote>\\*['\"])(?:.*?(?<!\\)(?P=quote)|.*)|(?:[^\s\\]|\\+.)+)",
     re.IGNORECASE | re.DOTALL,
 )
-# Of what libpq quotes of a string that it cannot read.
+# What libpq quotes of a connection string that it cannot parse.
 _FRAGMENT = re.compile(r'(?P<told>"="|(?:option |invalid URI query parameter: )"\w+"$)|".*"', re.DOTALL)
 
 
 def mask_dsn(text: str, dsn: str = "") -> str:
     """Replace the passwords of libpq URIs and key=value strings in `text` by ***.
 
-    With `dsn`, every piece of that connection string's password is replaced as well, wherever it stands, and all that
-    is quoted but a sign or the name of an option: libpq quotes fragments of a malformed string in its errors, without
-    the key they came from. Masks too much rather than too little.
+    With `dsn`, every piece of that connection string's password is replaced as well, wherever it occurs, and everything
+    in quotes but "=" and the name of an option: in its errors libpq quotes fragments of a malformed string without the
+    key they came from. Masks too much rather than too little.
     """
     if dsn:
         text = _FRAGMENT.sub(lambda found: found["told"] or f'"{_MASK}"', text)
@@ -223,7 +223,7 @@ def _secret_pieces(dsn: str) -> list[str]:
     return sorted((piece for piece in pieces if piece and piece != _MASK), key=len, reverse=True)
 
 
-# What Postgres and its drivers quote of where a server is, who logs in there, and what lies on its client's disk.
+# How Postgres and its drivers quote a server's address, who logs in there, and paths on the client's disk.
 _PLACE = re.compile(
     r"\b(server at|on socket|certificate for|file|host name|host|user|database|role) "
     r"([\"'])(?:(?!\2).)*\2(?: \([^()]*\))?(?:, port \d+)?"
@@ -231,7 +231,7 @@ _PLACE = re.compile(
 
 
 def mask_places(text: str) -> str:
-    """Replace by *** where an error says a database is, and who logs in there: no business of a client's."""
+    """Replace by *** the places, logins and files that an error names, which are no business of a client's."""
     return _PLACE.sub(rf'\1 "{_MASK}"', text)
 
 
@@ -242,16 +242,16 @@ _EMAIL = r"[\w.+%-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"
 _ACCOUNT = r"\+?\d{6,20}(?:[:.-]\d{1,3})?@\w{1,32}"  # as messengers write it: 491701234567@lid
 _PHONE = r"(?:\+|00(?=[1-9]))[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d(?:[ .()-]{0,2}\d){6,14}(?!\d)"
 _SURE = re.compile(rf"(?<![\w.+%~-])(?:{_EMAIL}|{_ACCOUNT})|(?<![\w+~]){_PHONE}")
-# A number alone between separators; a date is none, and neither are 16 digits and more.
+# A number alone between separators; a date does not count, nor do 16 digits and more.
 _NUMBER = re.compile(r"(?:(?<=[:/ ])|^)(?!(?:19|20)\d\d-?[01]\d-?[0-3]\d)\(?\d(?:[ .()-]{0,2}\d){8,14}(?=[:/ ]|$)")
 _KEY: Final = "agent:"  # how a session key of the host begins
 _DIGITS = re.compile(r"\d{3}|@")
 
 
 def identity_digest(text: str, key: str = "") -> str:
-    """Return 16 hex digits of the text's sha256, with a `key` of its HMAC-SHA256.
+    """Return 16 hex digits of the text's sha256, or with a `key` of its HMAC-SHA256.
 
-    Without a key whoever knows all telephone numbers can find the one that was meant; with one, only its owner.
+    Without a key, anybody can find a number by trying all telephone numbers; with one, only the key's owner can.
     """
     plain = text.encode("utf-8", "surrogatepass")
     if key:
@@ -260,10 +260,10 @@ def identity_digest(text: str, key: str = "") -> str:
 
 
 def mask_identifiers(text: str, key: str = "", *, numbers: bool = False) -> str:
-    """Put `~` and a digest in the place of each e-mail address, messenger account and telephone number.
+    """Replace each e-mail address, messenger account and telephone number by `~` and a digest.
 
-    A telephone number begins with + or 00; with `numbers` also 9 to 15 digits that stand alone or between colons,
-    slashes or blanks, and so where a session key of the host stands. Idempotent.
+    A telephone number begins with + or 00; with `numbers`, or in a text with a session key of the host, it may also be
+    9 to 15 digits alone or between colons, slashes or blanks. Idempotent.
     """
     if _DIGITS.search(text) is None:
         return text

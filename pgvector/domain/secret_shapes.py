@@ -1,7 +1,7 @@
-"""The shapes of passwords, keys and tokens that are masked: what each begins with, and the pattern tried there.
+"""The shapes of passwords, keys and tokens that are masked: how each begins, and the pattern tried there.
 
-Each begins with letters that stand nowhere else; only where they do is its pattern tried, from there on. Every pattern
-is bounded: none looks further than 16 KB.
+A pattern is tried only where one of the beginnings of its shape is found, from there on. Every pattern is bounded: none
+looks further than 16 KB.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from typing import Final, NamedTuple
 
 _START = r"(?<![A-Za-z0-9_-])"
 _MASKED = r"(?!\[masked-)"
-# What is named or looked up and not told: a variable, a placeholder; and, without quotes, a call.
+# Values that only refer to a secret: a variable, a placeholder and, without quotes, a function call.
 _NO_CALL = r"(?![a-z_][\w.]{0,60}[(\[])"
 _UNTOLD = (
     r"(?!(?-i:\$[A-Z_][A-Z0-9_]*(?=[\s\"']|$))|\$[{(]|\{\{|<[^<>\s]{1,40}>|\*{3}|%[sd(]"
     r"|(?:none|null|true|false|undefined|required|optional|missing|unknown)(?![\w-]))"
 )
-# Nor where it lies. What stands behind `password=` or `token=` may be an address that is a secret itself.
+# Nor is the place of a secret one. But an address after `password=` or `token=` may be a secret itself.
 _PLACE = r"\\*[\"']?(?:https?://|~/|/(?:etc|home|mnt|opt|proc|root|run|srv|tmp|usr|var)/)"
 _NO_PLACE = rf"(?!{_PLACE})"
-# Where the quote that begins it is not escaped itself, as in JSON inside of JSON, an escaped one belongs to the value.
+# Unless the opening quote is itself escaped, as in JSON within JSON, an escaped quote belongs to the value.
 _QUOTED = (
     rf"(?P<escape>\\+)?(?P<quote>[\"']){_MASKED}{_UNTOLD}(?P<quoted>(?:(?!(?P=quote))[^\n\\]|\\(?!(?P=quote))"
     r"|(?(escape)(?!)|\\(?P=quote)(?=[^\n]{0,256}?(?P=quote)))){4,256})"
 )
-# A separator is part of the value unless another one follows it.
+# A separator is part of the value unless another one, a blank, a quote, `name=` or the end follows it.
 _BARE = (
     rf"{_MASKED}{_UNTOLD}{_NO_CALL}"
     r"(?P<bare>(?:[^\s\"'<>,;&|`)\]}\\]|\\(?![\"'])|[,;&|)\]}](?!\s|$|[,;&|)\]}\"']|[\w -]{1,40}=)){4,512})"
 )
-# A colon or "is" also stands in plain sentences: there a password has a digit or a sign in it, a key both letters
-# and digits.
+# A colon or "is" also occurs in plain sentences: after these, a password must contain a digit or a symbol, a key both
+# letters and digits.
 _TOLD = rf"{_MASKED}{_UNTOLD}`?(?=[^\s`]{{0,64}}[0-9#$%^&*+=_~@])(?P<told>[^\s\"'`<>,;]{{5,512}}[^\s\"'`<>,;.?!)])"
 _TOLD_KEY = (
     rf"{_MASKED}{_UNTOLD}`?(?=[^\s`]{{0,64}}\d)(?=[^\s`]{{0,64}}[a-z])"
@@ -40,19 +40,19 @@ _TOLD_KEY = (
 )
 
 
-# Not every key is one to hide.
+# Not every key is secret, only those named with one of these words.
 _KEYS = ("api", "access", "account", "auth", "private", "shared")
 _KEY_OF = "|".join(rf"(?<={word}{sign})key" for word in _KEYS for sign in ("", "[_ -]"))
-# In lower case these are names like others, in code.
+# In lower case these are ordinary names in code.
 _KEYS_OF_VARIABLES = tuple(f"{word}_KEY" for word in ("ENCRYPTION", "IDENTITY", "MASTER", "SERVER", "SIGNING"))
 
 
 class SecretShape(NamedTuple):
-    """A kind of secret: what it begins with (in lower case where `folded`), and the pattern tried there.
+    """A kind of secret: how it begins (in lower case if `folded`), and the pattern tried there.
 
-    What a named group holds is masked, the whole match where there is none. `then` comes after a beginning wherever the
-    pattern matches: it spares most attempts, and few processes ever need more than some of the patterns. So does `run`:
-    how many letters, digits, _ and - stand behind the last sign of a beginning at least.
+    The text of a named group is masked, or the whole match if there is none. `then` follows a beginning wherever the
+    pattern matches: checking it first avoids most attempts, so few processes ever compile more than some patterns.
+    `run` serves the same end: the least number of letters, digits, _ and - after the rare character of a beginning.
     """
 
     kind: str
@@ -68,14 +68,14 @@ class SecretShape(NamedTuple):
         return self.pattern.startswith(_START)
 
     def match(self, text: str, start: int) -> re.Match[str] | None:
-        """Try the pattern in `text` from `start` on."""
+        """Return the match of the pattern at `start` of `text`, if there is one."""
         return _ready(self.pattern, re.IGNORECASE if self.folded else re.NOFLAG).match(text, start)
 
 
 _ready = functools.cache(re.compile)
 
 
-# What stands in front of the rest of a key, which no other word has.
+# By the pattern of the rest of a key, the prefixes before it, which no other word has.
 _PREFIXED: Final = {
     r"[A-Za-z0-9]{30,128}": ("hf_", "npm_", "gsk_", "xai-"),
     r"[A-Za-z0-9]{32,128}": ("ntn_", "lin_api_", "nfp_", "jina_", "pplx-", "r8_"),
@@ -92,7 +92,7 @@ _PREFIXED: Final = {
     ),
     r"[\w+/=-]{40,1024}": ("sntrys_", "fm2_"),
 }  # fmt: skip
-# In other languages than English, where a password has a digit or a sign in it as well.
+# "Password" in other languages, where after a colon it must contain a digit or a symbol as well.
 _WORDS = (
     "passwort", "kennwort", "contrase\u00f1a", "mot de passe", "senha", "wachtwoord",
     "\u043f\u0430\u0440\u043e\u043b\u044c", "\u5bc6\u7801", "\u5bc6\u78bc", "\u30d1\u30b9\u30ef\u30fc\u30c9",

@@ -1,4 +1,4 @@
-"""What this process knows of its sessions: which turns it accepted, and which of them the user took back."""
+"""The turns that this process accepted in its sessions, and which of them the user undid."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from .fork_safety import fork_lock
 from .lru import LruDict
 
 Session = tuple[str, str]  # theme, session id
-Span = tuple[float, float]  # seconds since the epoch: turns that were accepted from the first to the second
+Span = tuple[float, float]  # the turns accepted from the first to the second time, in seconds since the epoch
 
-_ROUNDED_S = 1e-6  # as Postgres keeps times
+_ROUNDED_S = 1e-6  # the precision of times in Postgres
 _SESSIONS = 2000
 _TURNS = 50  # of a session
 
 
 @dataclass
 class _Known:
-    """`turns`: when each was accepted, and its operation, None where nothing of it was worth keeping."""
+    """One session. `turns`: when each was accepted, and its operation's id, None if nothing of it was worth keeping."""
 
     turns: list[tuple[float, uuid.UUID | None]] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
-    times: int = 0  # how often the host says that something was taken back
-    unnamed: int = 0  # how often it said so without a word of what
+    times: int = 0  # how many undos the host has counted
+    unnamed: int = 0  # how many it reported without saying of what
 
 
 class SessionTurns:
-    """Of the sessions that spoke last. Safe to use from several threads."""
+    """The turns of the most recently active sessions. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = fork_lock()
         self._sessions: LruDict[Session, _Known] = LruDict(_SESSIONS)
 
     def add(self, session: Session, at: float, op_id: uuid.UUID | None) -> None:
-        """Note a turn."""
+        """Record a turn."""
         with self._lock:
             known = self._known(session)
             known.turns = [*known.turns[1 - _TURNS :], (at, op_id)]
 
     def start_of_last(self, session: Session, turns: int) -> float:
-        """Return when the first of the session's last `turns` was accepted; 0 where as many are not known."""
+        """Return when the first of the session's last `turns` was accepted; 0 if not so many are known."""
         with self._lock:
             known = self._sessions.get(session)
             return known.turns[-turns][0] if known and 0 < turns < len(known.turns) else 0.0
@@ -53,13 +53,13 @@ class SessionTurns:
             return known.turns[-1][0] if known and known.turns else 0.0
 
     def generation(self, session: Session) -> str:
-        """Return what tells words that are said again after they were taken back from those; "" while nothing was."""
+        """Return a mark that tells words repeated after an undo from the undone ones; "" while nothing was undone."""
         with self._lock:
             known = self._sessions.get(session)
             return f"{known.times}.{known.unnamed}" if known and (known.times or known.unnamed) else ""
 
     def take_back(self, session: Session, times: int, spans: Sequence[Span]) -> list[uuid.UUID] | None:
-        """Note what the host has named `times` so far; the operations of those turns. None when that was known."""
+        """Record the host's count of undos; return the undone turns' operation ids, or None if the count is known."""
         with self._lock:
             known = self._known(session)
             if times <= known.times:
@@ -68,12 +68,12 @@ class SessionTurns:
             return _drop(known, spans)
 
     def take_back_more(self, session: Session, spans: Sequence[Span]) -> list[uuid.UUID]:
-        """Note what was taken back of a session by one that continues it; the operations of those turns."""
+        """Record what a session that continues this one undid of it; return the operation ids of those turns."""
         with self._lock:
             return _drop(self._known(session), spans)
 
     def take_back_last(self, session: Session, now: float) -> tuple[Span, list[uuid.UUID]] | None:
-        """Note that the last turn was taken back; when, and its operation. None when it left nothing."""
+        """Record that the last turn was undone; return its span and operation id, or None if nothing of it was kept."""
         with self._lock:
             known = self._known(session)
             if not known.turns:
@@ -87,7 +87,7 @@ class SessionTurns:
             return span, [op_id]
 
     def is_undone(self, session: Session, at: float) -> bool:
-        """Return whether what was accepted at `at` was taken back, for Postgres may not have heard of it yet."""
+        """Return whether the turn accepted at `at` was undone, which Postgres may not know yet."""
         known = self._sessions.get(session)
         if known is None:
             return False

@@ -1,6 +1,6 @@
-"""Making whatever the host hands over into text and JSON that Postgres accepts.
+"""Conversion of whatever the host passes into text and JSON that Postgres accepts.
 
-Nothing here raises on odd input, and what cannot be kept leaves a mark in its place.
+Nothing here raises on odd input, and what cannot be kept is replaced by a placeholder.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from uuid import UUID
 MAX_DEPTH: Final = 20
 ENTRY_DELIMITER: Final = "\n§\n"  # what the host puts between the entries of a memory file
 ENDS_CHARS: Final = (
-    250_000  # kept of either end of a text that is too long; to mask and to store more takes a hook too long
+    250_000  # kept of each end of a text that is too long; masking and storing more would take a hook too long
 )
-_SEAM_CHARS: Final = 200  # within which a cut looks for a blank, so that no word, and no key, is cut in two
-_KEY_CHARS: Final = 16_500  # what may stand before the end of a private key
+_SEAM_CHARS: Final = 200  # a cut is moved to a blank within this distance, so that no word or key is split
+_KEY_CHARS: Final = 16_500  # of a private key before its END line, at most
 _CUT: Final = "[...]"
 _MAX_INT_BITS: Final = 4096  # beyond this Python may refuse to print the number
-# Who normalises a text, Postgres too, orders marks in a row in the square of their number, and cannot be stopped.
-# Unicode allows the same number in stream-safe text; no writing has so many.
+# Normalising a text, also in Postgres, takes time quadratic in the length of a run of combining marks, and cannot be
+# interrupted. Unicode allows the same number in stream-safe text; no script needs so many.
 _MARKS_MOST: Final = 30
-_BETWEEN_MARKS: Final = "\u2060"  # invisible, and no mark: what stands before it is not ordered with what comes after
+_BETWEEN_MARKS: Final = "\u2060"  # invisible and not a mark: marks before it are not reordered with those after it
 
-# Letters that are no others plus an accent, and those that they are compared as, by hermes_lexemes too.
+# Letters that Unicode does not decompose, and the plain ones that they are compared as, also by hermes_lexemes.
 PLAIN_LETTERS: Final = str.maketrans("łŁøØđĐıħĦŧŦيىك", "lLoOdDihHtTییک")
 _JOINERS: Final = "\u200c\u200d"  # invisible, and part of Persian words, Indic letters and emoji
 _TEXT_PARTS: Final = frozenset({"text", "input_text", "output_text", "refusal"})
@@ -53,15 +53,15 @@ _SCALARS: Final = (
 )  # fmt: skip
 
 _OTHER_SCRIPT = re.compile(r"[^\W\d_\u0000-\u024f\u1e00-\u1eff]")
-_OTHER_SHARE = 0.1  # of a text in other letters than Latin ones: names may be
-# Possessive: after a `<` that stands before blanks without end, no blank is looked at twice.
+_OTHER_SHARE = 0.1  # of a text; up to this share, non-Latin letters may be those of names
+# Possessive: in an endless run of blanks after a `<`, no blank is scanned twice.
 _FENCE = re.compile(r"<\s*+(/?)\s*+memory-context\s*+>(?=[^\S\n]*+(\S?))", re.IGNORECASE)
 
 
 def clean(text: object, *, max_chars: int | None = None) -> str:
-    """Return text that Postgres stores: no NUL, no lone surrogate (U+FFFD instead), at most `max_chars` characters.
+    """Return text that Postgres can store: no NUL, no lone surrogate (but U+FFFD), at most `max_chars` characters.
 
-    Anything that is not text is flattened first. Line ends stay as they are. Marks are put as by `apart`.
+    Anything that is not text is flattened first. Line ends are kept. Long runs of marks are separated as by `apart`.
     """
     plain = text if type(text) is str else flatten(text)
     if max_chars is not None:
@@ -70,25 +70,25 @@ def clean(text: object, *, max_chars: int | None = None) -> str:
 
 
 def flatten(content: object) -> str:
-    """Return the words of a message's content: a string, a list of parts, a part, or anything else a host may pass.
+    """Return the text of a message's content: a string, a list of parts, a part, or anything else a host may pass.
 
-    Parts stand on lines of their own; images and files are marked (`[image]`), not dropped; None is "".
+    Each part is on its own line; images and files are marked (`[image]`), not dropped; None gives "".
     """
     return _flatten(content, ())
 
 
 def clean_json(obj: object) -> object:
-    """Return a copy of `obj` that `json.dumps(..., allow_nan=False)` and Postgres' jsonb both take.
+    """Return a copy of `obj` that `json.dumps(..., allow_nan=False)` and Postgres' jsonb both accept.
 
     Keys become strings, NaN and infinities None, dates ISO text, durations seconds, bytes and sets text and lists.
-    What is nested deeper than 20 levels, or contains itself, becomes "[...]".
+    Anything nested deeper than 20 levels, or containing itself, becomes "[...]".
     """
     return _clean_json(obj, ())
 
 
 def apart(text: str) -> str:
-    """Return `text` with a word joiner after each 30 combining marks in a row, where there are more. Idempotent."""
-    # A run so long has a mark at one of these places, and most texts have none there.
+    """Return `text` with a word joiner after every 30 combining marks of a longer run. Idempotent."""
+    # So long a run has a mark at one of these positions, where most texts have none.
     if not any(map(_is_mark, set(text[::_MARKS_MOST]))):
         return text
     mark = f"[{''.join(filter(_is_mark, set(text)))}]"
@@ -97,14 +97,14 @@ def apart(text: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _is_mark(char: str) -> bool:
-    """Return whether a character is ordered among its neighbours: itself, or what it is taken apart into."""
+    """Return whether normalising may reorder a character, or the first one that it decomposes into."""
     return unicodedata.combining(unicodedata.normalize("NFKD", char)[0]) != 0
 
 
 def harmless(text: str, *, lines: bool = False) -> str:
-    """Return text without characters that steer a terminal or turn the direction of writing.
+    """Return text without characters that control a terminal or change the direction of writing.
 
-    A blank stands for each; `lines` keeps line ends and tabs.
+    Each is replaced by a blank; `lines` keeps line ends and tabs.
     """
     if text.isprintable():
         return text
@@ -116,12 +116,12 @@ def harmless(text: str, *, lines: bool = False) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """Return text of which no part can be taken for another line, or steer a terminal."""
+    """Return the text on one line, without characters that break lines or control a terminal."""
     return " ".join(harmless(text).split())
 
 
 def is_of_other_script(text: str) -> bool:
-    """Return whether a text is written in other letters than Latin ones, but for names in it."""
+    """Return whether a text is written in a script other than Latin, not counting a few names."""
     return len(_OTHER_SCRIPT.findall(text)) > _OTHER_SHARE * len(text)
 
 
@@ -131,22 +131,22 @@ def digest(text: str) -> bytes:
 
 
 def entries_in(text: str) -> tuple[str, ...]:
-    """Return the entries of a memory file's text, or of what the host writes into one, as it reads them from there."""
+    """Return the entries of a memory file, or of a text the host writes into one, as the host reads them back."""
     parts = io.StringIO(text, newline=None).read().split(ENTRY_DELIMITER)
     return tuple(dict.fromkeys(entry for part in parts if (entry := clean(part).strip())))
 
 
 def named_uuid(namespace: UUID, name: str) -> UUID:
-    """Return what `uuid.uuid5` gives, in a tenth of its time: for security OpenSSL looks for SHA-1 anew each time."""
+    """Return the same as `uuid.uuid5` in a tenth of its time: for security use, OpenSSL looks up SHA-1 each time."""
     made = hashlib.sha1(namespace.bytes + name.encode(), usedforsecurity=False).digest()
     return UUID(bytes=made[:16], version=5)
 
 
 def strip_injected(text: str) -> str:
-    """Return `text` without the `<memory-context>` blocks the host put in, also one that was never closed.
+    """Return `text` without the `<memory-context>` blocks the host put in, including one that was never closed.
 
-    Text without such a block comes back unchanged, otherwise trimmed. Where a line only mentions the tag, what follows
-    stays.
+    Text without such a block is returned unchanged, otherwise trimmed. If a line only mentions the tag, the text after
+    it is kept.
     """
     if "<" not in text:
         return text
@@ -168,7 +168,7 @@ def strip_injected(text: str) -> str:
 
 
 def _mentions(tags: Iterable[re.Match[str]]) -> set[re.Match[str]]:
-    """Return the tags in the middle of a line that open nothing: no other one closes it."""
+    """Return the opening tags in the middle of a line that open no block, because no other tag closes them."""
     opened: list[re.Match[str]] = []
     for tag in tags:
         if not tag.group(1):
@@ -185,7 +185,7 @@ def _begins_line(text: str, at: int) -> bool:
 
 
 def both_ends(text: str, max_chars: int) -> str:
-    """Return `text`, or the beginning and the end of a longer one on lines of their own, `max_chars` in all."""
+    """Return `text`, or the beginning and the end of a longer one on separate lines, `max_chars` in all."""
     if len(text) <= max_chars:
         return text
     half = max_chars // 2
@@ -193,9 +193,9 @@ def both_ends(text: str, max_chars: int) -> str:
 
 
 def flatten_within(content: object, max_chars: int) -> tuple[str, bool]:
-    """Return what `flatten` gives, or of more than `max_chars` both ends, and a line between that says what is missing.
+    """Return the text as by `flatten`, of more than `max_chars` only both ends, and whether it was cut.
 
-    Also whether that was done. What is left out is neither copied nor looked at.
+    A line between the ends says how much is missing. The part left out is neither copied nor scanned.
     """
     texts = [content] if isinstance(content, str) else _texts_of(content)
     chars = sum(map(len, texts)) + max(0, len(texts) - 1)
@@ -205,7 +205,7 @@ def flatten_within(content: object, max_chars: int) -> tuple[str, bool]:
     head, tail = _end(texts, half), _end(texts, half, last=True)
     blank = head.rfind(" ", half - _SEAM_CHARS)
     head = head[:blank] if blank > 0 else head
-    # What is left of a private key cannot be told from other text without its beginning.
+    # The rest of a private key cannot be recognised without its beginning.
     key = tail.find("-----END ", 0, _KEY_CHARS)
     if key >= 0 and "-----BEGIN " not in tail[:key]:
         tail = tail[key:].partition("\n")[2]
@@ -215,7 +215,7 @@ def flatten_within(content: object, max_chars: int) -> tuple[str, bool]:
 
 
 def _texts_of(content: object) -> list[str]:
-    """Return the parts of a message's content, not put together."""
+    """Return the texts of a message's parts, not joined."""
     if isinstance(content, Collection) and not isinstance(content, (bytes, bytearray, memoryview, Mapping)):
         path = (id(content),)
         return [text for text in (_flatten(part, path) for part in content) if text]
@@ -223,7 +223,7 @@ def _texts_of(content: object) -> list[str]:
 
 
 def _end(texts: Sequence[str], chars: int, *, last: bool = False) -> str:
-    """Return the first or last characters of texts on lines of their own."""
+    """Return the first or last characters of the texts joined by line ends."""
     taken: list[str] = []
     left = chars
     for text in reversed(texts) if last else texts:
@@ -242,7 +242,7 @@ def _storable(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        # Through UTF-16, so that two halves of a character that were kept apart find together.
+        # Through UTF-16, so that the two surrogates of one character are joined.
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return str(apart(text))
 

@@ -9,10 +9,10 @@
 | the setting `default_theme`   | that, normalised                                   | `default`     |
 
 Only chats have a theme that begins with `@`: in every other source a leading `@` becomes `%40`. A client that sends
-the very key of a messaging session as its header therefore gets another theme than that chat, and no telephone number
-or user name of a chat stands in a theme. docs/isolation.md has an example for every surface of the host.
+the very key of a messaging session as its header therefore gets another theme than that chat. No theme contains a
+chat's telephone number or user name. docs/isolation.md has an example for every surface of the host.
 
-Here is as well what else settings say of single themes: in which language their words are stemmed.
+The language in which a theme's words are stemmed, also a setting for single themes, is found here as well.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ MAX_CHARS: Final = 256
 LAST_RESORT: Final = "default"
 _ROUNDS: Final = 8  # after which a text that still changes is taken as it is; two have always been enough
 
-# Platforms whose runs are nobody's conversation.
+# Platforms whose runs belong to no conversation with a user.
 CONTEXT_PLATFORMS: Final = frozenset({"cron", "subagent", "flush", "background"})
-# The API server passes on what a client claims; these others have no chats of their own, but the gateway may give
-# them a key in its own form.
+# The API server passes on whatever key a client sends. The local platforms have no chats of their own, but the gateway
+# may give them a key in its own form.
 _HEADER_PLATFORMS: Final = frozenset({"", "api_server"})
 _LOCAL_PLATFORMS: Final = frozenset({"cli", "local", "tui", "desktop", "acp"})
 CHATLESS_PLATFORMS: Final = CONTEXT_PLATFORMS | _HEADER_PLATFORMS | _LOCAL_PLATFORMS  # as in queries/fragments.sql
 _GATEWAY_KEY = re.compile(r"agent:[^:]+:[^:]+")
 
 DEFAULT_LANGUAGE: Final = "english"
-# What Postgres 15 and later bring along; `simple` stems nothing and leaves no word out.
+# The text search configurations of Postgres 15 and later; `simple` neither stems words nor drops stop words.
 LANGUAGES: Final = (
     "simple", "arabic", "armenian", "basque", "catalan", "danish", "dutch", "english", "finnish", "french", "german",
     "greek", "hindi", "hungarian", "indonesian", "irish", "italian", "lithuanian", "nepali", "norwegian", "portuguese",
     "romanian", "russian", "serbian", "spanish", "swedish", "tamil", "turkish", "yiddish",
 )  # fmt: skip
 ROLES: Final = ("user", "assistant", "system", "tool")
-ROLE: Final = f"(?:{'|'.join(ROLES)})"  # a pattern, as the next one, of a theme and how long its turns are kept
+ROLE: Final = f"(?:{'|'.join(ROLES)})"  # a pattern, like the next one: a theme and its turns' retention
 RETENTION_PATTERN: Final = rf".+=(?:forever|[1-9][0-9]{{0,4}} ?d?(?: +{ROLE})*)"
 
 CHATS_ALONE: Final = "it is the theme of a messaging chat, which is read and written in that chat alone"
@@ -63,7 +63,7 @@ class Theme(NamedTuple):
 
 
 class Surface(NamedTuple):
-    """What the host says of a session, as it says it."""
+    """The host's description of a session, unchanged."""
 
     session_key: str = ""
     platform: str = ""
@@ -72,7 +72,7 @@ class Surface(NamedTuple):
 
 
 class ThemeSet:
-    """Themes named in a setting: each by its name, or many by how their names begin (`intraday-*`)."""
+    """Themes listed in a setting, by name or by a prefix of their names (`intraday-*`)."""
 
     def __init__(self, names: Iterable[str], identity_key: str = "") -> None:
         words = tuple(names)
@@ -88,9 +88,9 @@ class ThemeSet:
 
 
 class Languages:
-    """The language of every theme: `default`, or what a pair `theme=language` says.
+    """The language of every theme: `default`, or the one that a pair `theme=language` gives.
 
-    The theme of a pair may end with `*`; of several pairs that fit, the first one counts.
+    The theme of a pair may end with `*`; if several pairs match, the first one applies.
     """
 
     def __init__(self, default: str = DEFAULT_LANGUAGE, pairs: Sequence[str] = ()) -> None:
@@ -109,7 +109,7 @@ class Languages:
 
 @dataclass(frozen=True)
 class ThemeRules:
-    """What an operator decides of themes. Without `allowed` every theme is; `aliases` map a theme to another."""
+    """An operator's rules for themes. If `allowed` is empty, every theme is; `aliases` map a theme to another."""
 
     default: str = LAST_RESORT
     allowed: ThemeSet = field(default_factory=lambda: ThemeSet(()))
@@ -144,15 +144,15 @@ class ThemeRules:
         return self.aliases.get(theme, theme)
 
     def admits(self, theme: str) -> bool:
-        """Return whether sessions that name a theme, by its stored name, have it rather than the default."""
+        """Return whether sessions that name a theme (by its stored name) get it rather than the default."""
         return not self.allowed or theme in self.allowed or theme == self.default
 
 
 class SessionThemes(NamedTuple):
-    """Where a session's turns and memories go, and what the host's memory files hold.
+    """The themes of a session's turns, of its memories, and of the host's memory files.
 
-    `chat`: the session is a chat of a messaging platform. `unknown`: themes that are not allowed, in whose place
-    the default stands.
+    `chat`: the session is a chat of a messaging platform. `unknown`: themes that are not allowed and were replaced by
+    the default.
     """
 
     turns: Theme
@@ -185,7 +185,7 @@ def session_themes(surface: Surface, rules: ThemeRules) -> SessionThemes:
 
 
 def resolve_theme(surface: Surface, *, default: str = LAST_RESORT, identity_key: str = "") -> Theme:
-    """Return the theme a session names, by the table of this module. Never raises, never gives a blank name."""
+    """Return the theme a session names, by the table of this module. Never raises or returns a blank name."""
     where = _fold(surface.platform)
     key = surface.session_key
     name = _named(key, identity_key)
@@ -193,7 +193,7 @@ def resolve_theme(surface: Surface, *, default: str = LAST_RESORT, identity_key:
         gateway_form = _GATEWAY_KEY.match(key) is not None
         if where in _HEADER_PLATFORMS or (where in _LOCAL_PLATFORMS | CONTEXT_PLATFORMS and not gateway_form):
             return Theme(name, "session_key")
-        # Of a run that is nobody's conversation, a key in the gateway's form may be a client's claim as well.
+        # In a run that belongs to no conversation, a key in the gateway's form may come from a client as well.
         if where not in CONTEXT_PLATFORMS:
             return Theme(_chat_name(key, where, surface.profile, identity_key), "chat")
     return _profile_theme(surface, default, identity_key)
@@ -207,12 +207,12 @@ def is_chat(theme: str) -> bool:
 def normalise_theme(text: str, identity_key: str = "") -> str:
     """Return `text` in the form themes are stored and compared in; "" when it is blank. Idempotent.
 
-    NFC, case-folded, trimmed, inner blanks collapsed to one space. A byte that was not UTF-8, a control and an
-    invisible character become `%` and two hex digits a byte, so that keys that differ in them stay different. In the
-    place of a telephone number or an e-mail address stands its digest. More than 256 characters are cut to 239, "-"
+    NFC, case-folded, trimmed, inner blanks collapsed to one space. Bytes that were not UTF-8, control characters and
+    invisible ones become `%` and two hex digits a byte, so that keys that differ in them stay different. Telephone
+    numbers and e-mail addresses are replaced by their digests. A text of more than 256 characters is cut to 239, "-"
     and 16 hex digits of the whole text's sha256.
     """
-    # A cut can leave what looks like a number: repeat until nothing changes.
+    # A cut can leave something that looks like a telephone number: repeat until nothing changes.
     for _ in range(_ROUNDS):
         if (normal := _cut(mask_identifiers(_fold(text), identity_key, numbers=True))) == text:
             break
@@ -229,14 +229,14 @@ def _profile_theme(surface: Surface, default: str, identity_key: str) -> Theme:
 
 
 def _named(text: str, identity_key: str) -> str:
-    """Return a theme that is no chat's."""
+    """Return `text` as a theme that cannot be taken for a chat's."""
     name = normalise_theme(text, identity_key)
     return normalise_theme("%40" + name[1:], identity_key) if name.startswith("@") else name
 
 
 def _chat_name(key: str, platform: str, profile: str, identity_key: str) -> str:
     parts = (normalise_theme(platform, identity_key), normalise_theme(profile, identity_key) or LAST_RESORT)
-    # A slash inside a part would let one platform and profile spell another pair.
+    # With a slash inside a part, two pairs of platform and profile could have the same name.
     prefix = "/".join(_cut(part.replace("/", "%2f"), 100) for part in parts)
     return normalise_theme(f"@{prefix}/{identity_digest(key, identity_key)}", identity_key)
 
@@ -245,7 +245,7 @@ def _fold(text: str) -> str:
     if text.isascii() and text.isprintable():
         return " ".join(text.lower().split())
     text = "".join(map(_escape, apart(text)))
-    # Folding can undo composition and the other way round: repeat until nothing changes.
+    # Folding can undo composition and vice versa: repeat until nothing changes.
     while (folded := unicodedata.normalize("NFC", text).casefold()) != text:
         text = folded
     return " ".join(text.split())

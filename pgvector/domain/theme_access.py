@@ -1,12 +1,12 @@
 """Which other themes a tool call may read, by the settings `cross_theme` and `shared_chats`.
 
-Of other themes is private what was said in a chat of a messaging platform, unless the operator shares it.
+What was said in a chat of a messaging platform is private to its theme, unless the operator shares it.
 
 A row's address is the theme of the chat it was said in, as far as that is known, and the kind of chat:
 
 | Row | Address |
 |---|---|
-| of a chat's theme | `@slack/default/<digest> group`, `... direct` where it was a direct message, or nobody says |
+| of a chat's theme | `@slack/default/<digest> group`, `... direct` if it was a direct message, or unknown |
 | of another theme, said in a chat | `@slack/default/ group`, `@slack/default/ direct` |
 | said elsewhere | none: it is not private |
 
@@ -26,10 +26,10 @@ _SPECIAL = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"})
 
 
 class SharedChats:
-    """The setting `shared_chats`: `slack` shares what is said there in groups, `@slack/*` and single themes all."""
+    """The setting `shared_chats`: `slack` shares what is said in its groups, `@slack/*` and single themes everything."""
 
     def __init__(self, words: Iterable[str] = (), identity_key: str = "") -> None:
-        """`words` of the setting, each a platform, a chat's theme, or how such themes begin (`@slack/*`)."""
+        """Take the `words` of the setting, each a platform, a chat's theme, or a prefix of such themes (`@slack/*`)."""
         given = [word.strip() for word in words]
         platforms = [normalise_theme(word, identity_key) for word in given if not is_chat(word)]
         themes = [word for word in given if is_chat(word)]
@@ -40,7 +40,7 @@ class SharedChats:
         )
 
     def opens(self, theme: str) -> bool:
-        """Return whether other sessions may name `theme`: it is no chat's, or one of which something is shared."""
+        """Return whether other sessions may name `theme`: it is not a chat's, or something of that chat is shared."""
         return not is_chat(theme) or theme in self._themes
 
 
@@ -60,10 +60,10 @@ _POLICIES: Final[dict[str, Policy]] = {"none": "none", "agents": "agents", "all"
 
 
 class Reach:
-    """What the sessions of a home may read beyond their own themes. Immutable."""
+    """The themes that the sessions of a home may read besides their own. Immutable."""
 
     def __init__(self, words: Sequence[str], rules: ThemeRules, chats: SharedChats) -> None:
-        """`words` of the setting: one of none, agents and all alone, or names of themes. `chats` that are shared."""
+        """Take the `words` of the setting (none, agents or all alone, or names of themes) and the shared `chats`."""
         self._words = tuple(words)
         self._chats = chats
         self.shared = chats.addresses
@@ -74,7 +74,7 @@ class Reach:
 
     @classmethod
     def of_token(cls, themes: Sequence[str], rules: ThemeRules, chats: SharedChats) -> Reach:
-        """Return what the sessions of a token may read that is bound to these themes, each by its whole name."""
+        """Return the reach of sessions whose token is bound to these themes, each given by its whole name."""
         reach = cls((), rules, chats)
         reach._words = tuple(themes)
         named = frozenset(map(rules.resolve_name, themes))
@@ -83,7 +83,7 @@ class Reach:
         return reach
 
     def check(self, theme: str, *, own: frozenset[str], chat: bool) -> None:
-        """Raise InvalidArgument, naming the setting, when a session may not read `theme`, whether it exists or not."""
+        """Raise InvalidArgument, naming the setting, if a session may not read `theme`, whether it exists or not."""
         if theme in own:
             return
         if not self._chats.opens(theme):

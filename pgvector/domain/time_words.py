@@ -1,7 +1,7 @@
 """Words for times in the languages people ask in, and the patterns made of them.
 
-English, German, French, Spanish, Italian, Portuguese, Dutch and Russian share one set of patterns, in small letters and
-without accents; Chinese, Japanese and Korean another one.
+English, German, French, Spanish, Italian, Portuguese, Dutch and Russian share one set of patterns, in lower case and
+without accents; Chinese, Japanese and Korean share another one.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def _either(words: Iterable[str]) -> str:
     return "|".join(re.escape(word) for word in sorted(set(words), key=lambda word: (-len(word), word)))
 
 
-# By language the names of the months, and the words after which such a name alone is a month: "march" and "may" are
-# verbs, "June", "Jan" and "Julio" people, Mars a planet.
+# For each language, the names of the months, and the words after which such a name means the month even without a day:
+# "march" and "may" are verbs, "June", "Jan" and "Julio" people, Mars a planet.
 _LANGUAGES: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         (
@@ -86,7 +86,7 @@ _LANGUAGES: tuple[tuple[tuple[str, ...], str], ...] = (
 )  # fmt: skip
 MONTHS = {word: number for months, _ in _LANGUAGES for word, number in _numbered(months, 1).items()}
 ENGLISH_MONTHS = frozenset(_numbered(_LANGUAGES[0][0]))
-# Other words as well: with a day they are months only where more says so, see `means_a_day`.
+# Other words as well: beside a number they are months only if the context says so, see `means_a_day`.
 _OTHER_WORDS = frozenset(_split("may march mar mai mars marco"))
 _NEVER_BEFORE = {"may": "this to", "march": "this to", "jan": "of by from to", "mar": "of by from to", "april": "by"}
 _BEFORE_DAY = frozenset(
@@ -109,7 +109,7 @@ WEEKDAYS = ENGLISH_WEEKDAYS | _numbered(
     )
 )
 WEEKENDS = frozenset(_split("weekend,week-end,wochenende,fin de semana,fim de semana,fine settimana"))
-# By the word for it the days that a day, a week, a month or a year has.
+# The number of days in a day, a week, a month or a year, by the word for it.
 UNITS = {
     word: days
     for days, words in {
@@ -122,7 +122,7 @@ UNITS = {
     }.items()
     for word in words.split()
 }
-# By the word for it how many are meant, at least and at most.
+# The least and the greatest count that a word means.
 COUNTS: dict[str, tuple[float, float]] = (
     {
         word: (number, number)
@@ -174,7 +174,7 @@ _YEAR = r"(?:19|20)\d\d"
 SIGNS = frozenset(
     re.findall(r"\w+", phrase)[-1] for words in (MONTHS, WEEKDAYS, WEEKENDS, UNITS, DAYS_AGO) for phrase in words
 )
-# With one of these it asks of what was: "on Monday" alone may as well be the next one.
+# With one of these a question is about the past: "on Monday" alone may as well be the next one.
 WAS = frozenset(_split("did was were had said told discussed talked mentioned asked decided agreed"))
 
 
@@ -189,7 +189,7 @@ CJK_WEEKDAYS = {
 
 @cache
 def spoken_date() -> re.Pattern[str]:
-    """Return what finds a month, with the day before or after it, how that ends, and the year."""
+    """Return the pattern for a month, with the day before or after it, the day's ending, and the year."""
     before = r"(?:(?<![\w.,/])(?P<before>\d{1,2})(?P<ends>st|nd|rd|th|er|°|º|\.|)(?:\s+(?P<of>of|de))?[\s-]+)?"
     after = r"(?:\s+(?P<after>\d{1,2})(?P<after_ends>st|nd|rd|th|)\b)?"
     year = rf"(?:,?\s+(?:(?:of|in|de|del|di)\s+)?(?P<year>{_YEAR})\b)?"
@@ -198,7 +198,7 @@ def spoken_date() -> re.Pattern[str]:
 
 @cache
 def leads_to(month: str) -> re.Pattern[str]:
-    """Return what finds, at the end of the text before a name, a word after which it is that of the month."""
+    """Return the pattern for a word, at the end of the text before a name, after which the name means the month."""
     words = {lead for months, leads in _LANGUAGES if month in _numbered(months) for lead in _split(leads)}
     return re.compile(rf"\b(?:{_either(words - set(_split(_NEVER_BEFORE.get(month, ''))))})[\s-]+$")
 
@@ -209,9 +209,9 @@ def leading(match: re.Match[str]) -> str:
 
 
 def means_a_day(match: re.Match[str]) -> bool:
-    """Return whether the number in a match of `spoken_date` is a day: what is said with it and around it may tell.
+    """Return whether the number in a match of `spoken_date` is a day, judging by what is with it and around it.
 
-    "22 may be closed", "march 4 miles", "3 mars bars" are none, "on 22 May", "March 4th" and "Is it 3 May?" are.
+    "22 may be closed", "march 4 miles", "3 mars bars" are not, "on 22 May", "March 4th" and "Is it 3 May?" are.
     """
     said = match["ends"] or match["of"] or match["after_ends"] or match["year"]
     if said or match["month"] not in _OTHER_WORDS:
@@ -223,7 +223,7 @@ def means_a_day(match: re.Match[str]) -> bool:
 
 @cache
 def ago() -> re.Pattern[str]:
-    """Return what finds how long ago: a count and a unit, or a unit alone, in one of three pairs of groups."""
+    """Return the pattern for how long ago: a count and a unit, or a unit alone, in one of three pairs of groups."""
     many = rf"(\d{{1,3}}|{_either(COUNTS)})\s+({_either(UNITS)})"
     return re.compile(
         rf"\b(?:{many}\s+(?:ago|fa|geleden|atras|назад)|()(неделю|месяц|год)\s+назад|(?:vor|il y a|hace)\s+{many})\b"
@@ -232,7 +232,7 @@ def ago() -> re.Pattern[str]:
 
 @cache
 def within() -> re.Pattern[str]:
-    """Return what finds how long it reaches back: a count and a unit, in one of three pairs of groups."""
+    """Return the pattern for how far back: a count and a unit, in one of three pairs of groups."""
     several = [word for word, (least, _) in COUNTS.items() if least > 1]
     count, unit = rf"(\d{{1,3}}|{_either(several)})", rf"({_either(UNITS)})"
     before, after = rf"(?:{_either(_WITHIN)})\s+{count}\s+{unit}", rf"{count}\s+derni(?:er|ere)s\s+{unit}"
@@ -241,7 +241,7 @@ def within() -> re.Pattern[str]:
 
 @cache
 def last() -> re.Pattern[str]:
-    """Return what finds the last week, month or year, weekday or weekend, in one of two groups."""
+    """Return the pattern for the last week, month or year, weekday or weekend, in one of two groups."""
     things = {*(word for word, days in UNITS.items() if days > 1), *WEEKDAYS, *WEEKENDS}
     before, after = f"({_either(things - {'an', 'ans'})})", f"({_either(things)})"  # "to last an hour"
     return re.compile(rf"\b(?:(?:{_either(_LAST_BEFORE)})\s+{before}|{after}\s+(?:{_either(_LAST_AFTER)}))\b")
@@ -249,21 +249,21 @@ def last() -> re.Pattern[str]:
 
 @cache
 def on_weekday() -> re.Pattern[str]:
-    """Return what finds the weekday or weekend on which something was or will be."""
+    """Return the pattern for the weekday or weekend on which something was or will be."""
     return re.compile(rf"\b(?:on|over|at)\s+(?:the\s+)?({_either([*ENGLISH_WEEKDAYS, 'weekend'])})\b")
 
 
 @cache
 def days_ago() -> re.Pattern[str]:
-    """Return what finds yesterday and its like."""
+    """Return the pattern for yesterday and the like."""
     return re.compile(rf"(?<!\w)({_either(DAYS_AGO)})\b")
 
 
 @cache
 def numeric_dates() -> tuple[re.Pattern[str], ...]:
-    """Return what finds a date in digits, with the groups m, and y and d where these are there."""
+    """Return the patterns for a date in digits, with the group m, and y and d if they are present."""
     patterns = (
-        # Of a moment such as 2026-05-04T10:22 the day.
+        # Also the day of a moment such as 2026-05-04T10:22.
         rf"\b(?P<y>{_YEAR})-(?P<m>\d\d)(?:-(?P<d>\d\d)(?:\b|(?=t\d))|\b(?!-\d))",
         rf"\b(?P<y>{_YEAR})(?P<sign>[/.])(?P<m>\d\d?)(?P=sign)(?P<d>\d\d?)\b",
         rf"\b(?P<d>\d\d?)(?P<sign>[/.])\s?(?P<m>\d\d?)(?P=sign)\s?(?P<y>{_YEAR})\b",
@@ -275,7 +275,7 @@ def numeric_dates() -> tuple[re.Pattern[str], ...]:
 
 @cache
 def cjk_date() -> re.Pattern[str]:
-    """Return what finds a month in Chinese, Japanese or Korean, with the groups m, and y and d where they are there."""
+    """Return the pattern for a month in Chinese, Japanese or Korean, with the group m, and y and d if present."""
     year = rf"(?:(?P<y>{_YEAR})\s*[年년]\s*)?"
     return re.compile(
         rf"{year}(?P<m>{_CJK_NUMBER})\s*[月월](?!曜|天(?!气|氣))(?:\s*(?P<d>{_CJK_NUMBER})\s*[日号號일])?"
@@ -284,7 +284,7 @@ def cjk_date() -> re.Pattern[str]:
 
 @cache
 def cjk_ago() -> re.Pattern[str]:
-    """Return what finds how long ago, for `cjk_count`."""
+    """Return the pattern for how long ago, for `cjk_count`."""
     return re.compile(
         rf"(?<![月\d])(?P<count>{_CJK_NUMBER}|[几幾数몇한두세네])\s*(?:(?P<day>[天日일])|(?P<week>[个個]?星期|周|週|주)|"
         r"(?P<month>[个個か月ヶカヵ]月|달|개월)|(?P<year>年|년))[之以間间일]?\s*[前전](?![端期後后台쟁선])"
@@ -293,7 +293,7 @@ def cjk_ago() -> re.Pattern[str]:
 
 @cache
 def cjk_last() -> re.Pattern[str]:
-    """Return what finds the last week or a day of it, the last month or year, yesterday, or the day before that."""
+    """Return the pattern for the last week or a day of it, the last month or year, yesterday, or the day before."""
     return re.compile(
         r"(?:(?<![上晚早网身])上[个個]?(?:周|週|星期|礼拜|禮拜)|(?<!首)先週の?)(?P<weekday>[一二三四五六日天月火水木金土])?|"
         r"(?<!지)(?:지난|저번)\s*(?:주|(?P<weekday_ko>[월화수목금토일])요일)|"
@@ -304,7 +304,7 @@ def cjk_last() -> re.Pattern[str]:
 
 
 def cjk_number(signs: str) -> int:
-    """Return the number, up to 99, that digits, Chinese signs or a Korean word say; 0 where they say none."""
+    """Return the number, up to 99, written in digits, Chinese numerals or a Korean word; 0 if it is none."""
     if signs.isdecimal():
         return int(signs)
     tens, ten, ones = signs.rpartition("十")
@@ -312,7 +312,7 @@ def cjk_number(signs: str) -> int:
 
 
 def cjk_count(match: re.Match[str]) -> tuple[float, float, int]:
-    """Return how many of a unit a match of `cjk_ago` means, at least and at most, and the days of one."""
+    """Return the least and the greatest count that a match of `cjk_ago` means, and the days in one unit."""
     days = next(days for unit, days in (("day", 1), ("week", 7), ("month", 30), ("year", 365)) if match[unit])
     if match["count"] in "几幾数몇":
         return 2, 6, days

@@ -10,7 +10,7 @@ _LEAST_WORDS = 3  # of a sentence that says what a session is about
 _LEAST_CHARS = 6  # of one in a script without spaces
 _SENTENCE = re.compile(r"[^.!?\n。！？]+(?:[.!?](?!\s|$)[^.!?\n。！？]*)*[.!?。！？]*")
 _WORD = re.compile(r"\w+")
-# What people say before what they want.
+# What people say before their actual request.
 _GREETING = re.compile(
     r"(?:(?:hi|hello|hey|hallo|moin|good (?:morning|afternoon|evening)|guten (?:morgen|tag|abend)|thanks|danke"
     r"|thank you|how are you(?: today| doing)?|ok|okay|please|bitte)"
@@ -21,7 +21,7 @@ _CUT = "…"
 
 
 def title_of(messages: Sequence[str]) -> str:
-    """Return the first sentence of a user's messages that says something, without its greeting; "" without messages."""
+    """Return the first meaningful sentence of a user's messages, without its greeting; "" without messages."""
     said = (sentence for message in messages for sentence in _sentences(message))
     whole = (" ".join(message.split()) for message in messages if _WORD.search(message))
     return _short(next(filter(_says_something, said), None) or max(whole, key=len, default=""))

@@ -1,4 +1,4 @@
-"""The things the package speaks of."""
+"""The plain data types that all parts of the package share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
 MEMORY_FILES: Final = {"memory": "MEMORY.md", "user": "USER.md"}  # of the host, by target
-PAGES_END = 550  # rows: no page of results reaches further down; another question finds that better
+PAGES_END = 550  # rows: no page of results reaches beyond; another question finds such rows better
 Store = Literal["memories", "turns"]
 ScopeKind = Literal["theme", "session", "all"]
 
@@ -17,8 +17,8 @@ ScopeKind = Literal["theme", "session", "all"]
 class Scope:
     """Where to look: one theme, one session of that theme, or every theme.
 
-    `own`: `theme` is that of who asks, and everything in it is readable; else, as in the other themes of `all`, what is
-    private is not. `shared`: addresses of chats that are not private, see domain/theme_access.py.
+    `own`: `theme` is the asking session's own, and everything in it is readable; otherwise, and in the other themes of
+    `all`, private rows are not. `shared`: addresses of chats that are not private, see domain/theme_access.py.
     """
 
     kind: ScopeKind
@@ -30,9 +30,9 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What a row must be besides matching. `target` and `kinds` are for memories, `role` for turns.
+    """Conditions on a row besides matching. `target` and `kinds` are for memories, `role` for turns.
 
-    `until` is exclusive. A memory of no kind is a fact.
+    `until` is exclusive. A memory without a kind is a fact.
     """
 
     target: str | None = None
@@ -42,14 +42,14 @@ class Filters:
     until: datetime | None = None
 
     def restrict(self) -> bool:
-        """Return whether some rows do not pass."""
+        """Return whether any filter is set."""
         return any(value is not None for value in (self.target, self.kinds, self.role, self.since, self.until))
 
 
 class Candidate(NamedTuple):
-    """A row that one leg of the search proposes; `score` is its similarity, or how well it matches by words.
+    """A row that one leg of the search proposes; `score` is its similarity or its lexical score.
 
-    `coverage`: the share of the weight of the question's words that it holds. `quoted`: how many quoted phrases.
+    `coverage`: the share of the weight of the question's words that it contains. `quoted`: how many quoted phrases.
     """
 
     id: int
@@ -60,15 +60,15 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A remembered text. `similarity` is the cosine with the question, None where either has no embedding.
+    """A remembered text. `similarity` is the cosine with the question, None if either has no embedding.
 
-    `vector_rank` and `word_rank` count from 1 and are None where that leg did not propose the row; a turn that neither
-    proposed stands beside one that matches, or began a session on the day that the question names. `rerank_rank` and
-    `rerank_score` are a cross-encoder's, where one was asked. `relevance` is how likely the row answers, 0 to 1, by the
-    bundled cross-encoder; None where that did not score it. `nearest_char` is where the part of a long text begins that
-    is nearest to the question. Of a very long text `content` is the part from `first_char` on, and `size` that of the
-    whole, in bytes; else it is 0. `structure` is what a memory says of itself besides its text, and what it took the
-    place of (`replaced`). `around` holds the turns right before and after, when they were asked for.
+    `vector_rank` and `word_rank` count from 1 and are None if that leg did not propose the row; a turn that neither
+    proposed is next to one that matches, or began a session on the day that the question names. `rerank_rank` and
+    `rerank_score` come from a cross-encoder, if one was asked. `relevance` is how likely the row answers, 0 to 1, by
+    the bundled cross-encoder; None if that did not score it. `nearest_char` is the offset of the part of a long text
+    that is nearest to the question. For a very long text, `content` is the part from `first_char` on and `size` the
+    size of the whole in bytes; otherwise `size` is 0. `structure` holds a memory's attributes besides its text, and
+    what it replaced (`replaced`). `around` holds the turns right before and after, if they were requested.
     """
 
     store: Store
@@ -94,15 +94,15 @@ class Hit:
 
     @property
     def when(self) -> str:
-        """Return the situation that a procedure or a reflection is for, "" where it names none."""
+        """Return the situation that a procedure or a reflection is for, "" if it names none."""
         return str((self.structure or {}).get("when", ""))
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingSpace:
-    """What vectors must share to be compared: the model, their length, and what is put before a stored text.
+    """What vectors must share to be comparable: the model, their length, and the prefix of a stored text.
 
-    `query_prefix` is what the model wants before a question; it changes no stored vector.
+    `query_prefix` is the prefix that the model expects before a question; it changes no stored vector.
     """
 
     model: str
@@ -111,20 +111,20 @@ class EmbeddingSpace:
     query_prefix: str = ""
 
     def comparable(self, other: EmbeddingSpace) -> bool:
-        """Return whether vectors of the two mean something to each other."""
+        """Return whether vectors of the two spaces can be compared."""
         return (self.model, self.dims, self.document_prefix) == (other.model, other.dims, other.document_prefix)
 
 
-# Sessions of a theme, with from when to when their turns are meant, in seconds since the epoch.
+# Sessions of a theme, each with the first and last time of the turns that are meant, in seconds since the epoch.
 HeldTurns = tuple[tuple[str, float, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What to look for, where, and how much of it.
+    """A question to recall: its text, where to look, and how many results to return.
 
-    `around`: the turns before and after each hit as well. `rerank`: in the order of a cross-encoder, where there is
-    one. `without`: turns that are left out. `begins_task`: what to do in which situation is wanted as well.
+    `around`: return the turns before and after each hit as well. `rerank`: order by a cross-encoder, if there is one.
+    `without`: turns to leave out. `begins_task`: return procedures for situations as well.
     """
 
     text: str
@@ -141,10 +141,10 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was found; whether the vector leg took part (`hybrid`) or only words did (`lexical`); who had the last word.
+    """What was found; `mode` is `hybrid` if the vector leg took part, `lexical` if only words did.
 
-    `reranked`: the order is a cross-encoder's. `procedures` are the newest of the theme that name a situation, whether
-    it is this one or not; the `coverage` of each is the share of its situation's words that the question has.
+    `reranked`: the order is a cross-encoder's. `procedures` are the theme's newest ones that name a situation, whether
+    it is this one or not; the `coverage` of each is the share of its situation's words that the question contains.
     """
 
     hits: tuple[Hit, ...]
@@ -154,10 +154,10 @@ class Answer:
 
 
 class Removed(NamedTuple):
-    """A memory that was removed: what is left of it."""
+    """The record of a removed memory."""
 
     theme: str
     target: str
     digest: bytes
     removed_at: datetime
-    origin: str = ""  # the home whose memory file let go of it
+    origin: str = ""  # the home whose memory file dropped it
