@@ -28,9 +28,11 @@ from hermes_memory_pgvector.admin.doctor.checklist import as_json, render_text
 from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory, spool_folder
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.config.settings import Settings
+from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS
 from tests.support.left_spool import operation
+from tests.support.row_security import tenant_of
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.scripted_reranker import ScriptedReranker
 from tests.support.stored import Database
@@ -496,3 +498,18 @@ def test_need_40_doctor_names_itself_as_no_remedy(home: Path, capsys: Capture) -
     _, answer = doctor(home, capsys)
     said = next(check["said"] for check in answer["checks"] if check["name"] == "postgres")
     assert "nobody-wrote-this" in said and "doctor" not in said
+
+
+def test_need_02_a_tenants_home_is_checked_to_the_end_and_told_whose_the_log_is(
+    postgres: EmbeddedServer, admin_dsn: str, home: Path, capsys: Capture
+) -> None:
+    configure(home, dsn=tenant_of(postgres, admin_dsn, "marketing", "ads"))
+
+    found = {check["name"]: (check["state"], check["said"]) for check in doctor(home, capsys)[1]["checks"]}
+
+    assert found["postgres"][0] == "ok", found["postgres"]
+    assert found["row security"] == ("ok", "on, and this role has 2 themes")
+    assert main(["themes", "log", "--hermes-home", str(home)]) == 1
+    said = capsys.readouterr().err
+    assert "limits this role to some themes" in said
+    assert "--admin-dsn DSN" in said

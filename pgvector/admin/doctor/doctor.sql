@@ -10,11 +10,16 @@ SELECT extract(epoch FROM clock_timestamp())::float8 AS at,
 SELECT default_version AS version FROM pg_available_extensions
  WHERE name = 'vector' AND string_to_array(default_version, '.')::int[] > string_to_array(installed_version, '.')::int[];
 
+-- name: may_compare_sequence
+-- exempt: touches no table.
+SELECT has_table_privilege({name}, 'SELECT')
+       AND (has_sequence_privilege(owned, 'USAGE') OR has_sequence_privilege(owned, 'SELECT')) AS may
+  FROM CAST(pg_get_serial_sequence({name}, 'id') AS regclass) AS owned;
+
 -- name: sequence_and_rows
 -- exempt: the highest numbers only.
 SELECT pg_sequence_last_value(owned) AS last, (SELECT max(id) FROM {table}) AS highest
-  FROM CAST(pg_get_serial_sequence({name}, 'id') AS regclass) AS owned
- WHERE has_sequence_privilege(owned, 'USAGE') OR has_sequence_privilege(owned, 'SELECT');
+  FROM CAST(pg_get_serial_sequence({name}, 'id') AS regclass) AS owned;
 
 -- name: advance_sequence
 -- exempt: the highest numbers only.

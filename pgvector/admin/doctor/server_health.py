@@ -12,6 +12,7 @@ from psycopg import sql
 from ...store.connection import DeadlineConnection, translated
 from ...store.sql import query
 from ...store.vectors import STORES
+from ..common.fetching import one
 from ..common.hnsw import ROWS, for_store
 
 _NUMBERED = ("memory_entries", "conversations", "memory_history", "hermes_maintenance")
@@ -84,10 +85,14 @@ def replication_role(conn: DeadlineConnection) -> str:
 
 
 def sequences_behind(conn: DeadlineConnection) -> list[str]:
-    """Return the tables whose next row would get an id that is taken, as far as this role may see the sequences."""
+    """Return the tables whose next row would get an id that is taken, as far as this role may read them."""
     behind = []
     for table in _NUMBERED:
         with translated():
+            if not one(
+                conn, _of_table("may_compare_sequence", table)
+            ).may:  # of a tenant: the log is an administrator's
+                continue
             row = conn.execute(_of_table("sequence_and_rows", table)).fetchone()
         if row is not None and (row.highest or 0) > (row.last or 0):
             behind.append(table)

@@ -13,12 +13,14 @@ from typing import Any
 
 from psycopg import sql
 
+from ...domain.errors import ConfigurationError
 from ...domain.types import Store
 from ...store.connection import DeadlineConnection
 from ...store.memories import lock_theme, lock_themes
 from ...store.sql import query
 from ..common.fetching import one, pieces
 from ..common.hnsw import CHUNKS, ROWS
+from ..common.row_security import has_own_themes
 
 _query = partial(query, package=__package__)
 _SLICE = 1000  # rows of one statement
@@ -76,7 +78,12 @@ def texts_kept(conn: DeadlineConnection, theme: str) -> int:
 
 
 def log(conn: DeadlineConnection, limit: int) -> list[dict[str, Any]]:
-    """Return the last `limit` entries of the operators' log, newest first."""
+    """Return the last `limit` entries of the operators' log, newest first. Raises ConfigurationError."""
+    if has_own_themes(conn):
+        raise ConfigurationError(
+            "row-level security limits this role to some themes, and the log names those of others; "
+            "connect as an admin: add --admin-dsn DSN, or set HERMES_PGVECTOR_ADMIN_DSN"
+        )
     return [row._asdict() for row in conn.execute(_query("read_maintenance"), {"limit": limit})]
 
 
