@@ -55,6 +55,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
     # A host that compresses only what a provider has stored whole asks for 2. Of a transcript we store what was said.
     pre_compress_checkpoint_api_version = 1
     FINDS_TURNS = "recall_conversation searches what was said"
+    _load_settings = staticmethod(load_settings)  # of which the agent of a trial sets some aside
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
         """`config` stands in for the section plugins.pgvector of the home's config.yaml."""
@@ -110,7 +111,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
             return False
         home = hermes_home(kwargs.get("hermes_home"))
         try:
-            loaded = load_settings(self._config, home)
+            loaded = self._load_settings(self._config, home)
         except ConfigurationError as exc:
             warn_once(f"memory is off: {exc}")
             return False

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from hermes_memory_pgvector.admin.doctor.prove import THEME, prove
+from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import DIMS
+from tests.support.row_security import tenant_of
+
+_SETTINGS = {
+    "allowed_themes": ["marketing", "sales"], "theme_aliases": {THEME: "sales", "demo-sales": "marketing"},
+    "recall_off": ["*"], "write_contexts": ["cron"], "sync_turns": False, "turn_min_chars": 4000,
+}  # fmt: skip
+_EVERYTHING = """SELECT agent_identity, content FROM memory_entries
+                 UNION ALL SELECT agent_identity, content FROM conversations
+                 UNION ALL SELECT agent_identity, old_content FROM memory_history WHERE old_content IS NOT NULL"""
+
+
+def configure(home: Path, dsn: str, **settings: object) -> None:
+    section = {"dsn": dsn, "dims": DIMS} | settings
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": section}}), encoding="utf-8")
 
 
 def test_the_proof_holds_in_a_home_with_memory_files_and_leaves_nothing(
@@ -52,3 +69,30 @@ def test_need_40_the_proof_asks_nobody_about_what_it_wrote_itself(
     assert "is empty" not in caplog.text
     with psycopg.connect(dsn) as connection:
         assert connection.execute("SELECT content FROM memory_entries").fetchall() == []
+
+
+@pytest.mark.parametrize("verb", ["prove", "demo"])
+def test_need_04_a_trial_leaves_nothing_whatever_themes_and_turns_the_home_keeps(
+    dsn: str, home: Path, capfd: pytest.CaptureFixture[str], verb: str
+) -> None:
+    configure(home, dsn, **_SETTINGS)
+
+    assert main([verb, "--hermes-home", str(home)]) == 0, capfd.readouterr().out
+
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute(_EVERYTHING).fetchall() == []
+
+
+def test_need_44_a_tenants_installation_is_proved_in_a_theme_of_its_own(
+    postgres: EmbeddedServer, admin_dsn: str, home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    configure(home, tenant_of(postgres, admin_dsn, "@slack/default/fad1a5551154f605", "marketing", "ads"))
+
+    assert main(["prove", "--hermes-home", str(home)]) == 0, capfd.readouterr().out
+    assert "theme ads" in capfd.readouterr().out
+    assert main(["demo", "--hermes-home", str(home)]) == 1
+    assert "tenants grant ROLE demo-marketing demo-sales demo-intraday-sre" in capfd.readouterr().err
+    assert main(["spool", "list", "--hermes-home", str(home)]) == 0
+    assert "no write was rejected" in capfd.readouterr().out
+    with psycopg.connect(admin_dsn) as connection:
+        assert connection.execute(_EVERYTHING).fetchall() == []

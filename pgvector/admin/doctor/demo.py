@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from ...domain.commandline import typed
-from ...host.provider import PgvectorMemoryProvider
+from ...domain.errors import ConfigurationError
+from ...store.connection import DeadlineConnection
 from ..common.commands import Command
 from ..common.stored_rows import forget_trial
-from .prove import told
+from .trial_agents import TrialProvider, granted, told
 
 _WAIT_S = 60.0
 _TIDY_S = 10.0  # after a failure or Ctrl-C nobody waits longer
@@ -61,7 +63,7 @@ def run_demo(home: Path) -> bool:
         _clean_up(fleet)
 
 
-def _show_isolation(fleet: dict[str, PgvectorMemoryProvider]) -> bool:
+def _show_isolation(fleet: dict[str, TrialProvider]) -> bool:
     print(f'Everybody is asked: "{_QUESTION}"\n')
     right = True
     for theme, provider in fleet.items():
@@ -83,7 +85,7 @@ def _show_isolation(fleet: dict[str, PgvectorMemoryProvider]) -> bool:
     return right
 
 
-def _ask(provider: PgvectorMemoryProvider, theme: str, args: dict[str, str]) -> set[str]:
+def _ask(provider: TrialProvider, theme: str, args: dict[str, str]) -> set[str]:
     """Ask, and show what the demo itself has written: of real themes nothing is anybody's business here."""
     answer = json.loads(provider.handle_tool_call("recall_memory", args | {"limit": 50}))
     scope = f", scope={args['scope']!r}" if "scope" in args else ""
@@ -99,7 +101,7 @@ def _ask(provider: PgvectorMemoryProvider, theme: str, args: dict[str, str]) -> 
     return {hit["theme"] for hit in hits}
 
 
-def _clean_up(fleet: dict[str, PgvectorMemoryProvider]) -> None:
+def _clean_up(fleet: dict[str, TrialProvider]) -> None:
     for theme, (memory, _) in _FLEET.items():
         fleet[theme].on_memory_write("remove", "memory", "", {"old_text": memory})
     for theme, provider in fleet.items():
@@ -108,8 +110,8 @@ def _clean_up(fleet: dict[str, PgvectorMemoryProvider]) -> None:
         provider.shutdown()
 
 
-def _provider(home: Path, theme: str) -> PgvectorMemoryProvider:
-    provider = PgvectorMemoryProvider()
+def _provider(home: Path, theme: str) -> TrialProvider:
+    provider = TrialProvider()
     provider.initialize(f"{theme}-monday", hermes_home=str(home), platform="api_server", gateway_session_key=theme)
     return provider
 
@@ -118,4 +120,15 @@ def _indented(text: str) -> str:
     return "\n".join("  " + line for line in text.splitlines())
 
 
-DEMO = Command("hermes-pgvector demo", lambda args, home: told(args, home, run_demo))
+def _prepare(conn: DeadlineConnection) -> Callable[[Path], bool]:
+    """Return the demo. Raises ConfigurationError where row-level security would refuse what it writes."""
+    themes = granted(conn)
+    if themes is not None and not _FLEET.keys() <= {*themes}:
+        raise ConfigurationError(
+            "row-level security keeps this role from the demo's themes; as admin: hermes-pgvector tenants grant ROLE "
+            + " ".join(_FLEET)
+        )
+    return run_demo
+
+
+DEMO = Command("hermes-pgvector demo", lambda args, home: told(args, home, _prepare))

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
 import json
 import secrets
 import subprocess
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from ...domain.commandline import command_of, typed
-from ...host.provider import PgvectorMemoryProvider
-from ..common.commands import EXIT_FAILED, EXIT_OK, Command, argument, print_json
-from ..common.database import connection, settings_of
+from ...domain.errors import ConfigurationError
+from ...store.connection import DeadlineConnection
+from ..common.commands import EXIT_FAILED, EXIT_OK, Command, argument
 from ..common.stored_rows import forget_trial
+from .trial_agents import TrialProvider, granted, told
 
 THEME = "installation-check"
 # For recall by meaning: the question shares no word with the fact.
@@ -25,10 +24,10 @@ _QUESTION = "Where does a cat like to rest?"
 _WAIT_S = 60.0
 
 
-def prove(home: Path) -> bool:
+def prove(home: Path, theme: str = THEME) -> bool:
     """Write memories and a turn, recall them in a new process, remove them again; print what happened."""
     word = f"quokka-{secrets.token_hex(4)}"
-    provider = _provider(home)
+    provider = _provider(home, theme)
     provider.on_memory_write("add", "memory", _said(word))
     provider.sync_turn(
         f"Please keep in mind that the installation check uses the code {word}.",
@@ -36,18 +35,18 @@ def prove(home: Path) -> bool:
         session_id=word,
     )
     provider.on_memory_write("add", "memory", _FACT)
-    print(f"  wrote     a memory and a turn with the code {word}, theme {THEME}", flush=True)
+    print(f"  wrote     a memory and a turn with the code {word}, theme {theme}", flush=True)
     try:
         landed = _landed(provider)
     except KeyboardInterrupt:
-        _clean_up(provider, word)
+        _clean_up(provider, theme, word)
         raise
     if not landed:
         print(typed("  FAILED    they are safe in the spool, but did not reach Postgres; run: hermes-pgvector doctor"))
         return False
     try:
         done = subprocess.run(
-            command_of("cli", "prove", "--hermes-home", str(home), "--recall", word),
+            command_of("cli", "prove", "--hermes-home", str(home), "--recall", word, f"--in={theme}"),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,
@@ -56,14 +55,14 @@ def prove(home: Path) -> bool:
         )
         print(done.stdout, end="", flush=True)
     finally:  # also after Ctrl-C
-        _clean_up(provider, word)
+        _clean_up(provider, theme, word)
     return done.returncode == 0
 
 
-def recall_in_this_process(home: Path, word: str) -> bool:
+def recall_in_this_process(home: Path, theme: str, word: str) -> bool:
     """Return whether both tools find `word`: the second process of the proof."""
     # It must not write: a session that does compares with MEMORY.md, which never held this memory, and drops it.
-    provider = _provider(home, agent_context="recall-only")
+    provider = _provider(home, theme, agent_context="recall-only")
     found = []
     for tool in ("recall_memory", "recall_conversation"):
         answer = json.loads(provider.handle_tool_call(tool, {"query": f"the code {word} of the installation check"}))
@@ -80,7 +79,7 @@ def recall_in_this_process(home: Path, word: str) -> bool:
     return all(found)
 
 
-def _recall_by_meaning(provider: PgvectorMemoryProvider) -> None:
+def _recall_by_meaning(provider: TrialProvider) -> None:
     """Show what a model adds. No part of the verdict: how well it understands is the choice of the operator."""
     answer = json.loads(provider.handle_tool_call("recall_memory", {"query": _QUESTION}))
     first = next((str(hit["content"]) for hit in answer.get("results", [])), "nothing")
@@ -92,29 +91,29 @@ def _said(word: str) -> str:
     return f"The installation check left the code {word} in the long-term memory."
 
 
-def _clean_up(provider: PgvectorMemoryProvider, word: str) -> None:
+def _clean_up(provider: TrialProvider, theme: str, word: str) -> None:
     # The provider that wrote: another one would compare with MEMORY.md first, and where that is empty, or changed
     # meanwhile, ask an operator about what is about to be removed.
     provider.on_memory_write("remove", "memory", "", {"old_text": word})
     provider.on_memory_write("remove", "memory", "", {"old_text": _FACT})
     if _landed(provider) and provider.runtime is not None:
-        forget_trial(provider.runtime.backend, THEME, word, [_said(word), _FACT])
+        forget_trial(provider.runtime.backend, theme, word, [_said(word), _FACT])
     provider.shutdown()
 
 
-def _provider(home: Path, agent_context: str = "primary") -> PgvectorMemoryProvider:
-    provider = PgvectorMemoryProvider()
+def _provider(home: Path, theme: str, agent_context: str = "primary") -> TrialProvider:
+    provider = TrialProvider()
     provider.initialize(
         "installation-check",
         hermes_home=str(home),
         platform="api_server",
-        gateway_session_key=THEME,
+        gateway_session_key=theme,
         agent_context=agent_context,
     )
     return provider
 
 
-def _landed(provider: PgvectorMemoryProvider) -> bool:
+def _landed(provider: TrialProvider) -> bool:
     runtime = provider.runtime
     if runtime is None:
         return False
@@ -123,27 +122,33 @@ def _landed(provider: PgvectorMemoryProvider) -> bool:
     return runtime.writer.flush(deadline - time.monotonic())
 
 
+def _theme_for(conn: DeadlineConnection) -> str:
+    """Return the theme of the proof: one that row-level security leaves this role, and that a session can name.
+
+    Raises ConfigurationError.
+    """
+    themes = granted(conn)
+    if themes is None or THEME in themes:
+        return THEME
+    for theme in themes:
+        if not theme.startswith("@"):
+            return theme
+    raise ConfigurationError(
+        "row-level security leaves this role no theme to write to; as admin: hermes-pgvector tenants grant ROLE THEME"
+    )
+
+
 def _prove(args: argparse.Namespace, home: Path) -> int:
     if args.recall:
-        return EXIT_OK if recall_in_this_process(home, args.recall) else EXIT_FAILED
-    return told(args, home, prove)
-
-
-def told(args: argparse.Namespace, home: Path, play: Callable[[Path], bool]) -> int:
-    """Let something tell its story on stdout, or inside of JSON; it returns whether all was well."""
-    # Where nothing could be written this fails now, rather than after a minute, with writes left in the spool.
-    with connection(settings_of(home)):
-        pass
-    if not args.json:
-        return EXIT_OK if play(home) else EXIT_FAILED
-    with contextlib.redirect_stdout(io.StringIO()) as story:
-        well = play(home)
-    print_json({"ok": well, "transcript": story.getvalue().splitlines()})
-    return EXIT_OK if well else EXIT_FAILED
+        return EXIT_OK if recall_in_this_process(home, args.theme, args.recall) else EXIT_FAILED
+    return told(args, home, lambda conn: partial(prove, theme=_theme_for(conn)))
 
 
 PROVE = Command(
     "hermes-pgvector prove",
     _prove,
-    [argument("--recall WORD", argparse.SUPPRESS)],  # in the second process of the proof
+    [  # for the second process of the proof
+        argument("--recall WORD", argparse.SUPPRESS),
+        argument("--in THEME", argparse.SUPPRESS, dest="theme", default=THEME),
+    ],
 )

@@ -1,0 +1,55 @@
+"""Agents of a trial: they write and recall as the home's agents do, in themes of their own."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ...config.loading import Loaded
+from ...host.provider import PgvectorMemoryProvider
+from ...host.session_context import load_settings
+from ...store.connection import DeadlineConnection
+from ..common.commands import EXIT_FAILED, EXIT_OK, print_json
+from ..common.database import connection, settings_of
+from ..common.row_security import EVERY_THEME
+from .server_health import own_themes
+
+# What a home stores, and under which names, is no part of a trial: its rows would lack, or stay among others'.
+# The memory files are left to the agents, who know their theme.
+_SET_ASIDE: dict[str, Any] = {
+    "allowed_themes": (), "theme_aliases": (), "recall_off": (), "write_contexts": ("primary",),
+    "sync_turns": True, "turn_min_chars": 1, "bulk_sync_on_init": False,
+}  # fmt: skip
+
+
+class TrialProvider(PgvectorMemoryProvider):
+    """The provider with the home's settings, but for those that name another theme or store nothing."""
+
+    @staticmethod
+    def _load_settings(config: Mapping[str, Any] | None, home: Path) -> Loaded:
+        loaded = load_settings(config, home)
+        return loaded._replace(settings=replace(loaded.settings, **_SET_ASIDE))
+
+
+def granted(conn: DeadlineConnection) -> list[str] | None:
+    """Return the themes that row-level security leaves this role; None where that is every theme."""
+    themes = own_themes(conn)
+    return None if themes is None or EVERY_THEME in themes else sorted(themes)
+
+
+def told(args: argparse.Namespace, home: Path, prepare: Callable[[DeadlineConnection], Callable[[Path], bool]]) -> int:
+    """Let something tell its story on stdout, or inside of JSON; what `prepare` returns says whether all was well."""
+    # Where nothing could be written this fails now, rather than after a minute, with writes left in the spool.
+    with connection(settings_of(home)) as conn:
+        play = prepare(conn)
+    if not args.json:
+        return EXIT_OK if play(home) else EXIT_FAILED
+    with contextlib.redirect_stdout(io.StringIO()) as story:
+        well = play(home)
+    print_json({"ok": well, "transcript": story.getvalue().splitlines()})
+    return EXIT_OK if well else EXIT_FAILED
