@@ -225,6 +225,11 @@ def _compare_with_record(home: Path, root: Path) -> str:
         record(home, root)
         return ""
     before = recorded(home)
+    if before is not None and before.server == root:
+        return (
+            f"the data of this home's embedded Postgres, {root / 'data'}, is not there: memory begins anew; where that "
+            "was not your doing, stop the agents and put the folder back, or restore a backup"
+        )
     if before is not None and not has_data(before.server):
         return (
             f"the embedded Postgres of this home was in {before.server} and is not there: memory begins anew in "

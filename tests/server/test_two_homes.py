@@ -208,3 +208,16 @@ def test_need_34_a_home_that_came_without_its_server_says_so_once(
         guard.forget_warnings()
     (said,) = [line for line in records(logging.WARNING) if "/there/pg" in line]
     assert "hermes-pgvector export" in said
+
+
+def test_need_40_a_data_folder_that_was_moved_away_is_named_as_such(user: Path) -> None:
+    home = user / "one"
+    root = root_of(home)
+    (home / "pgvector").mkdir(parents=True)
+    (home / "pgvector" / "embedded.json").write_text(json.dumps({"home": str(home), "server": str(root)}))
+
+    (said,) = load_settings(None, home).warnings
+
+    assert f"{root / 'data'}, is not there" in said
+    assert "put the folder back, or restore a backup" in said
+    assert "export there" not in said  # there is here
