@@ -216,8 +216,17 @@ _TRANSLATIONS: tuple[tuple[type[psycopg.Error] | tuple[type[psycopg.Error], ...]
 )
 
 
+# Where another @ or a slash stands before the last @ of a URI, libpq takes the rest of the password for the host, the
+# port or the database, and tells it in its errors.
+_CUT_PASSWORD = re.compile(r"\s*\w+://[^?]*?[/@][^?]*@")
+
+
 def check_conninfo(conninfo: str) -> None:
     """Raise StoreMisconfigured if libpq cannot parse `conninfo`; a password in its message is masked."""
+    if _CUT_PASSWORD.match(conninfo):
+        raise StoreMisconfigured(
+            "`dsn` cannot be read: in the user, password and database of a URI write @ as %40, / as %2F and ? as %3F"
+        )
     try:
         conninfo_to_dict(conninfo)
     except psycopg.ProgrammingError as exc:

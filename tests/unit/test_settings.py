@@ -369,6 +369,26 @@ def test_a_string_that_cannot_be_read_shows_its_password_nowhere(form: str, sign
         assert "QZsecret" not in str(refused) and "secretZQ" not in str(refused)
 
 
+@pytest.mark.parametrize("password", ["qz@xy", "qz/xy", "71/93", "qz@x/y:z", "qz@x@y"])
+def test_need_22_a_password_that_libpq_would_cut_is_refused_before_a_piece_of_it_is_told(password: str) -> None:
+    for dsn in (f"postgresql://u:{password}@db.example:5432/d", f"postgres://u:{password}@%2Frun/d?sslmode=require"):
+        with pytest.raises(StoreMisconfigured, match="write @ as %40, / as %2F") as refused:
+            check_conninfo(dsn)
+        assert all(piece not in str(refused.value) for piece in ("qz", "xy", "71", "93", "x@", "y:z"))
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://u:p%40ss%2Fw@h/d", "postgresql://u@[::1]:5432/d", "postgresql:///d?host=/run/a@b&user=u@c",
+        "postgresql://u:p:q#r@h1,h2:5433/d?application_name=b@c", "host=@abstract dbname=d", "host=h password=p@s/s",
+        "service=a@b",
+    ],
+)  # fmt: skip
+def test_a_string_with_its_signs_in_their_places_is_read(dsn: str) -> None:
+    check_conninfo(dsn)
+
+
 @pytest.mark.parametrize("option", ["pasword", "hots"])
 def test_a_misspelt_option_is_named(option: str) -> None:
     with pytest.raises(StoreMisconfigured, match=f'"{option}"'):
