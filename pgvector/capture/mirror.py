@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from ..domain.files import name_new, read_regular_file
+from ..domain.files import leave_to_owner, name_new, read_regular_file
 from ..domain.fork_safety import fork_lock
 from ..domain.text import entries_in
 from ..domain.types import MEMORY_FILES
@@ -162,6 +162,7 @@ def _make_whole(path: Path, text: str) -> None:
     fresh = path.with_name(f".{uuid.uuid4().hex}-{path.name}")
     try:
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            leave_to_owner(file.fileno(), path.parent)
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from ..config.settings import Settings
 from ..domain.errors import SpoolBusy, SpoolError
-from ..domain.files import read_regular_file, replace_text
+from ..domain.files import leave_to_owner, read_regular_file, replace_text
 from ..store.connection import place_of
 from .private_folders import close_to_others, is_in_other_hands, is_private, make_private
 from .spool import Spool
@@ -176,8 +176,8 @@ class SpoolDirectory:
             if not self._acquire(path):
                 raise SpoolError(f"cannot lock {path}")
         try:
-            with as_spool_error(path):  # SQLite would let the umask decide; the files beside it have its mode
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            with as_spool_error(path):  # SQLite would let the umask decide; the files beside it have its mode and owner
+                _make(path)
             spool = Spool(path, max_bytes=max(0, self._max_bytes - taken_bytes), sync=self._sync)
             spool.label(self.destination.place, self.destination.database)
             return spool
@@ -351,6 +351,8 @@ class SpoolDirectory:
 
     def _acquire(self, path: Path) -> bool:
         handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | _NO_LINK, 0o600)
+        if not os.fstat(handle).st_size:  # ours, or as good as new
+            leave_to_owner(handle, path.parent)
         if fcntl is not None:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -367,6 +369,14 @@ class SpoolDirectory:
                     return True
         os.close(handle)
         return False
+
+
+def _make(path: Path) -> None:
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        leave_to_owner(handle, path.parent)
+    finally:
+        os.close(handle)
 
 
 def _delete(path: Path) -> None:

@@ -188,9 +188,17 @@ def cannot_use(path: Path, exc: Exception) -> SpoolError:
         return SpoolBusy(f"another program holds a lock on the spool {path} ({exc})")
     if code & 0xFF in _DAMAGED or code in (sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_READONLY_DBMOVED):
         return SpoolGone(f"the spool {path} was changed by somebody else, or is damaged ({exc})")
-    return SpoolError(
-        f"the spool {path} cannot be used ({exc}); check that the directory is writable and the disk has room"
-    )
+    return SpoolError(f"the spool {path} cannot be used ({exc}); {_remedy(path)}")
+
+
+def _remedy(path: Path) -> str:
+    """Return what to do about a file that cannot be used."""
+    if hasattr(os, "geteuid"):
+        with contextlib.suppress(OSError):
+            owner, mine = path.stat().st_uid, os.geteuid()
+            if owner != mine != 0:
+                return f"it belongs to another user (uid {owner}), who ran hermes here; as root: chown {mine} {path}*"
+    return "check that the directory is writable and the disk has room"
 
 
 def maker_of(path: Path) -> str:

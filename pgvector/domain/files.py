@@ -22,6 +22,19 @@ def read_regular_file(path: Path) -> bytes:
         return file.read()
 
 
+def leave_to_owner(made: int, folder: Path) -> None:
+    """Give a file that root has just made to the owner of its folder, whose processes could not open it otherwise.
+
+    `made` is the open file: a name may lead elsewhere by now.
+    """
+    if not hasattr(os, "geteuid") or os.geteuid() != 0:
+        return
+    with suppress(OSError):  # a file system or container that knows no owners
+        owner = folder.stat()
+        if owner.st_uid != 0:
+            os.fchown(made, owner.st_uid, owner.st_gid)
+
+
 def name_new(made: Path, path: Path) -> None:
     """Give a finished file its name without replacing another. Raises OSError, FileExistsError if there is one."""
     try:
@@ -46,6 +59,7 @@ def replace_text(path: Path, text: str, *, mode: int = 0o600) -> None:
     try:
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
             os.chmod(fresh, mode)  # whatever the umask
+            leave_to_owner(file.fileno(), path.parent)
             file.write(text)
         os.replace(fresh, path)
     except OSError:

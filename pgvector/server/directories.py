@@ -132,7 +132,8 @@ def _make_root(root: Path, account: Account) -> None:
         elif (owner := os.fstat(fd).st_uid) != account.uid:
             raise EmbeddedServerError(
                 f"{root} belongs to uid {owner} and not to {account.name!r}, as whom the embedded Postgres would run; "
-                "choose another directory (`embedded_dir`) or account (`embedded_run_as`), or set `dsn`"
+                "run this as that user (sudo -u), or choose another directory (`embedded_dir`) or account "
+                "(`embedded_run_as`), or set `dsn`"
             )
     finally:
         os.close(fd)

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ...domain.errors import ConfigurationError
+from ...domain.files import leave_to_owner
 from ...server.locks import open_lock, try_exclusive
 
 _POLL_S = 0.05
@@ -27,6 +28,7 @@ def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
+            leave_to_owner(handle, path.parent)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
