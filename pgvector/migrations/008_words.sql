@@ -93,7 +93,10 @@ BEGIN
             END IF;
             -- A stemmer and its stop words need the accents: the stems are folded, not the words.
             IF stems THEN
-                found := normalize(regexp_replace(normalize(to_tsvector(config, raw)::text, NFKD), accents, '', 'g'), NFKC)::tsvector;
+                -- Of a word of nothing but such marks, as Arabic fills a line with, nothing is left, which is no lexeme.
+                found := regexp_replace(
+                    normalize(regexp_replace(normalize(to_tsvector(config, raw)::text, NFKD), accents, '', 'g'), NFKC),
+                    '(^| )''''(:[0-9,]+)?(?= |$)', '', 'g')::tsvector;
                 found := replace(translate(found::text, other, plain), 'ß', 'ss')::tsvector;
             ELSE
                 found := to_tsvector(config, folded);
@@ -166,7 +169,7 @@ DECLARE
     filled boolean := EXISTS (SELECT FROM memory_entries) OR EXISTS (SELECT FROM conversations);
 BEGIN
     INSERT INTO hermes_migrations (version, name, checksum, completed_at)
-    VALUES (8, 'words', 'b4119011c980502f072e1ccb85b014919d71eef82dba0b72c80af7d432168da0', CASE WHEN NOT filled THEN now() END)
+    VALUES (8, 'words', '11b38666bdb2ea6874e183a795a3d465fc6f3327b136beb3426f8e39c1add86d', CASE WHEN NOT filled THEN now() END)
     ON CONFLICT (version) DO NOTHING;
     IF filled AND (SELECT completed_at IS NULL FROM hermes_migrations WHERE version = 8) THEN
         RAISE NOTICE 'stored rows keep their words until this has read them anew: hermes-pgvector migrate --admin-dsn "dbname=% user=%"',

@@ -379,6 +379,20 @@ def test_need_20_a_theme_has_its_language(make_provider: MakeProvider, admin_dsn
     assert languages == ["berlin-support german", "london english", "raw simple"]
 
 
+@pytest.mark.parametrize("language", ["german", "arabic", "hindi"])
+def test_need_19_marks_that_stand_alone_are_stored_in_any_language(make_provider: MakeProvider, language: str) -> None:
+    """What Arabic fills a line with, and vowel marks without a letter, are words of which folding leaves nothing."""
+    rows = ["الموعد ـ يوم الثلاثاء ـــ في المكتب", "العقد \u064b محفوظ في الخزانة", "תשובה \u05bf נכונה", "ــ"]
+    provider = make_provider({"text_language": language})
+    for row in rows:
+        provider.on_memory_write("add", "memory", row)
+    landed(provider)
+    for question, row in (("الثلاثاء", rows[0]), ("الخزانة ـ", rows[1]), ("נכונה", rows[2])):
+        assert recalled(provider, question)[:1] == [row], question
+    assert provider.runtime is not None
+    assert provider.runtime.backend.counts()["memories"] == len(rows)
+
+
 def test_need_20_a_phrase_is_found_across_themes_of_several_languages(make_provider: MakeProvider) -> None:
     config = {"text_languages": ["berlin*=german", "raw=simple"]}
     scattered = "The running stopped, the houses with open windows were empty, and nobody was at home"
