@@ -20,6 +20,7 @@ from hermes_memory_pgvector.server.binaries import find_binaries
 from tests.support.dashboard import DashboardApi, dashboard_api
 from tests.support.databases import Databases
 from tests.support.embedded import BIN_DIR
+from tests.support.forked_cli import ForkedCli
 from tests.support.hermes import HermesHome
 from tests.support.mcp_client import mcp_home
 from tests.support.scripted_embedder import ScriptedEmbedder
@@ -76,13 +77,11 @@ def start_cli(home: Path, tmp_path: Path) -> Callable[..., subprocess.Popen[str]
 
 
 @pytest.fixture
-def cli(start_cli: Callable[..., subprocess.Popen[str]]) -> Run:
-    """Runs `hermes-pgvector ARGUMENTS` to its end."""
+def cli(home: Path, tmp_path: Path, commands: ForkedCli) -> Run:
+    """Runs `hermes-pgvector ARGUMENTS` to its end, in a process that was forked for it."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        with start_cli(*arguments) as process:
-            stdout, stderr = process.communicate(timeout=150)
-        return subprocess.CompletedProcess(arguments, process.returncode, stdout, stderr)
+        return commands.run(*arguments, folder=tmp_path, environment=command_environment(home))
 
     return run
 
