@@ -24,17 +24,17 @@ logger = logging.getLogger(__name__)
 
 Queue: TypeAlias = Spool | MemoryQueue  # what the drain thread empties
 _MOVED_AT_ONCE = 64
-_FILES_MOST = 16  # of one process: whoever locks more of them than that is not to be evaded
-_ATTEMPTS = 5  # of one write to find a file that takes it
-_SPARED_S = 30.0  # a place that took no more is left alone for so long
-_HOOK_MOVES_S = 0.01  # a hook spends so long on what another file held, and leaves the rest to who comes next
+_FILES_MOST = 16  # per process: a program that locks more of them than that cannot be avoided
+_ATTEMPTS = 5  # of one write to find a file that can be written
+_SPARED_S = 30.0  # how long a folder that could not be written is left alone
+_HOOK_MOVES_S = 0.01  # how long a hook spends on moving the operations of a lost file; the next caller goes on
 
 
 class OwnQueues:
-    """The spools of this process, the last of which takes what comes, and their stand-in in memory.
+    """The spools of this process, the last of which takes new writes, and their stand-in in memory.
 
-    Mostly there is one spool. Another one is begun beside it while it cannot be had: somebody else's lock is on it, its
-    disk takes no more, or it was deleted or damaged. Whatever is in an older one goes to Postgres first.
+    Usually there is one spool. Another one is started beside it while it cannot be used: another program has locked it,
+    its disk cannot be written, or it was deleted or damaged. The operations of older spools go to Postgres first.
     """
 
     def __init__(self, directory: SpoolDirectory, memory_max_bytes: int) -> None:
@@ -42,26 +42,26 @@ class OwnQueues:
         self._memory = StandIn(memory_max_bytes)
         self._older: list[Spool] = []
         self._moves: list[Salvage] = []
-        self._moved: list[Spool] = []  # files of which all that waited is elsewhere
-        self._spared: dict[Path, float] = {}  # places that took no more, and until when they are left alone
+        self._moved: list[Spool] = []  # lost files whose waiting operations are all in new ones
+        self._spared: dict[Path, float] = {}  # folders that could not be written, and until when to leave them alone
         self._spool: Spool | None = None
         self._pid = os.getpid()
         self._moving = threading.Lock()
-        self._rescuing = threading.Lock()  # around what is moved from a file that is gone
-        self._changing = threading.RLock()  # around which files there are
+        self._rescuing = threading.Lock()  # held while operations of a lost file are moved
+        self._changing = threading.RLock()  # guards the set of files
         self._warned = False
-        self.lost = 0  # operations that were accepted, and are in no file and not in memory any more
+        self.lost = 0  # accepted operations that are no longer in any file or in memory
         self.open()
 
     def open(self) -> Spool | None:
-        """Return the spool, opened now where that failed before; None while it cannot be."""
+        """Return the current spool, opening it now if that failed before; None while it cannot be opened."""
         with self._changing:
             if self._spool is None:
                 self._spool = self._begun()
             return self._spool
 
     def _begun(self, instead_of: Spool | None = None) -> Spool | None:
-        """Return a new file; None, which is told, where no disk takes one."""
+        """Return a new file; log a warning and return None if no disk can be written."""
         try:
             return self._begin(instead_of)
         except SpoolError as exc:
@@ -78,10 +78,10 @@ class OwnQueues:
         )
 
     def append(self, op: Operation) -> None:
-        """Keep `op`: when this returns it is on disk, or in memory while no disk takes anything. Raises SpoolFull."""
+        """Store `op`: once this returns, it is on disk, or in memory if no disk can be written. Raises SpoolFull."""
         if self._moves:
             self._go_on_moving(_HOOK_MOVES_S, in_hook=True)
-        # What went to memory goes to Postgres after the spool, so what follows it has to go there as well.
+        # Operations in memory go to Postgres after those in the spool, so later ones have to go to memory as well.
         for _ in range(_ATTEMPTS):
             if (spool := self._spool) is None or self._memory.depth:
                 break
@@ -98,7 +98,7 @@ class OwnQueues:
         self._memory.append(op)
 
     def _leave_behind(self, spool: Spool, exc: SpoolError) -> bool:
-        """Begin a file beside one that could not be had; False when there cannot be one."""
+        """Start a new file beside one that cannot be used; return False if none can be created."""
         with self._changing:
             if spool is not self._spool:  # another thread was first
                 return self._spool is not None
@@ -117,16 +117,16 @@ class OwnQueues:
         return True
 
     def rescue(self, gone: Spool, exc: SpoolGone) -> bool:
-        """Begin to write anew what can still be had of a file of this process that was deleted, cut or overwritten.
+        """Start moving what can be recovered from a file of this process that was deleted, cut or overwritten.
 
-        False where that cannot be done now.
+        Return False if that cannot be done now.
         """
         with self._changing:
             if gone not in self.spools():  # another thread was first
                 return True
             if (into := self.write_anew(gone, exc)) is None:
                 return False
-            if gone is self._spool:  # what comes now goes to a file of its own, after all that is moved to this one
+            if gone is self._spool:  # new writes go to a file of their own, emptied after the recovered operations
                 fresh = self._begun()
                 self._older.append(into)
                 self._spool = fresh
@@ -136,14 +136,14 @@ class OwnQueues:
         return True
 
     def write_anew(self, gone: Spool, exc: SpoolGone) -> Spool | None:
-        """Return a new file, into which what `gone` held is to be moved; None where there cannot be one now."""
+        """Return a new file, into which the operations of `gone` will be moved; None if none can be created now."""
         with self._changing:
             if (into := self._begun(gone)) is None:
                 return None
             if not self.moves_into(gone):
                 self._moves.append(Salvage(gone, into, exc))
                 return into
-            with self._rescuing:  # what was still to be moved into `gone` follows what is there already
+            with self._rescuing:  # what was still to be moved into `gone` comes after what it holds already
                 unfinished = self.moves_into(gone)
                 for move in unfinished:
                     move.into = into
@@ -152,12 +152,12 @@ class OwnQueues:
             return into
 
     def moves_into(self, spool: Spool) -> list[Salvage]:
-        """Return what is still to be moved into a file."""
+        """Return the unfinished moves into a file."""
         return [move for move in list(self._moves) if move.into is spool]
 
     def _go_on_moving(self, for_s: float, *, in_hook: bool = False) -> None:
-        """Write anew for about so long what files that are gone still held; the rest is for whoever comes next."""
-        if not self._rescuing.acquire(blocking=not in_hook):  # somebody is at it
+        """Move operations of lost files to new ones for about `for_s` seconds; the next caller does the rest."""
+        if not self._rescuing.acquire(blocking=not in_hook):  # another thread is doing it
             return
         try:
             while self._moves and (move := self._moves[0]).go_on(for_s, may_read=not in_hook):
@@ -171,21 +171,21 @@ class OwnQueues:
     def _note_moved(self, move: Salvage) -> None:
         if not move.lost:
             self._directory.delete(move.source)
-        self._moved.append(move.source)  # open still: to read what it keeps takes long, and a hook may wait
+        self._moved.append(move.source)  # still open: reading what it keeps takes long, and a hook may wait
         self.lost += move.lost
         logger.warning("hermes-pgvector: %s; the %d writes in it are in a new file now", move.why, move.saved)
         if move.lost:
             logger.error("hermes-pgvector: %d accepted writes cannot be recovered and are lost", move.lost)
 
     def finish_moves(self) -> None:
-        """Write anew all that files which are gone still held, without holding a hook up."""
+        """Move all remaining operations of lost files to new ones, without holding up a hook."""
         before = None
         while self._moves and before != (before := (len(self._moves), self._moves[0].left())):
             self._go_on_moving(_HOOK_MOVES_S)
             yield_gil()
 
     def look_after(self, kept: AcknowledgedWrites) -> None:
-        """See that the files are still there, and let go of those not needed any more; `kept` gets what they keep."""
+        """Check that the files are intact, and release those no longer needed; `kept` takes over what they keep."""
         for spool in self.spools():
             if (gone := found_gone(spool)) is not None:
                 self.rescue(spool, gone)
@@ -193,7 +193,7 @@ class OwnQueues:
         self.let_go_of_moved(kept)
         with self._changing:
             older = list(self._older) if not self._moves else []
-        for spool in older:  # without the lock: what a file keeps takes long to be taken over, and a hook may wait
+        for spool in older:  # without the lock: taking over what a file keeps takes long, and a hook may wait
             with contextlib.suppress(SpoolError):
                 spool.recount()
                 if not spool.depth and not spool.rejected_count and kept.take_over(spool):
@@ -204,13 +204,13 @@ class OwnQueues:
             self._return_home()
 
     def let_go_of_moved(self, kept: AcknowledgedWrites) -> None:
-        """Let go of files that are gone and whose writes are in new ones."""
+        """Release lost files whose writes are all in new ones."""
         while self._moved:
             kept.take_over(self._moved[0], gone=True)
             self._directory.let_go(self._moved.pop(0))
 
     def _return_home(self) -> None:
-        """Begin anew in the home, once all that went elsewhere has arrived."""
+        """Start a new file in the home once everything written elsewhere is in Postgres."""
         spool = self._spool
         if spool is None or self._directory.is_preferred(spool) or spool.depth or self._older:
             return
@@ -225,12 +225,12 @@ class OwnQueues:
                 self._directory.discard(fresh)
 
     def move_to_disk(self) -> None:
-        """Put into the spool what is in memory only, as far as the disk takes it by now.
+        """Move operations that are only in memory to the spool, as far as the disk can be written.
 
-        For the thread that empties the queues, or once that can be waited for no longer: what it writes at that moment
-        is written once all the same. What Postgres has refused is rejected once more.
+        To be called by the thread that empties the queues, or once that thread can no longer be waited for: what it is
+        writing at that moment is still written only once. What Postgres has rejected will be rejected once more.
         """
-        # A child's copy of the memory is the parent's to bring home.
+        # A forked child leaves its copy of the memory alone: the parent saves it.
         if self._pid != os.getpid():
             return
         self.finish_moves()
@@ -241,7 +241,7 @@ class OwnQueues:
                 return
             try:
                 moved = self._write_memory(spool)
-            except SpoolError as exc:  # that was told when it began
+            except SpoolError as exc:  # logged when it began
                 if not isinstance(exc, SpoolFull):
                     self._leave_behind(spool, exc)
                 return
@@ -250,7 +250,7 @@ class OwnQueues:
             logger.info("hermes-pgvector: the writes that were in memory only are on disk now")
 
     def _write_memory(self, into: Spool) -> int:
-        """Move what is in memory to a file; return how many writes. Raises SpoolError."""
+        """Move the operations in memory to a file; return how many. Raises SpoolError."""
         moved = 0
         while ops := self._memory.take(_MOVED_AT_ONCE) or [item.operation for item in self._memory.rejected()]:
             for op in ops:
@@ -260,7 +260,7 @@ class OwnQueues:
         return moved
 
     def label(self) -> None:
-        """Note in the files for which database their writes are, now that it is known."""
+        """Record in the files the database that their writes are for, once it is known."""
         for spool in self.spools():
             with contextlib.suppress(SpoolError):
                 spool.label(self._directory.destination.place, self._directory.destination.database)
@@ -274,13 +274,13 @@ class OwnQueues:
             return [*found, self._memory]
 
     def spools(self) -> list[Spool]:
-        """Return the files, where there are some, in the order in which they are to be emptied."""
+        """Return the open files, in the order in which they are to be emptied."""
         with self._changing:
             return [*self._older, *([] if self._spool is None else [self._spool])]
 
     def keeping(self) -> list[Spool]:
-        """Return the files that may keep what was acknowledged, also those that are gone and not let go of yet."""
-        # In the order in which a hook takes one from here to there, so that none is missed between two of them.
+        """Return the files that may keep acknowledged operations, including lost ones that are not released yet."""
+        # In the order in which a hook moves a file from list to list, so that none is missed in between.
         found = [*self.spools(), *(move.source for move in list(self._moves)), *self._moved]
         return list(dict.fromkeys(found))
 
@@ -289,18 +289,18 @@ class OwnQueues:
         return self._memory.depth
 
     def depth(self) -> int:
-        """Return how many operations wait. What is being moved counts twice rather than not at all."""
-        with self._changing:  # else a file may be found gone in between, and what it held be in neither sum
-            moved = sum(move.depth for move in list(self._moves))  # first, for it is in a file afterwards
+        """Return how many operations wait. One that is being moved may be counted twice, but is never left out."""
+        with self._changing:  # otherwise a file may be found gone in between, and its operations be in neither sum
+            moved = sum(move.depth for move in list(self._moves))  # first, because afterwards they are in a file
             return moved + self._memory.depth + sum(spool.depth for spool in self.spools())
 
     def checkpoint(self) -> None:
-        """Have the log of the file written into it."""
+        """Checkpoint the write-ahead logs of the files."""
         for spool in self.spools():
             spool.checkpoint()
 
     def publish(self, report: Callable[[], Mapping[str, Any]]) -> None:
-        """Leave the counters in the file, where other processes, the operator's among them, can read them."""
+        """Store the counters in the current file, where other processes, such as the operator's, can read them."""
         for spool in self.spools()[-1:]:
             with contextlib.suppress(SpoolError):  # neither a full disk nor a damaged file holds a write up
                 spool.publish(report())
@@ -312,7 +312,7 @@ class OwnQueues:
 
 
 def found_gone(spool: Spool) -> SpoolGone | None:
-    """Return how the files of a spool are no longer what they were; None while they are in order, or held."""
+    """Return the error if the files of a spool were deleted, cut or overwritten; None if they are intact or locked."""
     try:
         spool.check()
     except SpoolGone as exc:

@@ -1,7 +1,7 @@
-"""The durable queue: one SQLite file a process, written by the hooks, emptied by the drain.
+"""The durable queue of writes: one SQLite file per process, filled by the hooks and emptied by the drain thread.
 
-An append survives the death of the process the moment it returns (`normal`), or a power cut as well (`full`).
-`spool_directory.py` says whose file is whose.
+Once `append` returns, the operation survives the death of the process (`normal`), or a power cut as well (`full`).
+`spool_directory.py` decides which process owns which file.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from .spool_format import (
 logger = logging.getLogger(__name__)
 
 _ROW_OVERHEAD_BYTES = 64
-_COPY_BYTES = 16_000_000  # of the last operations, against the loss of the file
+_COPY_BYTES = 16_000_000  # of operations kept in memory as well, in case the file is lost
 _INSERT = f"INSERT INTO operations ({COLUMNS}) VALUES (?, ?, ?, ?, ?)"
 
 
@@ -56,26 +56,26 @@ class Spool:
         """Open or create `path`, whose lock the caller holds. Raises SpoolError."""
         self.path = path
         self._max_bytes = max_bytes
-        # SQLite's own locks are nobody's to make anew in a forked child, so it is used under one of ours only.
+        # A forked child cannot reinitialize SQLite's own locks, so SQLite is only used while one of our locks is held.
         self._back_lock = fork_lock(BACKGROUND)  # for the back connection
-        self._lock = fork_lock()  # for the front connection, and what a hook sees
-        self._done: set[int] = set()  # committed in Postgres, but not deleted here: the disk took nothing
-        self._passed: set[int] = set()  # rejected, but that could not be noted, or the damaged file gives them again
+        self._lock = fork_lock()  # for the front connection and the state that hooks use
+        self._done: set[int] = set()  # committed in Postgres, but the file could not be written to delete them
+        self._passed: set[int] = set()  # rejected, but still in the file: it cannot be written, or is damaged
         self._held = HeldOperations(_COPY_BYTES)
-        self._last = 0  # the number of the last operation that was appended here
-        self._given_away = False  # to `salvage`, which would not see what is appended afterwards
+        self._last = 0  # the number of the last operation appended to this file
+        self._given_away = False  # `salvage` has read the file, and would miss what is appended afterwards
         self._closed = False
         with self._back_lock, contextlib.ExitStack() as opened, as_spool_error(path):
             self._front = opened.enter_context(closing(connect(path)))  # the hooks' connection
             self._back = opened.enter_context(closing(connect(path)))
             prepare(path, self._front, self._back, sync=sync, patience_ms=patience_ms)
-            self.depth, self.size_bytes = self._measure("true")  # of what waits
+            self.depth, self.size_bytes = self._measure("true")  # of the waiting operations
             self.rejected_count = self._count_rejected()
             self._files = WatchedFiles(path)
             opened.pop_all()
 
     def append(self, op: Operation) -> None:
-        """Keep `op`; when this returns, it survives the process. Raises SpoolError, of whichever kind."""
+        """Write `op` to the file; once this returns, it survives the process. Raises SpoolError or a subclass of it."""
         row = row_of(op)
         size = _size(row[3])
         with self._lock:
@@ -97,9 +97,10 @@ class Spool:
             self._held.add(self._last, op, size)
 
     def take(self, limit: int) -> list[Operation]:
-        """Return the oldest operations, at most `limit`; they stay in the file until `ack`.
+        """Return up to `limit` of the oldest operations; they stay in the file until `ack`.
 
-        Of a damaged file, those before the damage. Raises SpoolError when there are none.
+        From a damaged file, return those before the damage, or else those in memory. Raises SpoolError if there are
+        none.
         """
         ops: list[Operation] = []
         with self._lock:
@@ -117,18 +118,18 @@ class Spool:
         return ops
 
     def _remembered(self, limit: int) -> list[Operation]:
-        """Return the oldest operations by what memory holds; none where the oldest one is in the file only."""
+        """Return the oldest operations from the copy in memory; none unless all waiting operations are in it."""
         with self._lock:
             held = [op for op in self._held.waiting() if op.seq not in self._done | self._passed]
             return held[:limit] if len(held) >= self.depth else []
 
     def ack(self, ops: Sequence[Operation]) -> None:
-        """Forget operations that Postgres has committed, in memory only while the disk takes nothing."""
+        """Delete operations that Postgres has committed; while the disk cannot be written, only mark them in memory."""
         for part in in_slices(ops, SHORT_SLICE):
             self._forget({op.seq for op in part})
 
     def _cross_off(self) -> None:
-        """Delete what could not be deleted when it was committed: left behind, it would be written again much later."""
+        """Delete committed operations whose deletion failed: if left, they would be written again much later."""
         if self._done:
             self._forget(set())
 
@@ -141,7 +142,7 @@ class Spool:
         try:
             with self._back_lock:
                 self._delete(json.dumps(sorted(fresh)), done)
-        except SpoolGone:  # whoever takes from it will see that
+        except SpoolGone:  # the next `take` raises it
             with self._lock:
                 self._take_off((len(fresh), 0))
         except FAULTS as exc:
@@ -157,14 +158,14 @@ class Spool:
             deleted = self._back.execute(
                 "DELETE FROM operations WHERE seq IN (SELECT value FROM json_each(?))", (json.dumps(sorted(done)),)
             )
-            # A damaged file may give rows that it does not find by their number.
+            # A damaged file may return rows that it cannot find by their number.
             left = done & self._numbers() if deleted.rowcount < len(done) else set()
             self._done -= done - left
 
     def reject(self, op: Operation, error: str) -> None:
-        """Keep `op` out of the way of the rest, with its error, until an operator looks at it.
+        """Set `op` aside with its error until an operator looks at it, so that it does not hold up the rest.
 
-        While the disk takes nothing, or where the file is damaged, only for the life of this process.
+        While the disk cannot be written, or if the file is damaged, this lasts only for the life of this process.
         """
         with self._lock:
             self._held.reject(op, error)
@@ -174,13 +175,13 @@ class Spool:
                 move(conn, "operations", "aside", f"{COLUMNS}, error", f"{COLUMNS}, ?", [op], error or "unknown error")
                 self.rejected_count += 1
                 if op.kind.startswith(UNREADABLE_KIND) and op.seq in self._numbers():
-                    self._passed.add(op.seq)  # as above: it must not come again and again
+                    self._passed.add(op.seq)  # still found, as above: `take` must not return it again
         except SpoolError as exc:
             self._passed.add(op.seq)
             logger.debug("hermes-pgvector: %s", exc)
 
     def checkpoint(self) -> None:
-        """Move the write-ahead log into the file, on the drain's time."""
+        """Checkpoint the write-ahead log into the file, on the drain thread rather than in a hook."""
         with self._back_lock, contextlib.suppress(SpoolGone, *FAULTS):
             with self._lock:
                 self._must_be_there()
@@ -189,7 +190,7 @@ class Spool:
 
     @contextlib.contextmanager
     def written(self) -> Iterator[sqlite3.Connection]:
-        """Yield one transaction on the file, for a moment: a hook may have to wait. Raises SpoolError."""
+        """Yield a connection in one write transaction; keep it short: a hook may have to wait. Raises SpoolError."""
         with as_spool_error(self.path), self._back_lock, self._lock:
             self._must_be_there()
             with _transaction(self._back):
@@ -197,7 +198,7 @@ class Spool:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Lend the file, to be read from, also one that is gone; no hook waits for that. Raises SpoolError."""
+        """Yield a connection for reading, even if the file is gone; no hook waits for this. Raises SpoolError."""
         with as_spool_error(self.path), self._back_lock:
             if self._given_away:
                 with self._lock:
@@ -205,26 +206,26 @@ class Spool:
             yield self._back
 
     def label(self, place: str, database: str, *, anew: bool = False) -> None:
-        """Note for which database its writes were accepted; `anew` forgets what the one before has acknowledged."""
+        """Record the database that the writes are for; `anew` deletes what the previous database has acknowledged."""
         with self.written() as conn:
             conn.execute("INSERT OR REPLACE INTO accepted_for VALUES (1, ?, ?)", (place, database))
             if anew:
                 conn.execute("DELETE FROM kept")
 
     def accepted_for(self) -> tuple[str, str]:
-        """Return for which database, see `Destination`; both empty where nobody knows."""
+        """Return the place and database (see `Destination`) that the writes are for; both are empty if unknown."""
         with self.reading() as conn:
             row = conn.execute("SELECT place, database FROM accepted_for").fetchone()
         return (str(row[0]), str(row[1])) if row else ("", "")
 
     def publish(self, report: Mapping[str, Any]) -> None:
-        """Leave the process's counters in the file, for whoever looks from outside."""
+        """Store the process's counters in the file, where other processes can read them."""
         row = (time.time(), json.dumps(report))
         with self.written() as conn:
             conn.execute("INSERT OR REPLACE INTO report VALUES (1, ?, ?)", row)
 
     def recount(self) -> None:
-        """Count again what waits and what was rejected: an operator may have changed the file."""
+        """Recount the waiting and the rejected operations: an operator may have changed the file."""
         self._cross_off()
         with as_spool_error(self.path), self._back_lock, self._lock:
             self._must_be_there()
@@ -241,9 +242,9 @@ class Spool:
         return [RejectedWrite(operation_of(row[:6]), row[6]) for row in rows]
 
     def check(self) -> None:
-        """Raise SpoolGone when the files are no longer those that were opened, or hold something else.
+        """Raise SpoolGone if the files are no longer those that were opened, or their content was overwritten.
 
-        For the thread that empties it.
+        To be called by the thread that empties the spool.
         """
         try:
             with self._lock:
@@ -258,29 +259,29 @@ class Spool:
             raise cannot_use(self.path, exc) from exc
 
     def _must_be_there(self) -> None:
-        """Raise SpoolGone, or what SQLite raises. For whoever holds the lock."""
+        """Raise SpoolGone if the files were deleted, replaced or cut, or SQLite's error. The caller holds the lock."""
         if self._given_away:
             raise SpoolGone(f"what the spool {self.path} held is in another file")
-        if self._files.look():  # a checkpoint of another program cuts the log as well
+        if self._files.look():  # another program's checkpoint shortens the log as well
             last = self._last if self._held.holds(self._last) else None
             if not holds(self.path, self.depth, last):
                 raise SpoolGone(f"the spool {self.path} was cut")
 
     def _mend(self) -> None:
-        """Have what SQLite shares be as long as it was: it may have been cut since the file was found to be gone."""
+        """Restore the length of SQLite's shared memory: it may have been cut after the file was found to be gone."""
         with contextlib.suppress(SpoolGone, OSError):
             self._files.look()
 
     def remembers_all(self) -> bool:
-        """Return whether `salvage` can do without the file."""
+        """Return whether memory holds everything, so that `salvage` does not need the file."""
         with self._lock:
             waiting, aside = self._held.counts()
             return waiting >= self.depth and aside >= self.rejected_count
 
     def salvage(self) -> tuple[list[tuple[Operation, str]], int]:
-        """Return what can still be had of a file that is gone, and how many operations cannot be had any more.
+        """Return the operations that can be recovered from a file that is gone, and how many are lost.
 
-        In order, each with the error for which it was rejected, if it was. Raises SpoolBusy.
+        The operations are in order, each with the error for which it was rejected, or "". Raises SpoolBusy.
         """
         with as_spool_error(self.path), self._back_lock, self._lock:
             self._mend()
@@ -298,9 +299,9 @@ class Spool:
         return saved, max(0, expected - len(saved))
 
     def take_in(self, saved: Iterable[tuple[Operation, str]], max_bytes: int) -> int:
-        """Keep the first of what `salvage` gave of another file, about `max_bytes`; return how many.
+        """Write the first operations, about `max_bytes`, that `salvage` recovered from another file; return how many.
 
-        Raises SpoolError, and then keeps none.
+        Raises SpoolError, and then writes none.
         """
         rows: list[tuple[Operation, Row, str]] = []
         size = 0
@@ -328,7 +329,10 @@ class Spool:
         self._held.add(self._last, op, _size(row[3]))
 
     def end(self) -> bool:
-        """Close the file; True when nothing waits in it, is rejected or is kept, and no hook comes in between."""
+        """Close the file; return True if it holds no waiting, rejected or kept operation.
+
+        No hook can append between the check and the closing.
+        """
         self._cross_off()
         any_row = " OR ".join(f"EXISTS (SELECT 1 FROM {table})" for table in ("operations", "aside", "kept"))
         empty = False
@@ -352,7 +356,7 @@ class Spool:
             self._back.close()
 
     def _numbers(self) -> set[int]:
-        """Return the numbers of the operations that a reading of the whole file gives."""
+        """Return the numbers of all operations, found by scanning the whole table."""
         return {row[0] for row in self._back.execute("SELECT seq FROM operations")}
 
     def _count_rejected(self) -> int:
@@ -362,7 +366,7 @@ class Spool:
         self.depth, self.size_bytes = max(0, self.depth - gone[0]), max(0, self.size_bytes - gone[1])
 
     def _measure(self, condition: str, *values: object) -> tuple[int, int]:
-        """Return how many operations and bytes wait."""
+        """Return the number and the bytes of the waiting operations that match `condition`."""
         return self._sums(
             f"SELECT count(*), coalesce(sum(length(CAST(payload AS BLOB)) + {_ROW_OVERHEAD_BYTES}), 0) "
             f"FROM operations WHERE {condition}",
@@ -370,7 +374,7 @@ class Spool:
         )
 
     def _sums(self, query: str, *values: object) -> tuple[int, int]:
-        """Return the two numbers of a query; zeros in a damaged file, where `take` finds what can be read."""
+        """Return the two numbers of a query; zeros for a damaged file, of which `take` finds what can be read."""
         try:
             first, second = self._back.execute(query, values).fetchone()
         except sqlite3.OperationalError:
@@ -392,5 +396,5 @@ def _transaction(conn: sqlite3.Connection) -> Iterator[None]:
 
 
 def _size(payload: str) -> int:
-    """Return about how many bytes a row takes."""
+    """Return the approximate number of bytes that a row takes."""
     return len(payload if payload.isascii() else payload.encode()) + _ROW_OVERHEAD_BYTES

@@ -1,4 +1,4 @@
-"""What a spool file looks like inside and from outside, and what SQLite has against one in our own words."""
+"""The format of a spool file, checks of the file from outside, and the translation of SQLite's errors."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ..domain.errors import SpoolBusy, SpoolError, SpoolGone
 from ..domain.gil import yielding_gil
 from ..domain.operations import Envelope, MalformedWrite, Operation, decode, encode, seconds
 
-# What a damaged file raises: SQLite quotes it in its words, and Python may not be able to read them.
+# The errors that a damaged file causes: SQLite quotes the file in its messages, which Python may fail to decode.
 FAULTS = (sqlite3.Error, UnicodeDecodeError)
 UNREADABLE_KIND = "unreadable"
 _UNREADABLE = uuid.UUID("0d7f7f0e-58a4-4b53-9d0b-6b6d2a6a1c55")
-FORMAT = 2  # PRAGMA user_version of the files this version writes; it reads those below as well
+FORMAT = 2  # PRAGMA user_version of the files this version writes; it reads lower ones as well
 _OPERATION = "op_id BLOB NOT NULL, theme TEXT NOT NULL, kind TEXT NOT NULL, payload TEXT NOT NULL, at REAL NOT NULL"
 COLUMNS = "op_id, theme, kind, payload, at"
 Row = tuple[bytes, str, str, str, float]  # the values of COLUMNS
-# What is rejected has a table of its own, so that nobody who looks for what waits has to walk past it.
+# Rejected operations have a table of their own, so that a query for waiting ones does not have to skip them.
 _SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS operations (seq INTEGER PRIMARY KEY, {_OPERATION});
 CREATE TABLE IF NOT EXISTS aside (seq INTEGER PRIMARY KEY, {_OPERATION}, error TEXT NOT NULL);
@@ -39,44 +39,48 @@ CREATE TABLE IF NOT EXISTS report (
 """
 # Each append writes whole pages to the write-ahead log, so small ones keep it small.
 _PAGE_BYTES = 1024
-# The drain empties the log long before; this bounds it while the drain is held up, at some milliseconds for one hook.
+# The drain thread empties the log long before this limit. The limit bounds the log while the drain thread is held up,
+# at the cost of some milliseconds for one hook.
 _LOG_PAGES = 16_000
-HOOK_PATIENCE_MS = 5  # for another program's lock; a hook then takes another file
-_OPENING_S = 1.0  # nobody's hook waits for a file that is being opened, except for a new one, which nobody else has
+HOOK_PATIENCE_MS = 5  # how long a hook waits for another program's lock before it uses another file
+# How long opening waits for a lock. The only file that a hook opens is a new one, which no other program has locked.
+_OPENING_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class RejectedWrite:
-    """An operation that Postgres will never take as it is, with the reason."""
+    """An operation that Postgres will never accept as it is, with the reason."""
 
     operation: Operation
     error: str
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Return a connection to a file that may be somebody else's as well."""
+    """Return a connection to a file that other programs may have open as well."""
     conn = sqlite3.connect(path, timeout=_OPENING_S, isolation_level=None, check_same_thread=False)
     conn.execute(f"PRAGMA page_size={_PAGE_BYTES}")
-    # Damaged text is for an operator to look at, not a reason to read nothing.
+    # Damaged text is for an operator to look at, and must not make reading fail.
     conn.text_factory = lambda raw: raw.decode("utf-8", "replace")
     return conn
 
 
 def prepare(path: Path, front: sqlite3.Connection, back: sqlite3.Connection, *, sync: str, patience_ms: int) -> None:
-    """Give the file its tables and both connections their settings; another program's lock holds each of their
-    statements up for `patience_ms`. Raises SpoolError for a file of a newer version."""
+    """Create the file's tables and configure both connections. Raises SpoolError for a file of a newer version.
+
+    Each of their statements waits up to `patience_ms` for another program's lock.
+    """
     version = front.execute("PRAGMA user_version").fetchone()[0]
     if version > FORMAT:
         raise SpoolError(f"{path} was written by a newer version of hermes-memory-pgvector; upgrade to read it")
     levels = {front: sync, back: "normal"}
     for conn, level in levels.items():
-        # A file that is being made is nobody's loss yet, and to have the disk confirm each step takes its time.
+        # A file that is being created holds nothing to lose yet, and syncing each step to the disk takes time.
         conn.execute(f"PRAGMA synchronous={'FULL' if level == 'full' else 'OFF' if version == 0 else 'NORMAL'}")
         conn.execute("PRAGMA journal_mode=WAL")
     if version < FORMAT:
         front.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version={FORMAT}; COMMIT;")
     if version == 1:
-        with contextlib.suppress(*FAULTS):  # of a damaged file; what was rejected is refused once more then
+        with contextlib.suppress(*FAULTS):  # the file is damaged: its rejected operations will be rejected once more
             front.executescript(
                 f"BEGIN IMMEDIATE; INSERT INTO aside ({COLUMNS}, error) SELECT {COLUMNS}, error FROM operations "
                 "WHERE error IS NOT NULL ORDER BY seq; DELETE FROM operations WHERE error IS NOT NULL; COMMIT;"
@@ -91,14 +95,14 @@ def prepare(path: Path, front: sqlite3.Connection, back: sqlite3.Connection, *, 
 
 
 def holds(path: Path, at_least: int, last: int | None, *, thoroughly: bool = False) -> bool:
-    """Return whether somebody who opens the file now finds so many operations, and the one of the number `last`.
+    """Return whether a new connection finds at least `at_least` operations, and among them the one numbered `last`.
 
-    Raises what SQLite raises.
+    Raises SQLite's own errors.
     """
     with contextlib.closing(connect(path)) as fresh:
         fresh.execute(f"PRAGMA busy_timeout={HOOK_PATIENCE_MS}")
         if not fresh.execute("SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'operations')").fetchone()[0]:
-            return False  # emptied after its log had been written into it
+            return False  # the file was emptied after its log had been checkpointed into it
         (count,) = fresh.execute("SELECT count(*) FROM operations").fetchone()
         found = fresh.execute("SELECT EXISTS (SELECT 1 FROM operations WHERE seq = ?)", (last,)).fetchone()
         whole = not thoroughly or fresh.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
@@ -108,7 +112,7 @@ def holds(path: Path, at_least: int, last: int | None, *, thoroughly: bool = Fal
 def move(
     conn: sqlite3.Connection, source: str, target: str, into: str, values: str, ops: Sequence[Operation], *more: str
 ) -> None:
-    """Move rows from one table to the other, within a transaction."""
+    """Move the rows of `ops` from one table to the other, inside the caller's transaction."""
     numbers = json.dumps([op.seq for op in ops])
     chosen = "WHERE seq IN (SELECT value FROM json_each(?))"
     found = f"SELECT {values} FROM {source} {chosen} ORDER BY at, seq"
@@ -119,9 +123,9 @@ def move(
 def readable(
     conn: sqlite3.Connection, table: str, error: str, chosen: str = "true", most: int = -1, **values: object
 ) -> list[tuple[Operation, str]]:
-    """Return what can be read of a table, each operation with its `error`: all, or the first `most` that are chosen.
+    """Return the readable rows of a table, each operation with its `error`: all, or the first `most` that match.
 
-    Raises what SQLite raises for a lock.
+    Raises SQLite's error for a lock held by another program.
     """
     found: list[tuple[Operation, str]] = []
     try:
@@ -137,12 +141,12 @@ def readable(
 
 
 def row_of(op: Operation) -> Row:
-    """Return an operation as it is stored."""
+    """Return the row that stores an operation."""
     return op.op_id.bytes, op.theme, op.kind, encode(op), op.at
 
 
 def operation_of(row: tuple[Any, ...]) -> Operation:
-    """Return the operation of a row; a MalformedWrite, to be rejected, for one that cannot be read."""
+    """Return the operation of a row; for an unreadable row, return a MalformedWrite, which is to be rejected."""
     seq, op_id, theme, kind, payload, at = row
     number = uuid.uuid5(_UNREADABLE, repr(row))
     try:
@@ -166,14 +170,14 @@ def operation_of(row: tuple[Any, ...]) -> Operation:
 
 @contextlib.contextmanager
 def as_spool_error(path: Path) -> Iterator[None]:
-    """Raise what SQLite or the file system has against `path` as SpoolError."""
+    """Translate errors of SQLite and of the file system about `path` into SpoolError."""
     try:
         yield
     except (*FAULTS, OSError) as exc:
         raise cannot_use(path, exc) from exc
 
 
-_HELD = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}  # the last for readers, after 10 s
+_HELD = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}  # readers get the last one, after 10 s
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
@@ -182,7 +186,7 @@ def _is_held(exc: Exception) -> bool:
 
 
 def cannot_use(path: Path, exc: Exception) -> SpoolError:
-    """Return what `exc` means for the file: held by another program, no longer what it was, or out of use for now."""
+    """Return the error that `exc` means: the file is locked by another program, changed or damaged, or unusable."""
     code = getattr(exc, "sqlite_errorcode", 0)
     if _is_held(exc):
         return SpoolBusy(f"another program holds a lock on the spool {path} ({exc})")
@@ -202,12 +206,12 @@ def _remedy(path: Path) -> str:
 
 
 def maker_of(path: Path) -> str:
-    """Return which process made the file, by its name."""
+    """Return the id of the process that created the file, from the file's name."""
     return path.name.partition("-")[0]
 
 
 def made_at_ns(path: Path) -> int:
-    """Return when the file was made, by its name; 0 where that does not say."""
+    """Return when the file was created, from its name; 0 if the name does not say."""
     parts = path.name.split("-")
     try:
         return int(parts[1], 16) if len(parts) == 3 else 0
@@ -225,12 +229,12 @@ def written_at(path: Path) -> float:
 
 
 class WatchedFiles:
-    """A spool's file, its log, and what SQLite shares among those who have it open. Not thread safe."""
+    """A spool's file, its write-ahead log and the shared memory of those that have it open. Not thread safe."""
 
     def __init__(self, path: Path) -> None:
-        """Remember what is there now. Raises SpoolGone or OSError."""
+        """Remember the files as they are. Raises SpoolGone or OSError."""
         self._path = path
-        # Plain text: a hook waits while it is looked, and paths take longer.
+        # Strings: a hook waits during `look`, and Path objects take longer.
         self._paths = (str(path), f"{path}-wal", f"{path}-shm")
         try:
             self._seen = [os.stat(each) for each in self._paths]
@@ -239,23 +243,25 @@ class WatchedFiles:
         self._settled_ns = self._seen[0].st_mtime_ns
 
     def settle(self) -> None:
-        """Take the file, which only a checkpoint writes to, as it is now for our own work."""
+        """Treat all changes of the database file so far as our own: only a checkpoint writes to it."""
         with contextlib.suppress(OSError):
             self._settled_ns = os.stat(self._path).st_mtime_ns
 
     def written(self) -> bool:
-        """Return whether it was written to since, as of the last look."""
+        """Return whether the last `look` found the database file written to since `settle`."""
         return self._seen[0].st_mtime_ns != self._settled_ns
 
     def look(self) -> bool:
-        """To be called before SQLite touches the files. True when one has become shorter, as the log does by another
-        program's checkpoint. Raises SpoolGone when they are others, or cut."""
+        """Return True if a file has become shorter, as the log does by another program's checkpoint.
+
+        To be called before SQLite touches the files. Raises SpoolGone if they were deleted, replaced or cut.
+        """
         stat, (file, log, shared) = os.stat, self._paths
         try:
             found = [stat(file), stat(log), stat(shared)]
         except (FileNotFoundError, NotADirectoryError):
             raise SpoolGone(f"the spool {self._path} was deleted or moved away") from None
-        except OSError:  # we may not look any more; the files are open
+        except OSError:  # we may no longer look, but the files are open
             return False
         cut = False
         for old, new in zip(self._seen, found, strict=True):
@@ -263,7 +269,7 @@ class WatchedFiles:
                 raise SpoolGone(f"the spool {self._path} was deleted or moved away, and another one is in its place")
             cut = cut or new.st_size < old.st_size
         if cut and found[2].st_size < self._seen[2].st_size:
-            # SQLite has it mapped into memory: to touch a part that was cut off ends the process.
+            # SQLite has this file mapped into memory: touching a part that was cut off would kill the process.
             os.truncate(shared, self._seen[2].st_size)
             raise SpoolGone(f"the spool {self._path} was cut")
         self._seen = found

@@ -31,17 +31,17 @@ from .spool_format import RejectedWrite
 
 logger = logging.getLogger(__name__)
 
-LINGER_S = 0.02  # waits this long for company before a batch that is not full goes out
+LINGER_S = 0.02  # how long a batch that is not full waits for more operations
 _RETRY_FIRST_S, _RETRY_MAX_S = 0.2, 10.0
-_RETRY_REFUSED_S = 2.0  # where somebody has to put something right: they look at once whether it helped
-_IDLE_S = 5.0  # how often an idle drain looks after what others left: dead spools, pending rows, a lost server
+_RETRY_REFUSED_S = 2.0  # when an operator has to fix something: they check at once whether it helped
+_IDLE_S = 5.0  # how often an idle drain thread looks for what is left: dead spools, pending rows, a lost server
 _ADOPT_S = 5.0  # how often the files of dead processes are looked for
 _REPORT_S = 5.0  # how often the counters are published
 
 
 @dataclass
 class _Due:
-    """When (monotonic seconds) the drain next does what it does from time to time."""
+    """When (monotonic seconds) each periodic task of the drain thread is due next."""
 
     adopt: float = 0.0
     report: float = 0.0
@@ -96,46 +96,46 @@ class Writer:
         self._thread = threading.Thread()  # not started
 
     def start(self) -> None:
-        """Start the drain thread, or one in the place of one that ended on an error; one, however many see that."""
+        """Start the drain thread, or replace one that ended on an error; several callers at once start only one."""
         with self._starting:
             if not self._thread.is_alive() and not self._stopping.is_set():
                 self._thread = threading.Thread(target=self._run, name="hermes-pgvector-writer", daemon=True)
-                with contextlib.suppress(RuntimeError):  # there can be no more threads now: the next write tries again
+                with contextlib.suppress(RuntimeError):  # no thread can be started now: the next write tries again
                     self._thread.start()
 
     def submit(self, op: Operation) -> None:
-        """Accept `op`: when this returns it is on disk, or in memory while the disk takes nothing. Raises SpoolFull."""
+        """Accept `op`: once this returns, it is on disk, or in memory if no disk can be written. Raises SpoolFull."""
         note_hook()
         self._own.append(op)
-        if not self._wake.is_set():  # else the drain has yet to look, and will see this as well
+        if not self._wake.is_set():  # otherwise the drain thread has yet to look, and will find this as well
             self._wake.set()
         if not self._thread.is_alive():
             self.start()
 
     def deliver(self, op: Operation, timeout_s: float) -> Delivery:
-        """Do as `submit`, and wait until Postgres has `op`, has refused it, is known to be away, or time runs out."""
+        """Submit `op` and wait until Postgres has stored or rejected it, or is known to be down, or time runs out."""
         return self._outcomes.deliver(op, self.submit, lambda: self._backend.problem is not None, timeout_s)
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until everything accepted is in Postgres; False when time runs out first."""
+        """Wait until all accepted writes are in Postgres; return False if the timeout comes first."""
         self._wake.set()
         return self._outcomes.wait_for(lambda: not self.depth(), timeout_s)
 
     def flush_own(self, timeout_s: float) -> int:
-        """Wait until what this process accepted is in Postgres, as far as that is possible now; return what is not."""
+        """Wait until Postgres has all writes of this process or is known to be down; return how many it lacks."""
         self._wake.set()
         self._outcomes.wait_for(lambda: not self._own.depth() or self._backend.problem is not None, timeout_s)
         return self._own.depth()
 
     def stop(self, timeout_s: float) -> int:
-        """Drain for at most `timeout_s`, then stop; return how many writes are not in Postgres. Twice is fine."""
+        """Drain for at most `timeout_s`, then stop; return how many writes are not in Postgres. May be called twice."""
         deadline = time.monotonic() + timeout_s
         left = self.flush_own(timeout_s)
         self._stopping.set()
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join(max(0.0, deadline - time.monotonic()))
-        self._own.move_to_disk()  # where the thread does not come to do it
+        self._own.move_to_disk()  # in case the thread did not get to it
         return left
 
     def depth(self) -> int:
@@ -143,15 +143,15 @@ class Writer:
         return self._acknowledged.resend.depth + self._adopted.depth() + self._own.depth()
 
     def rejected(self) -> list[RejectedWrite]:
-        """Return the writes that Postgres rejected for what they hold."""
+        """Return the writes that Postgres rejected for their content."""
         return [item for queue in self._queues() for item in queue.rejected()]
 
     def rejected_count(self) -> int:
-        """Return how many writes were rejected, those of stopped processes among them."""
+        """Return how many writes were rejected, including those of stopped processes."""
         return self._directory.rejected_count() + sum(queue.rejected_count for queue in self._queues())
 
     def stats(self) -> dict[str, int]:
-        """Return the counters; `lost` is how many writes somebody took away together with their file."""
+        """Return the counters; `lost` is how many writes were lost because somebody removed or damaged their file."""
         return {
             "queue_depth": self.depth(),
             "spool_bytes": sum(queue.size_bytes for queue in self._queues()),
@@ -161,7 +161,7 @@ class Writer:
         }
 
     def in_memory(self) -> int:
-        """Return how many accepted writes are in memory only, because the disk takes nothing."""
+        """Return how many accepted writes are in memory only, because no disk can be written."""
         return self._own.in_memory()
 
     def _queues(self) -> Iterator[Queue]:
@@ -222,7 +222,7 @@ class Writer:
         self._retries.failed(exc, lost_connection=not self._backend.is_up())
 
     def _note_stored(self, queue: Queue, ops: Sequence[Operation], counts: Counter[str]) -> None:
-        """Let go of operations that Postgres has committed."""
+        """Acknowledge and count operations that Postgres has committed."""
         self.counts.update(counts)
         self._acknowledged.add(ops)
         queue.ack(ops)
@@ -230,12 +230,12 @@ class Writer:
         self.counts["operations"] += len(ops)
 
     def _note_whole(self) -> None:
-        """Note that nothing of a batch has to be tried again."""
+        """Note that no part of a batch has to be retried."""
         self._failures.reset()
         self._retries.over()
 
     def _step(self) -> bool:
-        """Write one batch, or look after what is due; True when there may be more to do at once."""
+        """Write one batch, or do the periodic tasks that are due; return True if there may be more to do at once."""
         now = time.monotonic()
         self._look_after_spools(now)
         if self._write_next():
@@ -255,7 +255,7 @@ class Writer:
         return self._due.adopt == 0.0
 
     def _look_after_spools(self, now: float) -> None:
-        """Adopt files of dead processes, publish the counters, and look whether the server is the same, when due."""
+        """When due, adopt files of dead processes, publish the counters and check whether the server has changed."""
         if now >= self._due.adopt:
             self._own.move_to_disk()
             self._look_after_files()
@@ -268,7 +268,7 @@ class Writer:
             self._acknowledged.expire()
 
     def _write_next(self) -> bool:
-        """Write a batch of the first queue in which something waits; False when nothing does."""
+        """Write a batch from the first queue that has waiting operations; return False if none has any."""
         self._own.finish_moves()
         self._own.let_go_of_moved(self._acknowledged)
         if any(map(self._write_from, (self._acknowledged.resend, *self._adopted.queues(self._own)))):
@@ -279,14 +279,14 @@ class Writer:
         return any(map(self._write_from, self._own.queues()))
 
     def _write_from(self, queue: Queue) -> bool:
-        """Write a batch of a queue; False when nothing waits in it."""
+        """Write a batch from a queue; return False if nothing waits in it."""
         ops, size = self._take(queue), self._batch_size.ops
         if ops:
             self._write(queue, ops[:size], ops[size:])
         return ops is None or bool(ops)
 
     def _tell_counters(self) -> bool:
-        """Publish the counters, also in an outage, when they are due; True when they were."""
+        """Publish the counters if they are due, also during an outage; return True if they were."""
         if time.monotonic() < self._due.report:
             return False
         self._due.report = time.monotonic() + _REPORT_S
@@ -294,9 +294,9 @@ class Writer:
         return True
 
     def _take(self, queue: Queue) -> list[Operation] | None:
-        """Return the oldest operations of a queue; None when the queues are others now. Raises SpoolError."""
+        """Return the oldest operations of a queue; None if the set of queues has changed. Raises SpoolError."""
         try:
-            # A batch; and the one after it where its vectors take long to come.
+            # One batch, and the next one as well where embedding is slow.
             ahead = self._embed_on_write and self._embedder.is_slow()
             return queue.take(2 * BATCH_SIZE if ahead else BATCH_SIZE)
         except SpoolError as exc:
@@ -319,7 +319,7 @@ class Writer:
         return round((done - before) / max(now - then, 1e-3), 1)
 
     def _write(self, queue: Queue, ops: list[Operation], upcoming: list[Operation]) -> None:
-        """Write a batch. Raises HermesPgvectorError when some of it has to be tried again."""
+        """Write a batch. Raises HermesPgvectorError when a part of it has to be retried."""
         embeddings: dict[str, list[float]] = {}
         try:
             if self._embed_on_write:
@@ -377,7 +377,7 @@ class Writer:
         op: Operation,
         rejections: tuple[type[Exception], ...] = REJECTIONS,
     ) -> None:
-        """Write an operation in a transaction of its own, and reject it when that ends with one of `rejections`."""
+        """Write an operation in a transaction of its own; reject it if that fails with one of `rejections`."""
         try:
             counts = self._backend.apply([op], embeddings, self._batch_size.timeout_s)
         except rejections as exc:
@@ -389,7 +389,7 @@ class Writer:
         self._note_stored(queue, [op], counts)
 
     def _fill_pending(self) -> bool:
-        """Embed rows that were written without a vector; True when there may be more to do at once."""
+        """Embed rows that were written without a vector; return True if there may be more to do at once."""
         if not self._embed_on_write:
             return False
         filled, more = self._pending.fill()
