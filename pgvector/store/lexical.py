@@ -1,4 +1,4 @@
-"""The lexical leg of a search: rows that hold the words of a question, the phrases in it first."""
+"""The lexical leg of a search: rows that hold the words of a question, those with its quoted phrases first."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from .question_words import (
 )
 from .vector_search import LENGTH_PIVOT, ask_estimate, planned_rows, variant, where
 
-EXACT_ROWS = 5000  # of a theme; the statements count_some_* count no further than the next one
+EXACT_ROWS = 5000  # of a theme; the statements count_some_* stop counting one row beyond
 MIN_ROWS = 50  # in a nearly empty theme, words that no row holds would outweigh all that match
 _MAX_CORRECTED = 4  # words of a question for which other spellings are looked up, longest first
 
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """What the text index is asked: the terms by their words, those of each phrase, whether pg_trgm is there.
+    """What to look up in the text index: the terms by word, those of each phrase; and whether pg_trgm is installed.
 
-    A phrase has other terms in each language, all of which a row of that language holds.
+    A phrase has different terms in each language; a row of that language holds all of them.
     """
 
     terms: dict[QuestionWord, str]
@@ -46,18 +46,18 @@ class _Words:
 
 
 class QuestionReader:
-    """Has the words and phrases of a question told, as the index knows them in any of `languages`."""
+    """Reads the words and phrases of a question, in the form the index has them in any of `languages`."""
 
     def __init__(self, pipe: Pipeline, text: str, languages: Sequence[str]) -> None:
         self.text = text
         self._quoted = phrases(text)
-        # Of a question that is not long its ends are the whole.
+        # The ends of a short question are the whole question.
         self._texts = [text, *self._quoted, *([ends(text)] if ends(text) != text else [])]
         self._rows = pipe.ask("read_question", {"texts": self._texts, "languages": list(languages)})
 
     @cached_property
     def words(self) -> _Words:
-        """Return what was read."""
+        """Return the words and phrases that were read."""
         read: list[set[frozenset[str]]] = [set() for _ in self._texts]
         has_trigrams = False
         for row in self._rows:
@@ -80,7 +80,7 @@ def lexical_candidates(
     limit: int,
     languages: Sequence[str] = ("english",),
 ) -> list[Candidate]:
-    """Return what a LexicalSearch of its own finds."""
+    """Return what a single LexicalSearch finds."""
     pipe = Pipeline(conn)
     size = ask_size(pipe, store, scope)
     question = QuestionReader(pipe, text, languages)
@@ -89,19 +89,19 @@ def lexical_candidates(
 
 
 def ask_size(pipe: Pipeline, store: Store, scope: Scope) -> Rows:
-    """Ask for the `size_of` the theme, or the table."""
+    """Ask for the number of rows in the theme, or the table; read by `size_of`."""
     return pipe.ask(f"count_some_{store}{'_all' if scope.kind == 'all' else ''}", {"theme": scope.theme})
 
 
 class Size(NamedTuple):
-    """How many rows there are, never more than one above EXACT_ROWS; whether any is so long that it has parts."""
+    """The number of rows, at most EXACT_ROWS + 1, and whether any is so long that it has parts."""
 
     rows: int
     parts: bool
 
 
 def size_of(counted: Rows) -> Size:
-    """Return what was counted."""
+    """Return the size in the result of `ask_size`."""
     row = counted.one()
     return Size(int(row.rows), row.parts)
 
@@ -109,8 +109,8 @@ def size_of(counted: Rows) -> Size:
 def search_words(searches: Sequence[LexicalSearch]) -> list[list[Candidate]]:
     """Return what each search finds, best first.
 
-    Each step reads what the one before it has asked for, and asks for what the next one reads, so that the statements
-    of several searches travel together. Small themes are asked first: they need no sample, and are a step ahead.
+    Each step reads the results of the statements that the previous step queued, and queues those for the next one, so
+    that several searches share round trips. Small themes come first: they need no sample, and are a step ahead.
     """
     in_order = sorted(searches, key=lambda each: not each.is_exact)
     for step in (
@@ -126,11 +126,11 @@ def search_words(searches: Sequence[LexicalSearch]) -> list[list[Candidate]]:
 
 
 class LexicalSearch:
-    """The lexical leg in one store: rows by their words, best coverage first; those with a quoted phrase before others.
+    """The lexical leg in one store: rows by their words, best coverage first; rows with a quoted phrase before others.
 
-    Up to EXACT_ROWS rows of a theme every row with any of the words is scored. Above, the rarer words and combinations
-    propose rows, and so do the newest rows; when that is too little, as a narrow filter makes it, all words do. Where
-    the database has pg_trgm, a word that no row holds stands for the words of the theme that it may have been.
+    In a theme of up to EXACT_ROWS rows, every row with any of the words is scored. In a larger one the candidates are
+    rows with rarer words or combinations, and the newest rows; if they are too few, as under a narrow filter, rows with
+    any word. If the database has pg_trgm, a word that no row holds is replaced by similar words of the theme.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class LexicalSearch:
         self._limit = limit
         self._theme_rows = float(size)
         self._choice = exactly(self._words)
-        self._in_sample: set[str] = set()  # the matchers of the words that some row of it holds
+        self._in_sample: set[str] = set()  # the matchers of words that some row of the sample holds
         self._rows: Rows | None = None
         self._found: dict[int, Candidate] = {}
         self._absent: frozenset[str] = frozenset()
@@ -164,7 +164,7 @@ class LexicalSearch:
         self._forms: dict[str, tuple[str, ...]] = {}
 
     def sample(self) -> None:
-        """Ask how rare the words are, where the theme is large."""
+        """Ask how rare the words are, if the theme is large."""
         if self.is_exact or not self._words:
             return
         name = f"query_terms_{self._store}{'_all' if self._scope.kind == 'all' else ''}"
@@ -188,7 +188,7 @@ class LexicalSearch:
         ]
 
     def look_for_slips(self) -> None:
-        """Ask for words of the theme that look like those that no row holds."""
+        """Ask for words of the theme that resemble the question's words that no row holds."""
         self._take_rows()
         if not self._asked.has_trigrams or not self._absent:
             return
@@ -196,13 +196,13 @@ class LexicalSearch:
         missing = [self._asked.terms[each] for each in self._words if each.matcher in absent]
         self._forms = misspellable(missing, self._text)
         terms = sorted(self._forms, key=len, reverse=True)[:_MAX_CORRECTED]
-        # The words of a small theme are read once for all, those of a large one by how each word begins.
+        # The vocabulary of a small theme is read once for all words, that of a large one by the beginning of each word.
         narrow = self._theme_rows > EXACT_ROWS or self._scope.kind == "all"
         groups = [[term] for term in terms] if narrow else [terms] if terms else []
         self._slips = [(group, self._ask_words_like(group, narrow=narrow)) for group in groups]
 
     def search_corrected(self) -> None:
-        """Ask again, with the words that were meant."""
+        """Ask again with the corrected words; if there are none, widen the search."""
         if near := self._corrections():
             self._choice = replaced(self._choice, near)
             self._ask_rows()
@@ -211,7 +211,7 @@ class LexicalSearch:
             self.widen()
 
     def widen(self) -> None:
-        """Ask once more, for all words, where what was found is too little."""
+        """Ask once more, for all words, if too few rows were found."""
         if not self._choice.partial:
             return
         self._take_rows()
@@ -220,7 +220,7 @@ class LexicalSearch:
             self._ask_rows()
 
     def candidates(self) -> list[Candidate]:
-        """Return what all of this has found, best first."""
+        """Return what all steps have found, best first."""
         self._take_rows()
         quoting = Counter(row.id for rows in self._quotes for row in rows)
         found = self._found | {row: _quoting(self._found.get(row), row, count) for row, count in quoting.items()}
@@ -235,7 +235,7 @@ class LexicalSearch:
 
     def _ask_rows(self) -> None:
         choice = self._choice
-        # The index is not asked for single characters, so where they count every row of a small theme is read.
+        # Single characters are not looked up in the index, so where they count, every row of a small theme is read.
         whole = self.is_exact and any(not each.proposes for each in choice.words)
         row = self._row | {
             "matchers": [each.matcher for each in choice.words],
@@ -253,9 +253,9 @@ class LexicalSearch:
         self._rows = self._pipe.ask(f"lexical_search_{self._store}{variant(self._store, self._scope)}", row)
 
     def _take_rows(self) -> None:
-        """Read the rows that were asked for last, with their score, and which words none of them holds.
+        """Read the rows that were asked for last, with their scores, and which words none of them holds.
 
-        What an earlier search has found of the same words stays.
+        What an earlier search for the same words has found is kept.
         """
         if self._rows is None:
             return
@@ -266,14 +266,14 @@ class LexicalSearch:
         self._found = {row.id: Candidate(row.id, row.score, row.coverage) for row in rows} | self._found
 
     def _corrections(self) -> dict[str, str]:
-        """Return the tsquery of what may have been meant, by the matcher of each misspelt word."""
+        """Return, by the matcher of each misspelt word, the tsquery of the words that may be meant."""
         near: dict[str, str] = {}
         for terms, rows in self._slips:
             found = rows.all()
             lexemes = {row.lexeme for row in found}
             for term in terms:
                 meant = {row.lexeme for row in found if row.word in self._forms[term] and is_slip(row.word, row.lexeme)}
-                # Under a filter no row may hold a word that others of the theme do: it is no slip then.
+                # Under a filter no row may hold a word that other rows of the theme do: it is not misspelt then.
                 if meant and term not in lexemes:
                     near[word(term).matcher] = f"({' | '.join(word(each).matcher for each in sorted(meant))})"
         return near
@@ -289,11 +289,11 @@ class LexicalSearch:
 
 
 def _quoting(found: Candidate | None, row_id: int, count: int) -> Candidate:
-    """Return the candidate for a row that holds `count` phrases: at least half of what was asked."""
+    """Return the candidate for a row that holds `count` phrases, which are worth half of score and coverage."""
     score, coverage = (found.score, found.coverage) if found else (0.0, 0.0)
     return Candidate(row_id, (1 + score) / 2, (1 + coverage) / 2, count)
 
 
 def _estimated(each: QuestionWord, sample: Any, rows: float) -> QuestionWord:
-    # Half a row more: what no row of the sample holds, others may.
+    # Half a row more: other rows may hold a word that no row of the sample does.
     return replace(each, holding=(sample.holding + 0.5) / (sample.sampled + 1) * rows)

@@ -1,4 +1,4 @@
-"""The words and phrases of a question: what the text index is asked for, and what only weighs what it finds."""
+"""The words and phrases of a question: those looked up in the text index, and those that only weigh its rows."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from itertools import chain, combinations
 
 from ..domain.text import PLAIN_LETTERS
 
-HIT_BUDGET = 2000  # rows that the index may return by estimate: each is tested for every word of the question
+HIT_BUDGET = 2000  # rows that the index may return, by estimate: each is tested for every word of the question
 WIDE_BUDGET = 100_000  # the same for the second try of a question that has found too little
 MAX_TERMS = 32  # words of a question that are looked up
 PLAIN_TERMS = 20
 MAX_PHRASES = 4  # more quoted strings than that are pasted text, not things to look for
-ENDS_CHARS = 200  # at either end of a question: their words come before others when there are too many
-_MAX_TOGETHER = 8  # combinations of common words that are asked for
+ENDS_CHARS = 200  # at either end of a question: their words come first if there are too many
+_MAX_TOGETHER = 8  # combinations of common words that are looked up
 _MAX_TERM_CHARS = 199
-# Of its weight, for what no row holds and says little by that: half of all pairs of characters cross two words, and the
-# numbers of a pasted log stand nowhere else.
+# Share of its weight for a term that no row holds, where that says little: half of all pairs of characters span two
+# words, and the numbers of a pasted log occur nowhere else.
 _ABSENT_SHARE = 0.25
-_CHARACTER_SHARE = 0.5  # of the weight that its rarity gives to a character which is a part of a pair
+_CHARACTER_SHARE = 0.5  # of the weight by its rarity, for a character that is part of a pair
 
 # As in hermes_lexemes: scripts that are written without spaces.
 _SPACELESS = (
@@ -31,7 +31,7 @@ _SPACELESS = (
     "\U00020000-\U0002ffff"
 )
 _PAIR = re.compile(f"[{_SPACELESS}]{{1,2}}")
-# A straight quote opens before a word and closes behind one, which a sign for inches does not.
+# A straight quote opens before a word and closes after one, which an inch sign does not.
 _PHRASE = re.compile(
     r'(?<![A-Za-z0-9])"(?! )([^"\n]{1,200})(?<! )"(?![A-Za-z0-9])'
     r"|“([^“”\n]{1,200})”|„([^„“”\n]{1,200})[“”]|«([^«»\n]{1,200})»|「([^「」\n]{1,200})」|『([^『』\n]{1,200})』"
@@ -43,9 +43,9 @@ _SURFACE = re.compile(r"[^\W\d_]{4,40}")
 class QuestionWord:
     """A word of a question.
 
-    `matcher` is its tsquery, `holding` the estimated rows that hold it (None: count them), `absent` the share of its
-    weight that it keeps when there is none. `share` is that of its weight in general; what does not `propose` rows only
-    weighs those that other words do.
+    `matcher` is its tsquery, `holding` the estimated number of rows that hold it (None: count them), `absent` the share
+    of its weight that it keeps if there are none, and `share` a factor of its weight in general. A word that does not
+    propose rows (`proposes`) only adds to the score of rows that other words propose.
     """
 
     matcher: str
@@ -59,8 +59,8 @@ class QuestionWord:
 class WordChoice:
     """How to search for words.
 
-    `match` is the tsquery that the index gets, None when no word is rare enough; `partial` says that it leaves out
-    rows which hold only common words.
+    `match` is the tsquery for the index, None if no word is rare enough; `partial` says that it misses rows that hold
+    only common words.
     """
 
     words: tuple[QuestionWord, ...]
@@ -69,7 +69,7 @@ class WordChoice:
 
 
 def phrases(text: str) -> list[str]:
-    """Return the quoted strings of a question; none when there are so many that it must be pasted text."""
+    """Return the quoted strings of a question; none if there are so many that it must be pasted text."""
     found = ["".join(match.groups("")).strip() for match in _PHRASE.finditer(text)]
     found = [phrase for phrase in dict.fromkeys(found) if any(map(str.isalnum, phrase))]
     return found if len(found) <= MAX_PHRASES else []
@@ -83,8 +83,8 @@ def ends(text: str) -> str:
 def select(terms: Collection[str], first: Collection[str]) -> list[str]:
     """Return at most MAX_TERMS of a question's terms: those in `first` before others, long ones before short ones.
 
-    Before all stand PLAIN_TERMS of `first` without a digit: a line of a log at either end would else push the question
-    out. A single character of a script without spaces stands for itself only where no pair goes on with it.
+    Up to PLAIN_TERMS terms of `first` without a digit precede all others, so that a log line at either end does not
+    displace the question. A single character of a script without spaces is used only if no pair contains it.
     """
     usable = [term for term in terms if len(term) <= _MAX_TERM_CHARS and not _is_left_over(term, terms)]
     ordered = sorted(usable, key=lambda term: (term not in first, -len(term), term))
@@ -103,7 +103,7 @@ def is_pair(term: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def word(term: str) -> QuestionWord:
-    """Return the word for a term of the text index; a single character of a script without spaces also begins pairs."""
+    """Return the word for a term; a single character of a script without spaces also matches pairs it begins."""
     quoted = "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"
     if is_pair(term):
         return QuestionWord(quoted if len(term) > 1 else f"{quoted}:*", absent=_ABSENT_SHARE)
@@ -111,30 +111,30 @@ def word(term: str) -> QuestionWord:
 
 
 def characters(terms: Collection[str]) -> dict[QuestionWord, str]:
-    """Return the characters that the pairs of a script without spaces consist of: two words often share one.
+    """Return the characters in pairs of a script without spaces, because two words often share one.
 
-    Many rows hold one, in all themes together too many to ask the index for them.
+    Many rows hold such a character, across all themes too many to look it up in the index.
     """
     found = sorted({char for term in terms if len(term) == 2 and is_pair(term) for char in term})
     return {replace(word(char), share=_CHARACTER_SHARE, proposes=False): char for char in found}
 
 
 def every(spoken: Collection[Collection[str]]) -> str:
-    """Return the tsquery of all the terms that a phrase has in one of some languages."""
+    """Return the tsquery for all terms of a phrase, as they are in any one of some languages."""
     of_each = (" & ".join(word(term).matcher for term in sorted(terms)) for terms in spoken)
     return " | ".join(f"({terms})" for terms in sorted(of_each))
 
 
 def exactly(words: Sequence[QuestionWord]) -> WordChoice:
-    """Choose every row with any of the words; each weighs by the rows found."""
+    """Choose every row with any of the words; a word is weighed by the rows found that hold it."""
     counted = tuple(word if word.holding is None else replace(word, holding=None) for word in words)
     return WordChoice(counted, _any_of(words), partial=False)
 
 
 def choose(words: Sequence[QuestionWord], rows: float) -> WordChoice:
-    """Choose the rarest words of a theme of `rows`, within HIT_BUDGET, then common ones that rarely stand together.
+    """Choose the rarest words of a theme of `rows`, within HIT_BUDGET, then common ones that rarely occur together.
 
-    Common words weigh by their estimate; of the rare ones every row is seen, so they are counted.
+    Common words are weighed by their estimate; rare ones are counted, because every row that holds them is read.
     """
     budget = float(HIT_BUDGET)
     rare: list[QuestionWord] = []
@@ -153,7 +153,7 @@ def choose(words: Sequence[QuestionWord], rows: float) -> WordChoice:
 def _together(common: Sequence[QuestionWord], rows: float, budget: float) -> list[str]:
     """Return pairs and triples of common words that few rows hold, rarest first, as tsqueries.
 
-    That words come independently is assumed; the statement's own limit bounds the cost where it is wrong.
+    Words are assumed to occur independently; where that is wrong, the statement's own limit bounds the cost.
     """
     clauses: list[set[str]] = []
     for group in chain(combinations(common, 2), combinations(common, 3)):
@@ -166,14 +166,14 @@ def _together(common: Sequence[QuestionWord], rows: float, budget: float) -> lis
 
 
 def widened(choice: WordChoice) -> WordChoice | None:
-    """Choose every row with any word, for a question that found too little; None when that would be too many rows."""
+    """Choose every row with any word, for a question that found too little; None if that would be too many rows."""
     if sum(_estimate(word) for word in choice.words if word.proposes) > WIDE_BUDGET:
         return None
     return replace(choice, match=_any_of(choice.words), partial=False)
 
 
 def replaced(choice: WordChoice, spellings: Mapping[str, str]) -> WordChoice:
-    """Return the choice with other matchers for some, by the old one: few rows hold what stands for a word of none."""
+    """Return the choice with some matchers replaced, by the old one; few rows hold the new ones, so they are looked up."""
     words = tuple(replace(word, matcher=spellings.get(word.matcher, word.matcher)) for word in choice.words)
     match = " | ".join([*([choice.match] if choice.match else []), *spellings.values()])
     return replace(choice, words=words, match=match)
@@ -188,9 +188,9 @@ def _estimate(word: QuestionWord) -> float:
 
 
 def misspellable(terms: Collection[str], text: str) -> dict[str, tuple[str, ...]]:
-    """Return those of `terms` that may be misspelt words, each with its forms: the stem, and the words behind it.
+    """Return those of `terms` that may be misspelt words, each with its forms: the stem, and the words with it.
 
-    Names with digits are not: ERR_43 is no misspelling of ERR_42. Neither are short words, which always resemble some.
+    Names with digits are not: ERR_43 is no misspelling of ERR_42. Nor are short words, which always resemble others.
     """
     surfaces = _surfaces(text)
     found = {}
@@ -209,10 +209,10 @@ def _surfaces(text: str) -> set[str]:
 
 
 def is_slip(written: str, meant: str) -> bool:
-    """Return whether `written` is `meant` with one slip, or two in a word of nine letters or more.
+    """Return whether `written` is `meant` with one typing error, or two in a word of nine letters or more.
 
-    The words begin with the same letter, or with the same two the other way round. Words of five letters have too many
-    others beside them: two that have changed places are the only slip in them.
+    Both begin with the same letter, or with the same two letters swapped. Words of five letters resemble too many
+    others, so in them only two swapped letters count as an error.
     """
     most = 2 if len(written) >= 9 else 1
     if len(written) < 5 or abs(len(written) - len(meant)) > most:
@@ -226,7 +226,7 @@ def is_slip(written: str, meant: str) -> bool:
 
 
 def _slips(left: str, right: str) -> int:
-    """Count letters to leave out, put in, change, or swap with the next one."""
+    """Return the edit distance: letters to delete, insert, replace, or swap with the next one."""
     before: list[int] = []
     row = list(range(len(right) + 1))
     for i, char in enumerate(left, 1):

@@ -1,4 +1,4 @@
-"""The vector leg of a search, the rows behind the candidates of both legs, and which themes hold any."""
+"""The vector leg of a search, the rows behind the candidates of both legs, and the themes that hold rows."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from .sql import query
 
 SentVector = Vector
 
-# Rows whose vectors are compared, of those nearest by their codes. Of real sentences 120 hold .999 of the true top 10
-# among 2,000, and 200 .998 among 23,000; of what a theme never spoke of .97 and .96.
+# How many of the rows nearest by code are compared by their vectors. With real sentences, 120 contain .999 of the true
+# top 10 among 2,000 rows, and 200 contain .998 among 23,000; for topics that a theme never spoke of, .97 and .96.
 RERANK_DEPTH = 120
 DEEP_RERANK = 200
 LARGE_THEME = 2000  # rows, from which DEEP_RERANK is used
 DEPTH_EVERYWHERE = 400  # across all themes
-SIGNED_DEPTH = 1200  # of those nearest by their signatures, which tell less
+SIGNED_DEPTH = 1200  # of the rows nearest by signature, which is less precise
 
-# Of what the themes speak of the graph finds .988 of the true top 10, of anything else .79; the codes find 1.000 and
-# .95, and take as long at 200,000 rows.
-GRAPH_ROWS = 500_000  # of a table, from which a question across all themes walks the HNSW graph
+# On the themes' own topics the graph finds .988 of the true top 10, on others .79; the codes find 1.000 and .95, and
+# take as long at 200,000 rows.
+GRAPH_ROWS = 500_000  # of a table; from there a question across all themes walks the HNSW graph
 BREADTH = 1000  # hnsw.ef_search
-WALK_DEPTH = 2000  # rows the graph gives; sorted again, for it gives them nearly in order only
-MAX_WALK = 40_000  # rows looked at for those that pass a filter
-MIN_SHARE = 0.01  # of all rows; where fewer pass a filter, a walk finds too few of them
-# Of a theme, from which to walk a graph of its own codes takes less than to read these. Of 50,000 real sentences it
-# finds .998 of the true top 10, and .972 of what they never spoke of, where the codes find .997 and .963.
+WALK_DEPTH = 2000  # rows the graph gives; sorted again, because they come only nearly in order
+MAX_WALK = 40_000  # rows visited to find those that pass a filter
+MIN_SHARE = 0.01  # of all rows; if fewer pass a filter, a walk finds too few of them
+# Size of a theme from which walking a graph of its codes is faster than reading them. With 50,000 real sentences the
+# graph finds .998 of the true top 10, and .972 on topics they never spoke of; the codes find .997 and .963.
 OWN_GRAPH_ROWS = 75_000
 OWN_BREADTH = 400  # hnsw.ef_search
-# Lexemes at which a text counts half of what it would if it said nothing else: a long one holds many words by chance.
-# Absolute, for among short texts the longer ones are no worse.
+# Lexemes at which a text's score is halved, because a long text holds many words by chance. An absolute number,
+# because among short texts the longer ones are no worse.
 LENGTH_PIVOT = 45
-MOST_TOLD = 500  # turns of one period, the last, that are looked at for where their sessions began
-BEGINNINGS = 20  # turns that are taken of these
-MOST_PROCEDURES = 100  # of a theme, the newest, that are compared with the first message of a session
-# Of scripts without spaces any two characters say as much.
+MOST_TOLD = 500  # the last turns of a period that are searched for beginnings of sessions
+BEGINNINGS = 20  # turns taken from these
+MOST_PROCEDURES = 100  # the newest of a theme, compared with a session's first message
+# In scripts without spaces, two characters say as much as four letters.
 _LONG_WORD = re.compile(r"\w{4,}|[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
-_MOST_WORDS = 3  # of a question, that are looked for in a very long text
+_MOST_WORDS = 3  # words of a question that are looked for in a very long text
 _TABLES: dict[Store, str] = {"memories": "memory_entries", "turns": "conversations"}
 
 
@@ -60,18 +60,18 @@ def vector_candidates(
     limit: int,
     graph_rows: int = GRAPH_ROWS,
 ) -> list[Candidate]:
-    """Return what a VectorSearch of its own finds."""
+    """Return what a single VectorSearch finds."""
     pipe = Pipeline(conn)
     return VectorSearch(pipe, store, scope, filters, as_sent(vector), limit=limit, graph_rows=graph_rows).candidates()
 
 
 def as_sent(vector: Sequence[float]) -> SentVector:
-    """Return the vector as the statements take it, to be made once for all of them."""
+    """Return the vector in the form that statements take, to be built once for all of them."""
     return Vector(list(vector))
 
 
 class Beside(NamedTuple):
-    """The turns before and after a turn, nearest first; `brevity` is what it keeps of the share that it lends."""
+    """The turns before and after a turn, nearest first; `brevity` scales the score that it lends them."""
 
     before: Sequence[int]
     after: Sequence[int]
@@ -79,10 +79,10 @@ class Beside(NamedTuple):
 
 
 class Lookup(NamedTuple):
-    """The candidates of the vector leg whose neighbouring turns are looked up: the `first` nearest, and `others`.
+    """The candidates of the vector leg whose adjacent turns are looked up: the `first` nearest, and `others`.
 
-    Those of `known` are left out, because their neighbours are looked up elsewhere. `reach` is how many turns before
-    and after are returned, at most.
+    Those of `known` are left out, because their adjacent turns are looked up elsewhere. `reach` is the most turns
+    before, and after, each of them.
     """
 
     first: int
@@ -92,17 +92,17 @@ class Lookup(NamedTuple):
 
 
 class VectorSearch:
-    """The vector leg in one store: asked when it is made, read by `candidates`.
+    """The vector leg in one store: queued when it is constructed, read by `candidates`.
 
-    The codes of a theme, a session, or all themes are read whole. Across all themes of a table of `graph_rows` or more
-    the HNSW graph is walked instead; what it does not give, as under a narrow filter, the codes do. Old turns without
-    their vector are in no graph of vectors: they are read besides. Long texts count by a part.
+    All codes of a theme, a session, or all themes are read. Across all themes of a table of `graph_rows` or more the
+    HNSW graph is walked instead; if it gives too few rows, as under a narrow filter, the codes are read after all. Old
+    turns without a vector are in no graph of vectors, and are searched in addition. A long text counts by one part.
 
-    With `own_graph`, which `has_own_graph` tells, an unfiltered question of a theme walks the graph of that theme.
-    `small`: no more than LARGE_THEME rows are looked at. Without `parts` no text is so long that it has any.
+    With `own_graph`, see `has_own_graph`, an unfiltered question in a theme walks the graph of that theme. `small`: no
+    more than LARGE_THEME rows are searched. `parts` is False if no text is so long that it has any.
 
-    For the scope `all` `pipe` must have begun: the way depends on how many rows there are. `beside` holds the turns
-    that stand beside those of `lookup`, once the candidates were read; not where the graph of all themes was walked.
+    For the scope `all`, `pipe` must have begun: the method depends on the number of rows. Once the candidates were
+    read, `beside` holds the turns adjacent to those of `lookup`, unless the graph of all themes was walked.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class VectorSearch:
         self._row |= {"lookup": first, "lookups": list(others), "known": list(known), "reach": reach}
         self._row |= {"pivot": LENGTH_PIVOT}
         narrowed = filters.restrict() or scope.kind == "session"
-        # Rows that may not be read are left out of what is near: too little of that may be left.
+        # Rows that may not be read are removed from the nearest ones, of which too few may be left.
         self._may_be_thin = scope.kind == "all" and not narrowed
         graph = self._graph_worth_walking(graph_rows)
         self._walked = self._walk(graph) if graph else []
@@ -185,7 +185,7 @@ class VectorSearch:
 
     def _walk(self, graph: str) -> list[Any]:
         walked = max(WALK_DEPTH, self._limit)
-        # Whole vectors need no second look.
+        # Whole vectors need no second comparison.
         depth = max(DEPTH_EVERYWHERE, self._limit) if graph == "sig" else walked
         row = self._row | {"walked": walked, "depth": depth}
         self._pipe.ask("walk_vectors", {"breadth": BREADTH, "most": MAX_WALK})
@@ -195,7 +195,7 @@ class VectorSearch:
         return _best(self._limit, chain.from_iterable(found))
 
     def _graph_worth_walking(self, graph_rows: int) -> str:
-        """Return the column whose graph is walked; "" without one, with few rows, or where a filter lets few pass."""
+        """Return the column whose graph is walked; "" without one, with few rows, or if few pass a filter."""
         if self._scope.kind != "all":
             return ""
         rows = planned_rows(ask_estimate(self._pipe, self._store, self._scope))
@@ -213,7 +213,7 @@ def _beside(found: Iterable[Any]) -> dict[int, Beside]:
 
 
 def _best(limit: int, found: Iterable[Any]) -> list[Any]:
-    """Return the nearest rows, of several with one id the nearest."""
+    """Return the nearest rows; of several with the same id, only the nearest."""
     best: dict[int, Any] = {}
     for row in found:
         if row.id not in best or row.similarity > best[row.id].similarity:
@@ -227,22 +227,22 @@ def own_graph_name(store: Store, theme: str) -> str:
 
 
 def ask_own_graph(pipe: Pipeline, store: Store, theme: str) -> Rows:
-    """Ask for `has_own_graph` of the theme."""
+    """Ask about the theme's own graph; read by `has_own_graph`."""
     return pipe.ask("has_own_graph", {"index": own_graph_name(store, theme), "rows": OWN_GRAPH_ROWS})
 
 
 def has_own_graph(asked: Iterable[Any]) -> bool:
-    """Return whether the theme has a graph of its own that is whole, and takes less than its codes."""
+    """Return whether the theme has a valid graph of its own that is faster to search than its codes."""
     return any(row.found for row in asked)
 
 
 def ask_estimate(pipe: Pipeline, store: Store, scope: Scope) -> Rows:
-    """Ask for the `planned_rows` of the theme, or of the table."""
+    """Ask for the planner's estimate of rows in the theme, or the table; read by `planned_rows`."""
     return pipe.ask(f"estimate_rows_{store}", {"theme": scope.theme, "any_theme": scope.kind == "all"})
 
 
 def planned_rows(explained: Iterable[Any]) -> float:
-    """Return how many rows the planner expects, by what an EXPLAIN has found."""
+    """Return how many rows the planner expects, from the result of an EXPLAIN."""
     (plan,) = next(iter(explained), ([],))
     return float(plan[0]["Plan"]["Plan Rows"])
 
@@ -253,12 +253,12 @@ def ask_neighbours(pipe: Pipeline, scope: Scope, ids: Sequence[int], *, reach: i
 
 
 def ask_surroundings(pipe: Pipeline, scope: Scope, ids: Sequence[int]) -> Rows:
-    """Ask for the turns right before and after each of the turns `ids`, which is `beside` of them; see `around`."""
+    """Ask for the turns right before and after each of the turns `ids`, named in `beside`; read by `around`."""
     return pipe.ask("surroundings", {"ids": list(ids)} | themes_of(scope))
 
 
 def around(surroundings: Iterable[Any]) -> dict[int, tuple[Hit, ...]]:
-    """Return the turns that `ask_surroundings` has found, earliest first, by the turn that they stand beside."""
+    """Return the turns that `ask_surroundings` has found, earliest first, by the turn they are adjacent to."""
     found: dict[int, list[Hit]] = {}
     for beside, *columns in surroundings:
         found.setdefault(beside, []).append(Hit("turns", *columns))
@@ -266,13 +266,13 @@ def around(surroundings: Iterable[Any]) -> dict[int, tuple[Hit, ...]]:
 
 
 def ask_told(pipe: Pipeline, store: Store, scope: Scope, ids: Sequence[int], spans: Sequence[TimeSpan]) -> Rows:
-    """Ask which of the rows `ids` were `told` in one of `spans` (2) or around it (1)."""
+    """Ask which of the rows `ids` were told in one of `spans` (`told` is 2) or around one (1)."""
     row = {"ids": list(ids), "starts": [span.start for span in spans], "ends": [span.end for span in spans]}
     return pipe.ask(f"told_{store}", row | themes_of(scope))
 
 
 def ask_begun(pipe: Pipeline, scope: Scope, filters: Filters, spans: Sequence[TimeSpan]) -> Rows:
-    """Ask for the turns of the theme with which its sessions began in `spans`, the first of each session first."""
+    """Ask for the turns with which the theme's sessions began in `spans`: the first of each, then the second ones."""
     row: dict[str, Any] = {"starts": [span.start for span in spans], "ends": [span.end for span in spans]}
     row |= {"most": MOST_TOLD, "limit": BEGINNINGS}
     return pipe.ask("beginnings", where(scope, filters) | row)
@@ -288,22 +288,22 @@ def ask_held(pipe: Pipeline, scope: Scope, ids: Sequence[int], held: HeldTurns) 
 def ask_hits(
     pipe: Pipeline, store: Store, scope: Scope, ids: Sequence[int], vector: SentVector | None, text: str
 ) -> Rows:
-    """Ask for the rows `ids` as Hit takes them after `store`, each with its similarity to `vector` where both exist.
+    """Ask for the rows `ids` in the form of Hit's fields after `store`, with the similarity to `vector` if both exist.
 
-    Rows of other themes, and what is private of them, are left out. Of a very long one the part around what is nearest
-    to the question, or around one of the longest words of `text`.
+    Rows outside the scope, and private rows of other themes, are left out. Of a very long text comes the part nearest
+    to the question, or else the part around one of the longest words of `text`.
     """
     words = sorted(set(_LONG_WORD.findall(text)), key=lambda word: (-len(word), word))[:_MOST_WORDS]
     return pipe.ask(f"fetch_{store}", {"ids": list(ids), "vector": vector, "words": words} | themes_of(scope))
 
 
 def ask_procedures(pipe: Pipeline, scope: Scope) -> Rows:
-    """Ask for the newest procedures of the theme that say when they apply; see `procedures_in`."""
+    """Ask for the newest procedures of the theme that say when they apply; read by `procedures_in`."""
     return pipe.ask("procedures", {"limit": MOST_PROCEDURES} | themes_of(scope))
 
 
 def procedures_in(rows: Rows, terms: Collection[str]) -> tuple[Hit, ...]:
-    """Return what `ask_procedures` has found, each with the share of its situation's words that are among `terms`."""
+    """Return the result of `ask_procedures`, each with the share of its situation's words that are among `terms`."""
     found = ((Hit("memories", *columns), frozenset(when)) for *columns, when in rows)
     return tuple(replace(hit, coverage=len(when.intersection(terms)) / max(1, len(when))) for hit, when in found)
 
@@ -311,10 +311,10 @@ def procedures_in(rows: Rows, terms: Collection[str]) -> tuple[Hit, ...]:
 def turns_before(
     pipe: Pipeline, theme: str, session_id: str, parent_session_id: str, *, limit: int, sessions: int
 ) -> list[Hit]:
-    """Return the last `limit` turns of each of the sessions before `session_id`; none when that one has turns already.
+    """Return the last `limit` turns of each of the sessions before `session_id`; none if that one has turns already.
 
-    The oldest stand first, and the nearest session last: that is the parent, or where none is named the one of the
-    theme that spoke last.
+    The oldest come first and the nearest session last: that is the parent or, if none is named, the session of the
+    theme with the latest turn.
     """
     row = {
         "theme": theme,
@@ -327,14 +327,14 @@ def turns_before(
 
 
 def variant(store: Store, scope: Scope) -> str:
-    """Return what the name of a statement for this scope ends with."""
+    """Return the suffix of a statement's name for this scope."""
     if scope.kind == "all":
         return "_all"
     return "_session" if store == "turns" and scope.kind == "session" else ""
 
 
 def themes_of(scope: Scope) -> dict[str, Any]:
-    """Return the parameters that say of which themes rows count, and what of them may be read."""
+    """Return the parameters that say which themes are searched, and what may be read in them."""
     return {
         "theme": scope.theme,
         "any_theme": scope.kind == "all",
@@ -344,7 +344,7 @@ def themes_of(scope: Scope) -> dict[str, Any]:
 
 
 def where(scope: Scope, filters: Filters) -> dict[str, Any]:
-    """Return the parameters that say which rows count."""
+    """Return the parameters that say which rows are searched."""
     return themes_of(scope) | {
         "session_id": scope.session_id if scope.kind == "session" else None,
         "target": filters.target,
@@ -363,6 +363,6 @@ def theme_holds(conn: DeadlineConnection, scope: Scope) -> bool:
 
 
 def theme_names(conn: DeadlineConnection) -> list[str]:
-    """Return the themes that hold rows, chats' among them: a session is told those that it may read."""
+    """Return the themes that hold rows, including those of chats; a session is shown only those it may read."""
     with translated():
         return [row.theme for row in conn.execute(query("theme_names_spread" if conn.spread else "theme_names"))]
