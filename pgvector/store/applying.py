@@ -1,4 +1,4 @@
-"""Operations into rows, within one transaction."""
+"""Applies operations to the tables, within one transaction."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _Row = dict[str, object]
 
 
 def claim(conn: DeadlineConnection, ops: Sequence[Operation]) -> list[Operation]:
-    """Note the ids of operations; return those that were never applied before, each once."""
+    """Record the ids of operations; return the operations that were never applied before, each once."""
     ids = {"themes": [op.theme for op in ops], "op_ids": [op.op_id for op in ops]}
     fresh = {row.op_id for row in conn.execute(query("claim_operations"), ids)}
     fresh -= stored_turns(conn, [op for op in ops if op.op_id in fresh]) | _undone_before(ops)
@@ -48,7 +48,7 @@ def claim(conn: DeadlineConnection, ops: Sequence[Operation]) -> list[Operation]
 
 
 def _undone_before(ops: Sequence[Operation]) -> set[UUID]:
-    """Return the ids of those that come after what undoes them, as turns do that an operator has tried again."""
+    """Return the ids of operations that come after the one that undoes them, as turns do that an operator retries."""
     undone: set[UUID] = set()
     found: set[UUID] = set()
     for op in ops:
@@ -60,7 +60,7 @@ def _undone_before(ops: Sequence[Operation]) -> set[UUID]:
 
 
 def cut_at_long_files(ops: Sequence[Operation]) -> Iterator[list[Operation]]:
-    """Give the operations in their order, cut before each reading of a long file."""
+    """Yield the operations in their order, in lists that are split before each reading of a long file."""
     some: list[Operation] = []
     for op in ops:
         if some and _is_long(op):
@@ -83,13 +83,13 @@ def apply_ahead(
     *,
     keep_removed: bool = True,
 ) -> bool:
-    """Import a part of the long file with which `ops` begin; False where there is none, or little is left of it."""
+    """Import a part of the long file with which `ops` begin; return False if there is none, or little of it is left."""
     first = ops[0] if ops else None
     if not isinstance(first, ReconcileFile) or not _is_long(first):
         return False
     asked = {"themes": [first.theme], "op_ids": [first.op_id]}
     if conn.execute(query("lacking_operations"), asked).fetchone() is None:
-        return False  # what an older reading held is not to come back
+        return False  # what an older reading held must not come back
     write = MemoryWriter(conn, embeddings, languages, counts)
     lock_theme(conn, first.theme)
     with pipelined(conn):
@@ -105,9 +105,9 @@ def apply_operations(
     *,
     keep_removed: bool = True,
 ) -> Counter[str]:
-    """Write what the operations say, in their order; return what happened, counted.
+    """Apply the operations in their order; return counts of what happened.
 
-    `keep_removed`: what a memory file lets go of can be brought back, and what a memory said before can be read.
+    `keep_removed`: a memory that its file dropped can be restored, and the earlier texts of a memory can be read.
     """
     counts: Counter[str] = Counter()
     # Before any theme is locked: nothing ends a COPY whose client was stopped in the middle of it.
@@ -124,7 +124,7 @@ def _apply_turns(
     languages: Languages,
     counts: Counter[str],
 ) -> None:
-    """Insert turns as many at once as no undo stands between."""
+    """Insert turns, as many at once as have no undo between them."""
     for _, group in groupby(ops, type):
         some = list(group)
         counts["turn_rows"] += insert_turns(
@@ -176,7 +176,7 @@ def insert_turns(
 ) -> int:
     """Insert every message of these turns, in order; return how many.
 
-    By one COPY, or where row-level security forbids that, by one INSERT.
+    It uses one COPY or, where row-level security forbids that, one INSERT.
     """
     said = [(op, message) for op in ops for message in op.messages]
     rows = (_row(op, message, embeddings, languages) for op, message in yielding_gil(said))
@@ -193,7 +193,7 @@ def insert_turns(
 def _insert(conn: DeadlineConnection, rows: Sequence[_Row]) -> None:
     columns: dict[str, list[Any] | None] = {name: [row[name] for row in rows] for name in rows[0]}
     if all(row["embedding"] is None for row in rows):
-        columns["embedding"] = None  # of nothing but NULL no binary array can be made
+        columns["embedding"] = None  # no binary array can be made of nothing but NULL
     conn.execute(query("insert_turns"), columns)
 
 

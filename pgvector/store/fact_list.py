@@ -1,4 +1,4 @@
-"""The memories of a theme that say what they are about, as they stand."""
+"""Lists the facts of a theme: its memories that say what they are about."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CHARS = 2000  # of a text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactFilter:
-    """What a fact must be; of a `subject` those below it count too. `before` is when it was last said."""
+    """Conditions on a fact: a `subject` includes those below it, and the fact was last said before `before`."""
 
     states: tuple[str, ...] = CURRENT
     kind: str | None = None
@@ -27,7 +27,7 @@ class FactFilter:
 def facts(
     conn: DeadlineConnection, theme: str, wanted: FactFilter, *, limit: int, offset: int = 0
 ) -> list[dict[str, Any]]:
-    """Return the facts of a theme, those said last first; works in the caller's transaction."""
+    """Return the facts of a theme, most recently said first; works in the caller's transaction."""
     asked = {
         "theme": theme,
         "states": list(wanted.states),

@@ -1,4 +1,4 @@
-"""Durable memories: added, remembered, replaced, removed; looked at and forgotten by their numbers."""
+"""Durable memories: adding, remembering, replacing and removing them; reading and forgetting them by id."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from .sql import query
 logger = logging.getLogger(__name__)
 
 Embeddings = dict[str, list[float]]
-# Of what is known of a write, that which tells who it was; the rest may be part of what was said.
+# The metadata of a write that says who made it; other metadata may be part of what was said.
 _WHO = ("source", "session_id", "profile", "platform", "user", "chat", "verb", "os_user", "host")
-_ANNOUNCED_WITHIN_S = 60.0  # of the host's write to its file, by which another session may read it in
+_ANNOUNCED_WITHIN_S = 60.0  # of the host's write to its file; another session may import it meanwhile
 
 
 def lock_theme(conn: DeadlineConnection, theme: str) -> None:
@@ -33,7 +33,7 @@ def lock_theme(conn: DeadlineConnection, theme: str) -> None:
 
 
 def lock_themes(conn: DeadlineConnection, themes: Iterable[str]) -> None:
-    """Do so in the one order that everybody takes, so that two writers never wait for each other in a ring."""
+    """Lock several themes, in the order that all writers use, so that two writers never deadlock."""
     for theme in sorted(set(themes)):
         lock_theme(conn, theme)
 
@@ -41,9 +41,9 @@ def lock_themes(conn: DeadlineConnection, themes: Iterable[str]) -> None:
 def note_actor(
     conn: DeadlineConnection, known: Mapping[str, Any], *, origin: str = "", keep_removed: bool = False
 ) -> None:
-    """Say who does what follows in this transaction; `known` is a row's metadata or an operator.
+    """Record who makes the changes that follow in this transaction; `known` is a row's metadata or an operator.
 
-    With `keep_removed` the memories they remove can be brought back; `origin` is the home whose file let go of them.
+    With `keep_removed` the memories they remove can be restored; `origin` is the home whose file dropped them.
     """
     who = {key: known[key] for key in _WHO if isinstance(known.get(key), str) and known[key]}
     row = {"who": json.dumps(who), "origin": origin, "keep_removed": "on" if keep_removed else "off"}
@@ -51,13 +51,13 @@ def note_actor(
 
 
 def forget_old_texts(conn: DeadlineConnection, theme: str, ids: Sequence[int] | None = None) -> int:
-    """Drop what memories of a theme, `ids` or all of them, said before they were replaced; return how many texts."""
+    """Delete the texts that memories of a theme, `ids` or all, had before they were replaced; return how many."""
     return conn.execute(query("forget_old_texts"), {"theme": theme, "ids": None if ids is None else list(ids)}).rowcount
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """An entry that `old_text` may mean. `owned`: somebody keeps it whatever the memory files hold."""
+    """An entry that `old_text` may mean. `owned`: it has an owner who keeps it whatever the memory files hold."""
 
     id: int
     theme: str
@@ -87,17 +87,17 @@ class MemoryWriter:
         self.counts["memories_added"] += 1
 
     def remember(self, op: RememberMemory) -> None:
-        """Store a memory that somebody other than the host's files owns: no reading of the files removes it."""
+        """Store a memory with an owner other than the host's files: no reading of the files removes it."""
         row = _row(op) | self.content(op, op.content, op.structure)
         self.store(row | {"given": Jsonb(op.given), "owner": op.owner, "anew": True}, "remember_memory")
         self.conn.execute(query("clear_tombstone"), row)
         self.counts["memories_remembered"] += 1
 
     def replace(self, op: ReplaceMemory) -> None:
-        """Give the entry that `old_text` means another text, or what it has become since."""
+        """Replace the text of the entry that `old_text` means, or of what that entry has become since."""
         found = self._find(op) or self._find_successor(op)
         if len(found) != 1:
-            # The host did replace something, so the new text is a fact; which old text to drop is what we do not know.
+            # The host did replace something, so the new text is valid; only which old text to drop is unknown.
             self.counts["replace_ambiguous" if found else "replace_unmatched"] += 1
             if found:
                 _warn_ambiguous(op, len(found))
@@ -109,8 +109,8 @@ class MemoryWriter:
         if old.content == op.content:
             self.add(op)
         elif old.theme != op.theme or old.owned or exists:
-            # Another theme or somebody else keeps the old text, or the new one stands already: what is written belongs
-            # to the writer, and the file lets go of the old text.
+            # Another theme or another owner keeps the old text, or the new one is stored already: the writer gets the
+            # new text, and the file drops the old one.
             self.conn.execute(query("let_go_of_memory"), row | {"theme": old.theme})
             self.add(op)
         else:
@@ -121,7 +121,7 @@ class MemoryWriter:
         self.counts["memories_replaced"] += 1
 
     def remove(self, op: RemoveMemory) -> None:
-        """Let the host's file go of the entry that `old_text` means."""
+        """Drop the entry that `old_text` means from the host's file; without another owner it is removed."""
         found = self._find(op)
         if not found:
             self.counts["remove_unmatched"] += 1
@@ -134,11 +134,11 @@ class MemoryWriter:
             self.counts["memories_released" if all(old.owned for old in found) else "memories_removed"] += 1
 
     def store(self, row: dict[str, Any], statement: str = "upsert_memory") -> None:
-        """Store a memory by a statement, and do to others what its structure says; `row` holds what `content` gives."""
+        """Store a memory, and close or supersede others as its structure says; `row` has what `content` returns."""
         said: Structure = row["structure"]
         if said.obsoletes and (old := self.conn.execute(query("current_of_subject"), row).fetchone()) is not None:
             row |= {"kind": old.kind, "scope": old.scope}
-        # It gives way first, or a later time of it would supersede what replaces it.
+        # The old one is superseded first; if it has the later time, it would else supersede the one that replaces it.
         replaced = {"replaced": said.replaces}
         gone = said.replaces and self.conn.execute(query("supersede_memory"), row | replaced).fetchone()
         self.conn.execute(query(statement), row)
@@ -150,9 +150,9 @@ class MemoryWriter:
             self.counts["memories_superseded" if gone else "replaces_unmatched"] += 1
 
     def content(self, op: MemoryOperation, text: str, said: Structure = PLAIN) -> dict[str, Any]:
-        """Return the parameters that say what a memory holds; without a vector where there is none yet.
+        """Return the parameters for the content of a memory; without a vector if there is none yet.
 
-        `said` of it besides its text goes before what a line of notation says.
+        `said`, what is stated besides the text, takes precedence over a line of notation in it.
         """
         found = self.embeddings.get(text)
         structure = said.over(parse_notation(text)).settled()
@@ -165,7 +165,7 @@ class MemoryWriter:
         }
 
     def _find(self, op: ReplaceMemory | RemoveMemory) -> list[_Found]:
-        """Return what `old_text` means: the whole entry before a part of one, this host's file before other hosts'."""
+        """Return the entries `old_text` means: whole ones before parts of one, this host's file before other hosts'."""
         if not op.old_text:
             return []
         rows = self.conn.execute(query("find_memory"), of_file(op) | {"old_text": op.old_text})
@@ -175,7 +175,7 @@ class MemoryWriter:
         return own if own and isinstance(op, ReplaceMemory) else best
 
     def _find_successor(self, op: ReplaceMemory) -> list[_Found]:
-        """Return what says now what `old_text` said before somebody else replaced it; the whole entry before a part."""
+        """Return what an entry with `old_text` has become since somebody else replaced it; whole ones before parts."""
         rows = self.conn.execute(query("find_successor"), of_file(op) | {"old_text": op.old_text})
         found = [_Found(row.id, row.agent_identity, row.content, row.whole, row.owned) for row in rows]
         whole = [old for old in found if old.whole]
@@ -191,12 +191,12 @@ def _row(op: MemoryOperation) -> dict[str, object]:
 
 
 def of_file(op: FileOperation) -> dict[str, object]:
-    """Return the parameters that say whose file speaks, of what and when."""
+    """Return the parameters that say whose file an operation comes from, its target and its times."""
     return _row(op) | {"origin": op.origin, "noted_at": datetime.fromtimestamp(op.noted_at, UTC)}
 
 
 def columns_of(said: Structure) -> dict[str, Any]:
-    """Return the parameters that say what a memory says of itself besides its text."""
+    """Return the parameters for what a memory says of itself besides its text."""
     return {
         "kind": said.kind,
         "subject": said.subject,
@@ -231,7 +231,7 @@ class Entry:
 
 
 def entries(conn: DeadlineConnection, theme: str, ids: Sequence[int]) -> list[Entry]:
-    """Return those of the memories that stand in `theme`, in the order of ids."""
+    """Return those of the memories `ids` that are in `theme`, ordered by id."""
     rows = conn.execute(query("memories_by_id"), {"theme": theme, "ids": list(ids)})
     return [Entry(row.id, row.target, row.content, row.at, len(row.content)) for row in rows]
 
@@ -244,10 +244,10 @@ def forget(
     origin: str,
     who: Mapping[str, Any],
 ) -> bool:
-    """Delete exactly the `expected` memories, if each still stands in `theme` with the same text; else none, and False.
+    """Delete the `expected` memories if all are still in `theme` with the same text; else none, and return False.
 
-    `in_files` are the targets and texts that this host's files hold, noted as read so that they are not read in again.
-    `who` is what the history says of who did it.
+    `in_files` are the targets and texts that this host's files hold; they are recorded as read, so that they are not
+    imported again. `who` is what the history records about who did it.
     """
     lock_theme(conn, theme)
     ids = [entry.id for entry in expected]
@@ -265,7 +265,7 @@ def forget(
 
 
 def newest(conn: DeadlineConnection, theme: str, target: str, *, limit: int, chars: int) -> list[Entry]:
-    """Return the most recently confirmed memories of a target, of each text at most `chars` characters."""
+    """Return the most recently confirmed memories of a target, with at most `chars` characters of each text."""
     asked = {"theme": theme, "target": target, "limit": limit, "chars": chars}
     return [
         Entry(row.id, target, row.content, row.at, row.chars) for row in conn.execute(query("newest_memories"), asked)
@@ -279,6 +279,6 @@ def totals(conn: DeadlineConnection, theme: str) -> dict[str, int]:
 
 
 def id_of(conn: DeadlineConnection, theme: str, target: str, content: str) -> int | None:
-    """Return the id of a memory by its text; None when it is not there."""
+    """Return the id of a memory by its text; None if it is not stored."""
     row = conn.execute(query("memory_id"), {"theme": theme, "target": target, "content": content}).fetchone()
     return None if row is None else int(row.id)

@@ -1,8 +1,8 @@
-"""The host's own memory files: what a reading of them changes, and removals that wait for somebody's word.
+"""The host's own memory files: what a reading of them changes, and removals that wait for confirmation.
 
-A file that vanished, was emptied or damaged, or lost much at once lets go of nothing by itself: its entries stay, and
-are held until somebody confirms or dismisses their removal, or the file holds them again. Every function works inside
-the caller's transaction.
+A file that vanished, was emptied or damaged, or lost much at once removes nothing by itself: its entries stay, and are
+held until somebody confirms or dismisses their removal, or the file holds them again. Every function works inside the
+caller's transaction.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from .sql import query
 logger = logging.getLogger(__name__)
 
 WHY: Final = {"missing": "is missing", "empty": "is empty", "damaged": "is damaged", "shorter": "lost much at once"}
-_MANY = 3  # so many entries lost at once, and half of the file or more, is no edit by hand
-_ALIKE = 0.5  # share of pairs of characters from which a new entry is an edited old one
+_MANY = 3  # losing so many entries at once, and half of the file or more, is no edit by hand
+_ALIKE = 0.5  # share of common pairs of characters from which a new entry is an edited old one
 _COMPARED_CHARS = 2000
-LONG = 500  # entries of a file that a transaction imports; a busy server would end one with thousands, again and again
+LONG = 500  # entries that one transaction imports; on a busy server one with thousands would time out again and again
 
 
 def reconcile(write: MemoryWriter, op: ReconcileFile) -> None:
-    """Apply a reading of one file: import what is new, let go of what was taken out, hold what was lost at once."""
+    """Apply a reading of one file: import new entries, drop those taken out, hold those lost at once."""
     row, changes = _difference(write, op)
     for change in changes["buried"]:
-        # Noted as seen, or it would count as new when somebody edits another line of this file.
+        # Record it as seen; otherwise it would count as new when somebody edits another line of this file.
         write.conn.execute(query("note_mirrored"), _entry(write, op, change))
         write.counts["memories_kept_removed"] += 1
     if back := changes["back"]:
@@ -42,7 +42,7 @@ def reconcile(write: MemoryWriter, op: ReconcileFile) -> None:
         write.counts["removals_withdrawn"] += len(back)
     if moved := changes["moved"]:
         write.conn.execute(query("forget_mirrored"), row | {"digests": [each.digest for each in moved]})
-    # Before what is new: a line that another one takes the place of is not superseded, and current when it comes back.
+    # Before the import: a line that a new one takes the place of is not superseded, so it is current if it comes back.
     if changes["gone"]:
         _part_with_gone(write, op, row, changes)
     for change in _in_order(op, changes["new"]):
@@ -50,9 +50,9 @@ def reconcile(write: MemoryWriter, op: ReconcileFile) -> None:
 
 
 def import_ahead(write: MemoryWriter, op: ReconcileFile) -> bool:
-    """Import the first entries of a long file that are new; False where what is left fits into one transaction.
+    """Import the first new entries of a long file; return False if what is left fits into one transaction.
 
-    Nothing is let go of: that needs the whole file, and is done when it is applied.
+    Nothing is dropped: that needs the whole file, and is done when the operation is applied.
     """
     _, changes = _difference(write, op)
     if len(new := _in_order(op, changes["new"])) <= LONG:
@@ -63,7 +63,7 @@ def import_ahead(write: MemoryWriter, op: ReconcileFile) -> bool:
 
 
 def _difference(write: MemoryWriter, op: ReconcileFile) -> tuple[dict[str, Any], dict[str, list[Any]]]:
-    """Return the file as a query has it, and by kind how its entries differ from what was read from it before."""
+    """Return the file as query parameters, and by kind how its entries differ from what was read from it before."""
     row = of_file(op) | {"contents": list(op.contents), "file_time": datetime.fromtimestamp(op.file_time, UTC)}
     changes: dict[str, list[Any]] = defaultdict(list)
     for change in write.conn.execute(query("mirror_difference"), row).fetchall():
@@ -72,7 +72,7 @@ def _difference(write: MemoryWriter, op: ReconcileFile) -> tuple[dict[str, Any],
 
 
 def _in_order(op: ReconcileFile, new: Sequence[Any]) -> list[Any]:
-    """Return new entries as the file has them: of two lines of one subject the lower one is current."""
+    """Return new entries in the order of the file: of two lines about one subject, the lower one is current."""
     places = {content: place for place, content in enumerate(op.contents)}
     return sorted(new, key=lambda each: places[each.content])
 
@@ -85,7 +85,7 @@ def _entry(write: MemoryWriter, op: ReconcileFile, change: Any) -> dict[str, Any
 
 
 def _import(write: MemoryWriter, op: ReconcileFile, change: Any) -> None:
-    """Store an entry of the file. One that this file let go of before comes back as it was, in the theme it had."""
+    """Store an entry of the file. One that this file dropped before is restored as it was, in the theme it had."""
     entry = _entry(write, op, change)
     restored = None
     if change.removal is not None:
@@ -134,7 +134,7 @@ def _let_go(write: MemoryWriter, row: dict[str, object], gone: Sequence[Any]) ->
 
 
 def _why_held(op: ReconcileFile, gone: Sequence[Any], staying: int, new: Sequence[Any]) -> str:
-    """Return what is wrong with the file that lacks `gone`; "" where somebody simply took them out."""
+    """Return what is wrong with the file that lacks the entries `gone`; "" if somebody simply took them out."""
     if not op.contents:
         return "empty" if op.file_time else "missing"
     if op.damaged:
@@ -145,12 +145,12 @@ def _why_held(op: ReconcileFile, gone: Sequence[Any], staying: int, new: Sequenc
 
 
 def _lost_many(gone: Sequence[str], new: Sequence[str], many: int) -> bool:
-    """Return whether of at least `many` of the texts that are gone no new one is an edited form."""
+    """Return whether at least `many` of the texts that are gone have no edited form among the new ones."""
     if len(gone) < many:
         return False
     numbers: dict[str, int] = {}
     left = [_pairs(text, numbers) for text in yielding_gil(new)]
-    may_match = len(gone) - many  # and still so many of them are lost
+    may_match = len(gone) - many  # so many may match, and `many` of them are still lost
     for text in yielding_gil(gone):
         pairs, count = _pairs(text, numbers)
         for at, (others, others_count) in enumerate(left):
@@ -166,9 +166,9 @@ def _lost_many(gone: Sequence[str], new: Sequence[str], many: int) -> bool:
 
 
 def _pairs(text: str, numbers: dict[str, int]) -> tuple[int, int]:
-    """Return the pairs of characters of a text as bits of a number, and how many there are; `numbers` grows.
+    """Return the pairs of characters of a text as bits of a number, and how many there are; extends `numbers`.
 
-    Thousands of texts are compared with each other while a transaction waits: with sets that takes far longer.
+    Thousands of texts are compared with each other while a transaction waits; with sets it would take far longer.
     """
     text = text[:_COMPARED_CHARS].casefold()
     places = {numbers.setdefault(text[at : at + 2], len(numbers)) for at in range(max(1, len(text) - 1))}
@@ -179,12 +179,12 @@ def _pairs(text: str, numbers: dict[str, int]) -> tuple[int, int]:
 
 
 def keep_undecided(conn: DeadlineConnection, *, older_than_s: float) -> int:
-    """Keep the memories whose removal has waited for so long; return how many."""
+    """Keep the memories whose removal has waited longer than `older_than_s`; return how many."""
     return own_kept(conn, conn.execute(query("keep_undecided"), {"older_than_s": older_than_s}).fetchall())
 
 
 def own_kept(conn: DeadlineConnection, kept: Sequence[Any]) -> int:
-    """Give these memories the owner `kept`, so that no file lets them go; return how many."""
+    """Give these memories the owner `kept`, so that no file drops them; return how many."""
     if not kept:
         return 0
     row = {

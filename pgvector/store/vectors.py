@@ -1,4 +1,4 @@
-"""The vectors beside the texts: which model they are of, those to use again, and the rows that wait for theirs."""
+"""Stored vectors: which model made them, those that can be reused, and the rows that still wait for theirs."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ class Chunk(NamedTuple):
 
 
 def recorded_space(conn: DeadlineConnection) -> EmbeddingSpace:
-    """Return what the database holds vectors of; `model` is empty while it holds none."""
+    """Return the space of the vectors in the database; `model` is empty while it holds none."""
     return space_in(ask_space(Pipeline(conn)))
 
 
 def ask_space(pipe: Pipeline) -> Rows:
-    """Ask for the `space_in` the database."""
+    """Ask for the space of the vectors in the database; read by `space_in`."""
     return pipe.ask("read_space")
 
 
 def space_in(rows: Rows) -> EmbeddingSpace:
-    """Return what was read by `ask_space`."""
+    """Return the space in the result of `ask_space`."""
     row = rows.one()
     return EmbeddingSpace(row.model or "", row.dims, row.document_prefix, row.query_prefix)
 
 
 def hold_space(conn: DeadlineConnection) -> EmbeddingSpace:
-    """Return what `recorded_space` does, which stays so until the transaction ends."""
+    """Return the recorded space, and keep it from changing until the transaction ends."""
     conn.execute(query("hold_space"))
     return recorded_space(conn)
 
 
 def record_space(conn: DeadlineConnection, space: EmbeddingSpace) -> EmbeddingSpace:
-    """Make `space` the one of this database unless there is one; return the one there is now."""
+    """Record `space` as that of this database if none is recorded; return the recorded one."""
     row = {"model": space.model, "document_prefix": space.document_prefix, "query_prefix": space.query_prefix}
     conn.execute(query("record_space"), row)
     return recorded_space(conn)
@@ -68,12 +68,12 @@ def record_space(conn: DeadlineConnection, space: EmbeddingSpace) -> EmbeddingSp
 def claim_pending(conn: DeadlineConnection, limit: int, lease_s: float, *, cold: bool = False) -> list[PendingRow]:
     """Return at most `limit` rows without an embedding; nobody else gets them for `lease_s`.
 
-    `cold`: those whose embedding `compact` has dropped, rather than those that never had one.
+    `cold`: rows whose embedding `compact` has dropped, rather than rows that never had one.
     """
     kinds: tuple[tuple[Store, str], ...] = (("turns", "cold"),) if cold else tuple((store, "due") for store in STORES)
     claimed: list[PendingRow] = []
     for store, kind in kinds:
-        # A theme at a time. Others may be about to take the oldest rows: those of some more themes are to be had then.
+        # One theme at a time. Other processes may be claiming the oldest rows, so a few more themes are looked up.
         themes = conn.execute(query(f"{kind}_themes_{store}"), {"limit": _LOOK_AHEAD * limit}).fetchall()
         for one in themes:
             if len(claimed) >= limit:
@@ -85,13 +85,13 @@ def claim_pending(conn: DeadlineConnection, limit: int, lease_s: float, *, cold:
 
 
 def postpone(conn: DeadlineConnection, rows: Sequence[PendingRow], pause_s: float) -> None:
-    """Leave claimed rows that were not embedded alone for `pause_s`."""
+    """Keep claimed rows that were not embedded from being claimed again for `pause_s`."""
     for (store, theme), ids in _by_theme(rows).items():
         conn.execute(query(f"postpone_{store}"), {"theme": theme, "ids": ids, "pause_s": pause_s})
 
 
 def fill(conn: DeadlineConnection, rows: Sequence[PendingRow], chunks: Mapping[str, Sequence[Chunk]]) -> None:
-    """Store the embeddings of rows, by their text: the first chunk in the row, the others beside it."""
+    """Store the embeddings of rows, given by text: the first chunk in the row, the others in the table beside it."""
     with pipelined(conn):
         for (store, theme), ids in _by_theme([row for row in rows if len(chunks[row.text]) > 1]).items():
             conn.execute(query(f"clear_chunks_{store}"), {"theme": theme, "ids": ids})
@@ -100,7 +100,7 @@ def fill(conn: DeadlineConnection, rows: Sequence[PendingRow], chunks: Mapping[s
 
 
 def _by_theme(rows: Sequence[PendingRow]) -> dict[tuple[Store, str], list[int]]:
-    """Return the numbers of the rows by their table and theme, in the order in which everybody locks them."""
+    """Return the ids of the rows by store and theme, in the order in which all processes lock them."""
     ids: dict[tuple[Store, str], list[int]] = {}
     for row in sorted(rows):
         ids.setdefault((row.store, row.theme), []).append(row.id)
@@ -108,7 +108,7 @@ def _by_theme(rows: Sequence[PendingRow]) -> dict[tuple[Store, str], list[int]]:
 
 
 def values_of(row: PendingRow, chunks: Sequence[Chunk]) -> dict[str, object]:
-    """Return the parameters of a statement that fills the row: the first chunk is its own embedding."""
+    """Return the parameters of a statement that fills the row: the first chunk becomes its own embedding."""
     first, *others = chunks
     return {
         "theme": row.theme,
@@ -121,7 +121,7 @@ def values_of(row: PendingRow, chunks: Sequence[Chunk]) -> dict[str, object]:
 
 
 def known_vectors(conn: DeadlineConnection, texts: Collection[ThemedText]) -> dict[str, list[float]]:
-    """Return the vectors of those texts that a memory or a turn of the same theme holds letter for letter, by text."""
+    """Return, by text, the vectors of those texts that a memory or a turn of the same theme holds verbatim."""
     wanted: dict[str, list[str]] = {}
     for theme, text in dict.fromkeys(texts):
         wanted.setdefault(theme, []).append(text)
