@@ -173,7 +173,7 @@ def widened(choice: WordChoice) -> WordChoice | None:
 
 
 def replaced(choice: WordChoice, spellings: Mapping[str, str]) -> WordChoice:
-    """Return the choice with some matchers replaced, by the old one; few rows hold the new ones, so they are looked up."""
+    """Return the choice with some matchers replaced, by the old one; as few rows hold the new ones, look these up."""
     words = tuple(replace(word, matcher=spellings.get(word.matcher, word.matcher)) for word in choice.words)
     match = " | ".join([*([choice.match] if choice.match else []), *spellings.values()])
     return replace(choice, words=words, match=match)
