@@ -1,12 +1,12 @@
 """Which theme a request is about, and what it may do there.
 
-| first that is there | theme |
+| first that is given | theme |
 |---|---|
 | `--theme` | that |
-| the token's themes | the one that `X-Hermes-Session-Key` names of them, else the first |
+| the token's themes | the one of them that `X-Hermes-Session-Key` names, else the first |
 | `X-Hermes-Session-Key`, where the token allows it | the key |
 | the folder that the client works in | `project-<folder>-<8 hex of a digest of its path>` |
-| nothing of these | the theme of the home's own sessions |
+| none of these | the theme of the home's own sessions |
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..domain.text import clean
 from ..domain.theme import normalise_theme
 from .sdk import INVALID_PARAMS, Exchange, RequestRefused
 
-SCOPE_KEY: Final = "hermes_pgvector.access"  # of the ASGI scope, where a guard before us puts an Access
+SCOPE_KEY: Final = "hermes_pgvector.access"  # in the ASGI scope, where a guard before us puts an Access
 _SHOWN_CHARS = 256  # of a theme in an error
 _DIGEST_CHARS = 8
 _HOMES = ("/home", "/Users")  # folders of home directories
@@ -44,7 +44,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a request works: a theme ("" for the home's own), in a session, under an access, by a client."""
+    """What a request works with: its theme ("" for the home's own), its session, its access, and its client."""
 
     theme: str
     session: str
@@ -52,7 +52,7 @@ class Place:
     client: str
 
     def within(self, theme: str) -> Place:
-        """Return the same in another theme of the token. Raises InvalidArgument where it is not bound to that."""
+        """Return the same in another theme of the token. Raises InvalidArgument if the token is not bound to it."""
         if theme not in self.access.themes:
             raise InvalidArgument(
                 f"{clean(theme)[:_SHOWN_CHARS]!r} is not the theme of this session: use recall with `scope`"
@@ -61,19 +61,19 @@ class Place:
 
 
 def access_of(exchange: Exchange) -> Access:
-    """Return what the guard before us allows this request; everything where there is no guard."""
+    """Return what the guard before us allows this request; everything if there is no guard."""
     found = (exchange.http or {}).get(SCOPE_KEY)
     return found if isinstance(found, Access) else Access()
 
 
 def theme_of(exchange: Exchange, fixed: str, *, identity_key: str) -> str:
-    """Return the theme that a request names by the table of this module, "" for none. Raises RequestRefused.
+    """Return the theme that a request names by the table of this module, or "" if none. Raises RequestRefused.
 
     `fixed` is what --theme names. The folder that the client works in is not asked for here.
     """
     access = access_of(exchange)
     allowed = {normalise_theme(theme, identity_key): theme for theme in access.themes}
-    # Of any length: cut here, two of a long beginning would be one theme.
+    # Not cut: two long keys with the same beginning would become one theme.
     key = exchange.header("x-hermes-session-key") if access.session_key else ""
     asked = fixed or key
     if access.themes:
@@ -86,7 +86,7 @@ def theme_of(exchange: Exchange, fixed: str, *, identity_key: str) -> str:
 
 
 def project_theme(folder: str) -> str:
-    """Return the theme of a project by the path of its folder; "" for a home directory or the root, which are none."""
+    """Return the theme of a project by its folder's path; "" for a home directory or the root, which are none."""
     path = PurePosixPath(folder)
     at_home = str(path.parent) in _HOMES or folder in ("/root", os.path.expanduser("~"))
     if not folder or path.parent == path or at_home:
@@ -99,7 +99,7 @@ def session_of(exchange: Exchange, own: str) -> str:
     """Return the session of a request: `own` over stdio, one for each connection over HTTP, else one for each day."""
     if exchange.http is None:
         return own
-    # Whoever knows the id may speak in its name, so it is not stored.
+    # Whoever knows the id can act in its name, so only its hash is stored.
     if given := exchange.header("mcp-session-id"):
         return "mcp-" + hashlib.sha256(given.encode("utf-8", "surrogateescape")).hexdigest()[:16]
     return f"mcp-{datetime.now(UTC):%Y-%m-%d}"

@@ -43,7 +43,7 @@ class ClientMemory(PgvectorMemoryProvider):
         )
         if self._context is None:
             raise StoreUnavailable(_NOT_READY)
-        # Whatever kept it out of the theme of its token: it would read and write the default theme instead.
+        # Whatever kept the session out of its token's theme, it would read and write the default theme instead.
         if place.access.themes and self._context.place.memories.source != "session_key":
             self.shutdown()
             raise InvalidArgument(f"allowed_themes does not name {place.theme!r}, the theme of this token")
@@ -62,7 +62,7 @@ class ClientMemory(PgvectorMemoryProvider):
         return not self._access.read_only and super()._may_write(runtime, context)
 
     def opened(self) -> tuple[Runtime, SessionContext]:
-        """Return the runtime, and who speaks in which themes. Raises StoreUnavailable."""
+        """Return the runtime, and the session's context with its themes. Raises StoreUnavailable."""
         ready = self._ready()
         if ready is None:
             raise StoreUnavailable(_NOT_READY)
@@ -74,7 +74,7 @@ class ClientMemory(PgvectorMemoryProvider):
         return self._session_id
 
     def stored_session(self, name: str) -> str:
-        """Return the name of any session as it is stored, also of one that is given so."""
+        """Return the stored name of any session; a name that is given in this form stays as it is."""
         return self._session_name(name)
 
     def count_call(self) -> None:
@@ -90,12 +90,12 @@ class ClientMemory(PgvectorMemoryProvider):
         return _answered(self._keep(tool, args, *self.opened()))
 
     def check_writing(self) -> None:
-        """Raise InvalidArgument where this access does not write."""
+        """Raise InvalidArgument if this access may not write."""
         if self._access.read_only:
             raise InvalidArgument("this token may only read")
 
     def check_reading(self) -> None:
-        """Raise InvalidArgument in a theme that recalls nothing."""
+        """Raise InvalidArgument if recall is off in this theme."""
         runtime, context = self.opened()
         if self._policy.silences(context.place, runtime.counts):
             raise InvalidArgument("recall is off in this theme (setting `recall_off`)")
@@ -113,7 +113,7 @@ class ClientMemory(PgvectorMemoryProvider):
         return True
 
     def hot_block(self, max_tokens: int) -> str:
-        """Return what holds in the theme now, see recall/hot.py; "" where nothing does or recall is off."""
+        """Return the hot block of the theme, see recall/hot.py; "" if it is empty or recall is off."""
         runtime, context = self.opened()
         limits = replace(HotLimits.of(self._settings), tokens=min(self._settings.hot_tokens, max_tokens))
         if not limits.tokens or self._policy.silences(context.place, runtime.counts):
@@ -122,9 +122,9 @@ class ClientMemory(PgvectorMemoryProvider):
         return runtime.searcher.hot(memories, turns, limits, deadline_s=self.patience_s).text
 
     def fitting(self, message: str, max_tokens: int) -> str:
-        """Return a block of what fits the first message of a conversation; "" where nothing does or recall is off.
+        """Return a block of what fits the first message of a conversation; "" if nothing does or recall is off.
 
-        What a client was told before, or still has of what was said, is not known here: nothing is left out for that.
+        What the client was shown before, or still has of the conversation, is not known here: none of it is left out.
         """
         runtime, context = self.opened()
         text = question_in(message, self._policy.keep.max_chars)
@@ -138,13 +138,13 @@ class ClientMemory(PgvectorMemoryProvider):
         try:
             block = prefetch_block(runtime.searcher, Transcripts(runtime.said), text, where, settings)
         except HermesPgvectorError:
-            runtime.counts["prefetch_failures"] += 1  # the store has said once why
+            runtime.counts["prefetch_failures"] += 1  # the store has logged once why
             return ""
         runtime.counts.update(prefetches=1, prefetches_found=bool(block))
         return block
 
     def record_turn(self, user: str, assistant: str, session: str) -> str:
-        """Accept a finished turn; return why nothing of it is stored, "" when something is. Raises InvalidArgument."""
+        """Accept a finished turn; return why nothing of it is stored, or "" if something is. Raises InvalidArgument."""
         runtime, context = self.opened()
         if not self._settings.sync_turns:
             raise InvalidArgument("turns are not stored here (setting `sync_turns`)")
@@ -162,7 +162,7 @@ class ClientMemory(PgvectorMemoryProvider):
         return ""
 
     def settle(self) -> None:
-        """Wait a moment for what was just recorded here to be in Postgres."""
+        """Wait a moment until what was just recorded here is in Postgres."""
         self.opened()[0].writer.flush_own(min(_SETTLE_S, self.patience_s / 2))
 
     @property

@@ -1,4 +1,4 @@
-"""What the tools are where memories say what they are about (setting `structure`)."""
+"""The tools with the setting `structure`, by which memories say what they are about."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ FACTS: Final = Tool(
 
 
 def tools_with_structure() -> tuple[Tool, ...]:
-    """Return our tools, with a `remember` that takes what a memory says of itself, and with `facts`."""
+    """Return the tools with `facts`, and with a `remember` that takes what a memory says about itself."""
     (told,) = (each for each in schemas(("remember",), structure=True) if each["name"] == "remember")
     also = tuple(name for name in STRUCTURE_TAKEN if name not in told["parameters"]["properties"])
     takes = {**told["parameters"]["properties"], **REMEMBER.takes}

@@ -1,4 +1,4 @@
-"""What the server answers: tools, run on threads, each within its deadline and until the client takes it back."""
+"""The handlers of the server: tools run on threads, each within its deadline and until the client cancels it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from .tools import Tool
 logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
-_THREADS = 32  # more calls than that wait for their turn; the pool of connections is smaller still
+_THREADS = 32  # more calls than that wait for their turn; the connection pool is smaller still
 _PROJECTS_MOST = 1024
-_PROGRESS_S = 1.0  # between two signs of life
+_PROGRESS_S = 1.0  # between two notifications of progress
 FAILED = "the memory failed at this; the reason is in the server's log, and hermes-pgvector doctor looks further"
 
 INSTRUCTIONS = (
@@ -43,7 +43,7 @@ INSTRUCTIONS = (
 class Handlers:
     """The handlers of one server, by method of the protocol.
 
-    `theme` is what --theme names, "" where nothing does.
+    `theme` is what --theme names, or "" without it.
     """
 
     def __init__(self, home: Path, tools: Sequence[Tool], *, theme: str = "", identity_key: str = "") -> None:
@@ -57,7 +57,7 @@ class Handlers:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="hermes-pgvector-mcp")
 
     def warm_up(self) -> None:
-        """Connect in the background, and bring what other processes of this home left behind to Postgres."""
+        """Connect in the background, and write to Postgres what other processes of this home left in their spools."""
         place = Place(self._theme, self._session, Access(), "")
         self._threads.submit(self._memories.at, place)
 
@@ -112,9 +112,9 @@ class Handlers:
         return await self._with_memory(exchange, lambda memory: resources.prompt(memory, args))
 
     async def _with_memory(self, exchange: Exchange, call: Callable[[ClientMemory], _T], theme: str = "") -> _T:
-        """Return what `call` makes of the memory that this request is about, on a thread of its own.
+        """Run `call` with the memory that this request is about, on a thread, and return its result.
 
-        `theme` has to be the request's own, or one of its token.
+        `theme` has to be the request's own, or one of its token's.
         """
         place = await self._place(exchange)
 
@@ -130,14 +130,14 @@ class Handlers:
         return Place(theme or await self._project(exchange, session), session, access_of(exchange), exchange.client)
 
     async def _project(self, exchange: Exchange, session: str) -> str:
-        """Return the theme of the folder that the client works in, for which it is asked once a session."""
+        """Return the theme of the folder that the client works in; the client is asked for it once a session."""
         known = self._projects.use(session)
         if known is None:
             known = self._projects[session] = project_theme(await exchange.root())
         return known
 
     async def _on_thread(self, exchange: Exchange, call: Callable[[], _T]) -> _T:
-        """Run `call`, tell the client now and then that it goes on, and stop it in Postgres when it is taken back."""
+        """Run `call`, report its progress to the client, and stop it in Postgres when the request is cancelled."""
         stop = threading.Event()
         context = contextvars.copy_context()
         context.run(stop_sign.set, stop)
@@ -166,7 +166,7 @@ def _text(text: str) -> dict[str, Any]:
 
 
 def _guarded(handler: Callable[[Exchange, dict[str, Any]], Awaitable[dict[str, Any]]]) -> Handler:
-    """Have a handler that fails answer with an error, of which the reason is logged."""
+    """Wrap a handler so that a failure becomes a protocol error; the reason of an unexpected one is logged."""
 
     @functools.wraps(handler)
     async def guarded_handler(exchange: Exchange, params: dict[str, Any]) -> dict[str, Any]:

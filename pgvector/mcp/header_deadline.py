@@ -1,4 +1,4 @@
-"""What uvicorn lets clients do as they like: take long to send the headers of a request, and open connections."""
+"""Limits that uvicorn lacks: how long a client may take to send the headers of a request, and open connections."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Final
 from uvicorn.protocols.http.h11_impl import H11Protocol  # which bounds how large headers are; httptools does not
 
 HEADERS_S: Final = 20.0  # uvicorn's own limit, of 5 s, is for a connection on which nothing arrives after an answer
-BACKLOG: Final = 64  # connections that are taken at once, before any of them is looked at
+BACKLOG: Final = 64  # connections that are accepted at once, before any of them is handled
 _CONNECTIONS_MOST: Final = 1000
 
 
 def _connections_most() -> int:
-    """Return how many connections may be open: half of the files of this process are for the memory itself."""
+    """Return how many connections may be open: half of this process's file descriptors are for the memory itself."""
     with contextlib.suppress(ImportError):  # on Windows
         import resource
 
@@ -25,9 +25,9 @@ def _connections_most() -> int:
 
 
 class HeaderDeadline(H11Protocol):
-    """A connection that is closed where the next request's headers take longer than `headers_s`.
+    """A connection that is closed if the next request's headers take longer than `headers_s`.
 
-    Of more than `most` connections the one that has asked nothing for longest is closed for a new one.
+    If there are more than `most`, the connection without a request for longest is closed to make room for a new one.
     """
 
     headers_s = HEADERS_S
@@ -36,14 +36,14 @@ class HeaderDeadline(H11Protocol):
     _quiet_since = 0.0
 
     def connection_made(self, transport: Any) -> None:
-        """Expect a request, in the place of another client where there are too many."""
+        """Start the deadline for a request; if there are too many connections, close another one."""
         super().connection_made(transport)
         self._quiet_since = self.loop.time()
         self._make_room()
         self._expect()
 
     def data_received(self, data: bytes) -> None:
-        """Take what arrives; what is no whole request yet has so long to be one."""
+        """Take what arrives; while that is no whole request, the deadline runs."""
         super().data_received(data)
         if self._is_asked():
             self._quiet_since = self.loop.time()
@@ -52,7 +52,7 @@ class HeaderDeadline(H11Protocol):
             self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Expect nothing."""
+        """Cancel the deadline."""
         self._expect_no_more()
         super().connection_lost(exc)
 
@@ -65,7 +65,7 @@ class HeaderDeadline(H11Protocol):
             return
         quiet = [each for each in self.connections if isinstance(each, HeaderDeadline) and not each._is_asked()]
         longest = min(quiet, key=lambda each: each._quiet_since)
-        self.connections.discard(longest)  # now, for more than one may come before it is told that it is closed
+        self.connections.discard(longest)  # at once: others may connect before it is told that it is closed
         longest.transport.abort()
 
     def _expect(self) -> None:

@@ -1,7 +1,7 @@
 """The tools of the package hermes-memory 0.3.0, by their names, arguments and limits, over this memory.
 
-A fact is a line of notation, such as `D[auth]: tokens last 7 days`. Hot is what is active, the newest 10,000 characters
-of it; cold is what is closed, and older. A scope is closed by what the message says, or when nobody spoke of it.
+A fact is a line of notation, such as `D[auth]: tokens last 7 days`. Hot are the newest 10,000 characters of the active
+facts; cold are the older and the closed ones. A scope is closed by what a message says, or when nobody wrote to it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from .tools import TEXT, Tool, whole
 FACT_MOST_CHARS: Final = 400
 HOT_MOST_CHARS: Final = 10_000
 SEARCH_MOST: Final = 20
-_SILENT_TURNS: Final = 6  # after which a scope is closed
+_SILENT_TURNS: Final = 6  # without a write, after which a scope is closed
 _READ_MOST: Final = 10_000  # facts
 _FORGOTTEN_AT_ONCE: Final = 100
-_SESSIONS_MOST: Final = 1000  # of a client that gives them ever new names
+_SESSIONS_MOST: Final = 1000  # of one client, which may give them ever new names
 _FILES: Final = {"memory": 2200, "user": 1375}  # characters that the host keeps
 _CLOSING = re.compile(
     r"(?<!not )(?<!never )(?<!n't )\b(?:merged|deployed|shipped|released|finished|completed|closed|fixed|resolved|"
@@ -56,7 +56,7 @@ RULES
 
 @dataclass
 class _Session:
-    """Where a session of the client stands: its turn, its scope, and when each scope was last written to."""
+    """The state of a client's session: its turn, its scope, and the turn in which each scope was last written to."""
 
     turn: int = 0
     scope: str | None = None
@@ -98,7 +98,7 @@ def _write(memory: ClientMemory, args: Mapping[str, Any]) -> str:
     session = _sessions.of(memory, args)
     scope = _label(args) or session.scope
     answer = memory.keep("remember", {"content": said, "sync": True} | ({"scope": scope} if scope else {}))
-    session.scope = scope  # only now: one that is refused must not be that of what comes next
+    session.scope = scope  # only now: the scope of a rejected write must not become that of the next one
     if session.scope:
         session.written[session.scope] = session.turn
         if said[0] in "✓✔":
@@ -181,7 +181,7 @@ def _found(memory: ClientMemory, query: str, scope: str | None, limit: int) -> S
     if not scope:
         found = memory.recall("recall_memory", asked)["results"]
         return found
-    # Those of other scopes stand between, and an answer has its size: page by page, as far as there are any.
+    # Results of other scopes stand between, and an answer is limited in size: read page by page, as long as any come.
     offset, ends = 0, time.monotonic() + memory.patience_s
     while len(found) < limit and offset <= MAX_OFFSET and time.monotonic() < ends:
         page = memory.recall("recall_memory", asked | {"limit": MAX_LIMIT, "offset": offset})["results"]
@@ -223,7 +223,7 @@ def _facts(memory: ClientMemory, wanted: FactFilter | None = None) -> list[dict[
 
 
 def _hot(known: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return what is active, the newest first, as far as there is room for it."""
+    """Return the active facts, newest first, as far as there is room for them."""
     hot, left = [], HOT_MOST_CHARS
     for fact in known:
         if fact["state"] == "active" and (left := left - len(_notation(fact))) >= 0:
@@ -244,7 +244,7 @@ def _line(fact: Mapping[str, Any]) -> str:
 
 
 def _notation(fact: Mapping[str, Any]) -> str:
-    """Return a fact in notation; a memory that says nothing of itself as it is."""
+    """Return a fact in notation, or a memory without kind or subject as it is."""
     text = " ".join(fact["content"].split())
     mark = _MARKS.get(fact.get("kind") or "")
     if mark is None or not fact.get("subject") or parse_notation(fact["content"]) is not None:
@@ -254,7 +254,7 @@ def _notation(fact: Mapping[str, Any]) -> str:
 
 def _label(args: Mapping[str, Any]) -> str | None:
     label = " ".join(clean(args.get("scope") or "").split())
-    if "[" in label or "]" in label:  # it could not be closed, which is a line of notation
+    if "[" in label or "]" in label:  # such a scope could not be closed by a line of notation
         raise InvalidArgument("`scope` is a name without [ and ]")
     return label or None
 

@@ -1,4 +1,4 @@
-"""What stands before the MCP server on HTTP: who calls, from where, how often and how much is decided here."""
+"""The guard before the MCP server on HTTP: it decides who may call, from where, how often and how much."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DECISIVE: Final = frozenset(
     {"host", "origin", "authorization", "content-length", "x-hermes-session-key", "mcp-session-id"}
 )
 _ANY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # no names to call a server by
-# Of one address: unknown tokens that are looked at, and lines of the log about what was refused.
+# Of one address: unknown tokens that are checked, and log lines about rejected requests.
 _REFUSED_PER_S: Final = 1.0
 _REFUSED_BURST: Final = 20
 _ERROR_CODE: Final = -32600  # JSON-RPC's code of a request that is not served
@@ -38,7 +38,7 @@ _ERROR_CODE: Final = -32600  # JSON-RPC's code of a request that is not served
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """What one caller may ask of the server; a caller is a token, without one an address."""
+    """What one caller may ask of the server; a caller is a token, or without one an address."""
 
     body_bytes: int = 4 * 1024 * 1024
     body_s: float = 30.0
@@ -47,9 +47,9 @@ class HttpLimits:
 
 
 class HttpGuard:
-    """An ASGI application around another one, which is called only for requests that may be served.
+    """An ASGI application that wraps another one and calls it only for requests that may be served.
 
-    It finds their `Access` in the scope; without tokens, on loopback, there is none.
+    The wrapped one finds their `Access` in the scope; without tokens, on loopback, there is none.
     """
 
     def __init__(
@@ -61,15 +61,15 @@ class HttpGuard:
         names: Iterable[str] = (),
         limits: HttpLimits | None = None,
     ) -> None:
-        """`listen` is the address the server is bound to, `names` further ones that clients call it by.
+        """Guard `app`, bound to the address `listen`; `names` are further names by which clients call the server.
 
-        Raises ConfigurationError where anybody who reaches the address could read the memory.
+        Raises ConfigurationError if anybody who reaches the address could read the memory.
         """
         self._app = app
         self._tokens = tokens
         self._limits = limits or HttpLimits()
         self._names = LOOPBACK_NAMES | {name.strip("[]").lower() for name in (listen, *names)} - _ANY_ADDRESS
-        # Once a token was needed it stays so: to remove the last one must not open the server to everybody.
+        # Once a token was needed, it stays so: removing the last one must not open the server to everybody.
         self._closed = bool(tokens.read()) or not is_loopback(listen)
         if not tokens.read() and self._closed:
             raise ConfigurationError(
@@ -81,7 +81,7 @@ class HttpGuard:
         self._told = RequestRates(_REFUSED_PER_S, _REFUSED_BURST)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Serve a request, or answer with what is wrong with it."""
+        """Serve a request, or reject it and say why."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -105,7 +105,7 @@ class HttpGuard:
         await self._app(scope, _replayed(body, receive), send)
 
     def _check_names(self, headers: _Headers) -> None:
-        """Keep out web pages that had a name of theirs point at this address."""
+        """Reject requests of web pages whose own host name was made to point at this address."""
         host = headers["host"]
         if _host_name(f"//{host}") not in self._names:
             raise _Refused(403, f"the host {host[:200]!r} is not a name of this server; it is given by --allow-host")
@@ -169,7 +169,7 @@ class HttpGuard:
 
 
 class _Refused(Exception):
-    """Why a request is not served: `told` to its sender where the log says more."""
+    """The reason why a request is rejected; its sender gets `told` instead, if the log says more."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class _Refused(Exception):
 
 
 class _Headers:
-    """The headers that decide what is served; one that stands twice has no single meaning and is refused."""
+    """The headers of a request. One that decides what is served must not occur twice: which value counts is unclear."""
 
     def __init__(self, scope: Mapping[str, Any]) -> None:
         self._values: dict[str, str] = {}
@@ -223,7 +223,7 @@ def _address(scope: Mapping[str, Any]) -> str:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Return what gives the body that was read already, then what still comes."""
+    """Return a `receive` that gives the body which was already read, then what still comes."""
     given = False
 
     async def replay() -> Message:
@@ -246,7 +246,7 @@ async def _answer(no: _Refused, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-_CALLERS: Final = 1024  # of whom a count is kept; whoever has not called for longest begins anew
+_CALLERS: Final = 1024  # that are counted; the one that has not called for longest is dropped
 
 
 @dataclass(slots=True)
@@ -264,7 +264,7 @@ class RequestRates:
         self._buckets: LruDict[str, _Bucket] = LruDict(_CALLERS)
 
     def wait_s(self, caller: str, now: float) -> float:
-        """Count a call at the monotonic time `now` and return 0, or count none and return when it may come again."""
+        """Count a call at the monotonic time `now` and return 0, or do not count it and return the seconds to wait."""
         bucket = self._buckets.use(caller)
         if bucket is None:
             bucket = self._buckets[caller] = _Bucket(self._burst, now)

@@ -1,4 +1,4 @@
-"""The sessions of the HTTP server: each belongs to whoever opened it, and they do not pile up."""
+"""The sessions of the HTTP server: each belongs to the caller who opened it, and their number is bounded."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _REFUSALS: Final = {
 
 @dataclass
 class _Session:
-    """A session: who may go on with it, how many requests of it are under way, and when the last one ended."""
+    """A session: who may continue it, how many of its requests are in progress, and when the last one ended."""
 
     access: object
     requests: int = 0
@@ -38,9 +38,9 @@ class _Session:
 
 
 class HttpSessions:
-    """An ASGI application around the SDK's, which `end`s a session of it by its id.
+    """An ASGI application that wraps the SDK's; `end` ends one of the SDK's sessions by its id.
 
-    Sessions that were still for `idle_s` are ended, and where there are `most`, the one that was still for longest.
+    Sessions that were idle for `idle_s` are ended, and if there are `most`, the one that was idle for longest.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class HttpSessions:
         self._end = end
         self._idle_s = idle_s
         self._most = most
-        self._open: OrderedDict[str, _Session] = OrderedDict()  # those used last stand last
+        self._open: OrderedDict[str, _Session] = OrderedDict()  # least recently used first
 
     async def __call__(self, scope: Scope, receive: Any, send: Send) -> None:
         """Serve a request of a session, or one that may open a session."""
-        # No events are kept to go on from: a stream that was lost begins anew, where the SDK would not answer at all.
+        # No events are kept to resume from: a lost stream begins anew. With the header the SDK would not answer at all.
         scope["headers"] = [pair for pair in scope["headers"] if pair[0].lower() != _RESUMES]
         await self._end_idle()
         given = _session_id(scope)
@@ -76,7 +76,7 @@ class HttpSessions:
             await self._forget(given)
 
     async def _open_one(self, scope: Scope, receive: Any, send: Send) -> None:
-        # The SDK's line 1.x opens one for whatever comes, and does not tell its id where it finds this wrong.
+        # Version 1.x of the SDK opens a session for any request, and does not tell its id if it rejects the request.
         if wrong := _why_none(scope) or (0 if await self._has_room() else 503):
             await _refuse(wrong, send)
             return
@@ -99,7 +99,7 @@ class HttpSessions:
             await self._forget(opened)
 
     async def _has_room(self) -> bool:
-        """Return whether one more session may be opened, for which the one that was still for longest may end."""
+        """Return whether one more session may be opened; if need be, end the one that was idle for longest."""
         if len(self._open) < self._most:
             return True
         still = next((name for name, session in self._open.items() if not session.requests), "")
@@ -119,7 +119,7 @@ class HttpSessions:
 
 
 def _why_none(scope: Scope) -> int:
-    """Return the status of a request that can open no session, 0 of one that can."""
+    """Return the HTTP status for a request that cannot open a session, or 0 for one that can."""
     if scope["method"] != "POST":
         return 405
     return 0 if _header(scope, b"content-type").lower().startswith("application/json") else 415
@@ -130,7 +130,7 @@ def _session_id(holder: Mapping[str, Any]) -> str:
 
 
 def _header(holder: Mapping[str, Any], name: bytes) -> str:
-    """Return a header of a request or an answer, "" where there is none."""
+    """Return a header of a request or an answer, or "" if there is none."""
     found = next((value for key, value in holder.get("headers", ()) if key.lower() == name), b"")
     return bytes(found).decode("latin-1").strip()
 

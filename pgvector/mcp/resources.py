@@ -53,7 +53,7 @@ PROMPTS: Final = (
 
 
 class ResourceAsked(NamedTuple):
-    """What a resource's address means: the theme it names, "" for the session's own, and what reads it there."""
+    """What a resource's address means: the theme it names, "" for the session's own, and how to read it there."""
 
     theme: str
     read: Callable[[ClientMemory], Mapping[str, Any]]
@@ -110,7 +110,7 @@ def _session(memory: ClientMemory, session: str) -> dict[str, Any]:
 
 
 def prompt(memory: ClientMemory, args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the prompt `context`: what holds, the profile as lines, and what fits the message, within some tokens."""
+    """Return the prompt `context`: the hot block, the profile, and what fits the message, within `max_tokens`."""
     most = whole(args, "max_tokens", 100, _CONTEXT_MOST, _CONTEXT_TOKENS)
     hot = memory.hot_block(most)
     fitting = memory.fitting(clean(args.get("message") or ""), most - estimate_tokens(hot))
@@ -122,7 +122,7 @@ def prompt(memory: ClientMemory, args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _profile(memory: ClientMemory, tokens: int) -> str:
-    """Return the lines of the profile that fit; "" where nothing is known."""
+    """Return the lines of the profile that fit, or "" if nothing is known."""
     if tokens < 100:
         return ""
     known = memory.keep("memory_profile", {"max_tokens": min(tokens, _CONTEXT_MOST)})
@@ -136,6 +136,6 @@ def _profile(memory: ClientMemory, tokens: int) -> str:
 
 
 def check_prompt(name: object) -> None:
-    """Raise InvalidArgument for a prompt that there is not."""
+    """Raise InvalidArgument if there is no such prompt."""
     if name != "context":
         raise InvalidArgument("there is no such prompt; the only one is context")

@@ -1,7 +1,7 @@
-"""The two lines of the MCP SDK, 1.x and 2.x, behind one set of names: nothing else of ours imports `mcp`.
+"""The versions 1.x and 2.x of the MCP SDK behind one interface: no other module of ours imports `mcp`.
 
-A server is a handler for each method of the protocol. A handler takes the request and its parameters as they stand on
-the wire, and returns the result so.
+A server has a handler for each method of the protocol. A handler takes the request and its parameters in their wire
+format, and returns the result in it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ROOTS_S = 3.0  # for a client to say which folder it works in
 
 
 class RequestRefused(Exception):
-    """An error of the protocol, as a handler answers a request with it."""
+    """A protocol error with which a handler answers a request."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -42,10 +42,10 @@ class RequestRefused(Exception):
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request under way: who asks, and what can be told and asked the client meanwhile.
+    """A request in progress: who asks, and how to tell and ask the client something meanwhile.
 
-    `http` is the ASGI scope of a request that came over HTTP. `send_progress` is None where nobody asked for it, and
-    `ask_roots` where the client works in no folder that it tells.
+    `http` is the ASGI scope of a request that came over HTTP. `send_progress` is None if the client did not ask for it,
+    and `ask_roots` if the client does not tell which folders it works in.
     """
 
     client: str
@@ -54,20 +54,20 @@ class Exchange:
     ask_roots: Callable[[], Awaitable[Any]] | None
 
     def header(self, name: str) -> str:
-        """Return a header of the HTTP request, blanks around it left out; "" where there is none."""
+        """Return a header of the HTTP request without blanks around it, or "" if there is none."""
         wanted = name.lower().encode()
         found = next((value for key, value in (self.http or {}).get("headers", ()) if key.lower() == wanted), b"")
         return bytes(found).decode("utf-8", "surrogateescape").strip()
 
     async def root(self) -> str:
-        """Return the path of the first folder that the client works in; "" where it names none in time."""
+        """Return the path of the first folder that the client works in, or "" if it names none in time."""
         if self.ask_roots is None:
             return ""
         with contextlib.suppress(_sdk_error(), TimeoutError, ValueError):
             async with asyncio.timeout(_ROOTS_S):
                 roots = (await self.ask_roots()).roots
             address = urlsplit(str(roots[0].uri)) if roots else urlsplit("")
-            # Folders that differ in a byte that is no UTF-8 are two projects.
+            # Folders that differ only in a byte which is not UTF-8 are two projects.
             return unquote(address.path, errors="surrogateescape") if address.scheme == "file" else ""
         return ""
 
@@ -173,7 +173,7 @@ def _handler_2(types: Any, kind: str, handler: Handler) -> Callable[[Any, Any], 
 def _asking(
     session: Any, request: Any, types: Any, request_id: Any, capabilities: Any
 ) -> Callable[[], Awaitable[Any]] | None:
-    """Return what asks the client, on the stream of its own request, for its folders."""
+    """Return a function that asks the client for its folders on the stream of its request; None if it has no roots."""
     if getattr(capabilities, "roots", None) is None:
         return None
     metadata = import_module("mcp.shared.message").ServerMessageMetadata(related_request_id=request_id)
@@ -202,7 +202,7 @@ def _sdk_error() -> type[Exception]:
 
 
 async def serve_streams(server: Any, stdin: Any, stdout: Any) -> None:
-    """Speak with one client over two text files of anyio, until it closes the first or no longer reads the second."""
+    """Serve one client over two text files of anyio, until it closes the first or no longer reads the second."""
     stdio, anyio = import_module("mcp.server.stdio"), import_module("anyio")
     try:
         async with stdio.stdio_server(stdin, stdout) as (reading, writing):
@@ -212,9 +212,9 @@ async def serve_streams(server: Any, stdin: Any, stdout: Any) -> None:
 
 
 def session_manager(server: Any) -> Any:
-    """Return what speaks with many clients over streamable HTTP: `run()`, a context, and `handle_request`, an ASGI app.
+    """Return the manager of many clients over streamable HTTP: `run()`, a context, and `handle_request`, an ASGI app.
 
-    It checks neither who asks nor Host and Origin.
+    It checks neither the caller nor Host and Origin.
     """
     security = import_module("mcp.server.transport_security").TransportSecuritySettings(
         enable_dns_rebinding_protection=False
@@ -226,7 +226,7 @@ def session_manager(server: Any) -> Any:
 async def end_session(manager: Any, session_id: str) -> None:
     """End a session of `session_manager` and keep nothing of it.
 
-    The line 1.x has no other way to it, and keeps even those that their clients end.
+    Version 1.x offers no other way, and keeps even sessions that their clients have ended.
     """
     transport = manager._server_instances.pop(session_id, None)
     if transport is not None and not transport.is_terminated:

@@ -1,4 +1,4 @@
-"""The tools `search` and `fetch`, as connectors want them: ids to look at, and the whole text of one."""
+"""The tools `search` and `fetch`, as connectors expect them: one finds ids, the other gives the whole text of one."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ TOOL_SETS: Final[dict[str, tuple[Tool, ...]]] = {
     "search-fetch": (SEARCH, FETCH),
 }
 COMPATIBLE: Final = tuple(sorted(filter(None, TOOL_SETS)))
-_LEAVE_S: Final = 5  # for answers that are under way when the server is ended
-# What the HTTP server says of each client that still listens when it is ended, as most clients do.
+_LEAVE_S: Final = 5  # for answers in progress when the server is stopped
+# What the HTTP server logs for each client that still listens when the server is stopped, as most clients do.
 _CUT_AT_THE_END: Final = "ASGI callable returned without completing response."
 
 Scope = MutableMapping[str, Any]
@@ -48,7 +48,7 @@ AsgiApp = Callable[[Scope, Any, Any], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Served:
-    """What is served: the memory of a home, by one of the TOOL_SETS, to all in one theme where `theme` is given."""
+    """What is served: the memory of a home, by one of the TOOL_SETS; with `theme`, all clients share that theme."""
 
     home: Path
     version: str
@@ -78,7 +78,7 @@ class Served:
 
 
 def serve_stdio(served: Served) -> None:
-    """Speak with the client that started this process until it closes our standard input, or a signal ends us.
+    """Serve the client that started this process until it closes our standard input, or a signal ends the process.
 
     Whatever else is printed goes to stderr: standard output carries the protocol alone.
     """
@@ -100,7 +100,7 @@ def serve_stdio(served: Served) -> None:
 
 
 def _claimed(number: int, mode: int) -> int:
-    """Return a copy of a standard stream; in its own place nothing is read, and what is written goes to stderr."""
+    """Return a copy of a standard stream; from the stream itself nothing is read, and writes to it go to stderr."""
     copy = os.dup(number)
     if mode == os.O_WRONLY:
         os.dup2(2, number)
@@ -112,7 +112,7 @@ def _claimed(number: int, mode: int) -> int:
 
 
 def _leave() -> None:
-    """Bring what was accepted to Postgres and end: a thread that waits for standard input would keep us."""
+    """Write what was accepted to Postgres and exit: a thread waiting for standard input would block a normal exit."""
     close_all()
     sys.stderr.flush()
     os._exit(0)
@@ -126,7 +126,7 @@ def _log_to_stderr() -> None:
 
 
 def _is_worth_saying(record: logging.LogRecord) -> bool:
-    """Return whether a record is ours or the HTTP server's; the SDK quotes messages, and tells of clients that left."""
+    """Return whether a record is ours or the HTTP server's; the SDK quotes messages, and reports clients that left."""
     if record.name.startswith("uvicorn"):
         record.exc_info = record.exc_text = None
         return record.getMessage() != _CUT_AT_THE_END
@@ -136,7 +136,7 @@ def _is_worth_saying(record: logging.LogRecord) -> bool:
 def http_app(served: Served, guard: Callable[[AsgiApp], AsgiApp]) -> AsgiApp:
     """Return the ASGI app: the protocol at /mcp, behind `guard`.
 
-    What `guard` finds out of a request it puts into the scope, as an Access.
+    `guard` puts what it finds out about a request into the ASGI scope, as an Access.
     """
     with at_import:
         from starlette.applications import Starlette
@@ -152,8 +152,8 @@ def http_app(served: Served, guard: Callable[[AsgiApp], AsgiApp]) -> AsgiApp:
 
     endpoint = _Mounted(app)
     served_at = Starlette(routes=[Route(path, endpoint=endpoint) for path in ("/mcp", "/mcp/")], lifespan=lifespan)
-    # A redirect would go out before `guard` has looked, to the scheme and Host that the request came with: behind a
-    # proxy with TLS that sends what a client remembers once more, without TLS.
+    # A redirect would be sent before `guard` sees the request, to the request's scheme and Host: behind a TLS proxy
+    # the client would send what it remembers once more, without TLS.
     served_at.router.redirect_slashes = False
     return served_at
 
@@ -182,7 +182,7 @@ def serve_http(served: Served, host: str, port: int, guard: Callable[[AsgiApp], 
         config = uvicorn.Config(
             app,
             http=HeaderDeadline,
-            # uvicorn would believe every program of this machine who it calls for, and whatever a proxy passes on.
+            # Else uvicorn would trust what any program of this machine, or a proxy, says of whom it calls for.
             proxy_headers=bool(os.environ.get("FORWARDED_ALLOW_IPS")),
             log_config=None,
             access_log=False,

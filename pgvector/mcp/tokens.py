@@ -1,4 +1,4 @@
-"""The bearer tokens of a home, each bound to themes; of their texts only hashes are stored."""
+"""The bearer tokens of a home, each bound to themes; only hashes of their texts are stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..domain.files import read_regular_file
 from ..domain.theme import normalise_theme
 
 ANY_THEME: Final = "*"
-_PREFIX: Final = "hpg_"  # by which scanners for leaked secrets know one
+_PREFIX: Final = "hpg_"  # by which scanners for leaked secrets recognize a token
 _BYTES: Final = 32
 _HASH = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[\w.@-]{1,64}")
@@ -25,7 +25,7 @@ _NAME = re.compile(r"[\w.@-]{1,64}")
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A stored token: the hash of what its bearer shows, and what that bearer may do in which themes."""
+    """A stored token: the hash of its text, and what its bearer may do in which themes."""
 
     name: str
     sha256: str
@@ -35,7 +35,7 @@ class Token:
 
     @property
     def any_theme(self) -> bool:
-        """Return whether it is bound to no theme."""
+        """Return whether the token is not bound to any theme."""
         return ANY_THEME in self.themes
 
 
@@ -45,12 +45,12 @@ def new_secret() -> str:
 
 
 def hash_of(secret: str) -> str:
-    """Return what is stored of a token: 256 random bits cannot be guessed back from a plain hash."""
+    """Return the hash that is stored of a token: 256 random bits cannot be guessed from a plain hash."""
     return sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def find_token(tokens: Sequence[Token], secret: str) -> Token | None:
-    """Return the token of this text; the time taken tells nothing of those that are stored."""
+    """Return the token with this text; the time taken reveals nothing about the stored ones."""
     shown = hash_of(secret)
     found = None
     for token in tokens:
@@ -87,7 +87,7 @@ class TokenFile:
 
 
 def dumped(tokens: Sequence[Token]) -> bytes:
-    """Return the content of the file."""
+    """Return the content of the file with these tokens."""
     rows = {"tokens": [asdict(token) for token in tokens]}
     return json.dumps(rows, indent=1, ensure_ascii=False).encode() + b"\n"
 
@@ -114,7 +114,7 @@ def _token(row: Mapping[str, Any]) -> Token:
         raise ValueError("a token's fields are not of their types")
     if not _NAME.fullmatch(token.name) or not _HASH.fullmatch(token.sha256):
         raise ValueError("a token's name or hash is not one")
-    # Of a token without a theme the core would take that it is bound to none.
+    # A token without a theme would count as one that is not bound to any.
     if not token.themes or not all(map(normalise_theme, token.themes)):
         raise ValueError(f"the token {token.name} names no theme")
     return token

@@ -33,9 +33,9 @@ _OF = ("both", "memories", "turns")
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool as a client lists it, and what runs when it is called: an object, or text that stands for itself.
+    """A tool as a client lists it, and the function that runs when it is called and returns an object or plain text.
 
-    `also` are arguments that it takes besides those that the client is told of.
+    `also` are arguments that it accepts besides those that the client is told of.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Tool:
         return told
 
     def check(self, args: Mapping[str, Any]) -> None:
-        """Raise InvalidArgument, naming them, for arguments that the tool does not have or that are not there."""
+        """Raise InvalidArgument that names arguments which are unknown to the tool, or required and missing."""
         known = [*self.takes, *self.also]
         if strange := [name for name, value in args.items() if name not in known and value is not None]:
             raise InvalidArgument(f"{self.name} has no argument {quoted(strange)}: it takes {quoted(known)}")
@@ -106,7 +106,7 @@ _BOUNDS = {
 
 
 _RECALL_TOOLS = {"memories": "recall_memory", "turns": "recall_conversation"}
-_ONLY = {"target": "memories", "role": "turns"}  # what an argument is about
+_ONLY = {"target": "memories", "role": "turns"}  # the store that an argument is about
 
 
 def _recall(memory: ClientMemory, args: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -145,7 +145,7 @@ RECALL = Tool(
 
 
 def _writing(tool: str) -> Run:
-    """Return what a tool does that the provider has by another name, where this access writes."""
+    """Return a function that calls the provider's tool of this name, if this access may write."""
 
     def run(memory: ClientMemory, args: Mapping[str, Any]) -> Mapping[str, Any]:
         memory.check_writing()
@@ -261,7 +261,7 @@ def _turn(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a row says, its times as text."""
+    """Return the columns of a row that hold something, times as text."""
     return {
         name: value.isoformat(timespec="seconds") if isinstance(value, datetime) else value
         for name, value in row.items()
