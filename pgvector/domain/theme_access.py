@@ -26,7 +26,7 @@ _SPECIAL = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"})
 
 
 class SharedChats:
-    """The setting `shared_chats`: `slack` shares what is said in its groups, `@slack/*` and single themes everything."""
+    """The setting `shared_chats`: `slack` shares what its groups say, `@slack/*` and single themes everything."""
 
     def __init__(self, words: Iterable[str] = (), identity_key: str = "") -> None:
         """Take the `words` of the setting, each a platform, a chat's theme, or a prefix of such themes (`@slack/*`)."""

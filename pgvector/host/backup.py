@@ -1,4 +1,4 @@
-"""An export of the embedded Postgres for `hermes backup`: the files of a running server are no copy."""
+"""An export of the embedded Postgres for `hermes backup`: a copy of a running server's files is not usable."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _LONGEST_S = 300.0  # somebody waits for the backup
 
 
 def backup_path(home: Path) -> Path:
-    """Return where the export for `hermes backup` lies."""
+    """Return the path of the export for `hermes backup`."""
     return home / "pgvector" / "backup" / "memory.jsonl.gz"
 
 
 def hold_place(home: Path) -> None:
-    """Put an empty file where the export will lie.
+    """Create an empty file where the export will be.
 
-    `hermes backup` notes which files there are before it asks for the export, and reads them after. What it is told of
-    besides it takes only from below the user's own home directory, where `home` need not be.
+    `hermes backup` lists the files before it asks for the export, and reads them afterwards. It accepts further paths
+    only from below the user's own home directory, where `home` need not be.
     """
     path = backup_path(home)
     with contextlib.suppress(OSError):
@@ -37,11 +37,11 @@ def hold_place(home: Path) -> None:
 
 
 def write_backup(config: Mapping[str, Any] | None) -> list[str]:
-    """Export the embedded database anew; return where, if the host has to be told of it.
+    """Export the embedded database again; return the path, if the host has to be told of it.
 
-    That is nowhere when `dsn` names a server, or none was ever made, or when the host has found the file in a home
-    that lies where it takes nothing else from. When the export fails, an earlier one is better than none, and the
-    reason is logged.
+    There is none when `dsn` names a server, or no embedded one was ever created, or when the host has found the file
+    in a home outside the directory that it accepts further paths from. When the export fails, an earlier one is better
+    than none, and the reason is logged.
     """
     from ..admin.common.embedded_server import borrowed_server, embedded_server
     from ..admin.transfer.export import ExportRequest, export
@@ -72,7 +72,7 @@ def write_backup(config: Mapping[str, Any] | None) -> list[str]:
 
 
 def _forget_unfinished(folder: Path) -> None:
-    """Delete what earlier exports left that were killed: it holds texts that may have been removed since."""
+    """Delete what killed exports left behind: it contains texts that may have been removed since."""
     for part in folder.glob(".*.part"):
         with contextlib.suppress(FileNotFoundError):
             if time.time() - part.stat().st_mtime > 2 * _LONGEST_S:

@@ -1,4 +1,4 @@
-"""The border to the host: any exception is caught here, and what goes wrong is logged once in a process."""
+"""The boundary to the host: any exception is caught here, and each kind of failure is logged once in a process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Hook = TypeVar("_Hook", bound=Callable[..., Any])
 
 failures: Counter[str] = Counter()  # by hook and type of error, of this process
 _lock = fork_lock()
-_UNKNOWN_THEMES_LOGGED = 20  # of a client that makes up theme after theme
+_UNKNOWN_THEMES_LOGGED = 20  # at most, as a client may make up theme after theme
 _warned: set[str] = set()
 _unknown: set[str] = set()
 
@@ -40,7 +40,7 @@ def guarded(safe_value: Any) -> Callable[[_Hook], _Hook]:
 
 
 def report(where: str, exc: BaseException) -> None:
-    """Count a failure; one WARNING for each hook and type of error in a process."""
+    """Count a failure; log one WARNING for each hook and type of error in a process."""
     key = f"{where}:{type(exc).__name__}"
     with _lock:
         failures[key] += 1
@@ -53,14 +53,14 @@ def report(where: str, exc: BaseException) -> None:
 
 
 def warn_once(message: str) -> None:
-    """Log a WARNING, the first time."""
+    """Log a WARNING, unless this process has logged it before."""
     if message not in _warned:
         _warned.add(message)
         logger.warning("hermes-pgvector: %s", message)
 
 
 def warn_unknown_themes(themes: Iterable[str], default: str) -> None:
-    """Log a WARNING for each theme that is not allowed, the first time; after many of them one more, and then none."""
+    """Log a WARNING once for each theme that is not allowed; after many of them, one more and then none."""
     for theme in themes:
         if theme in _unknown or len(_unknown) > _UNKNOWN_THEMES_LOGGED:
             continue
@@ -74,6 +74,6 @@ def warn_unknown_themes(themes: Iterable[str], default: str) -> None:
 
 
 def forget_warnings() -> None:
-    """Give every warning once more; for tests."""
+    """Let every warning be logged once more; for tests."""
     _warned.clear()
     _unknown.clear()

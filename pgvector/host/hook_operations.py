@@ -40,7 +40,7 @@ _UNDOS = uuid.UUID("1d0c2f7a-2f0e-4d55-8f0f-6a7d5c2b9e31")
 
 
 def within_limit(content: object, max_chars: int, counts: Counter[str]) -> str:
-    """Return the words of a message, fit to be stored; of one longer than `max_chars` both ends (`texts_cut`)."""
+    """Return a message's text, fit to be stored; of one longer than `max_chars` both ends (counted as `texts_cut`)."""
     kept, cut = flatten_within(content, max_chars)
     if cut:
         counts["texts_cut"] += 1
@@ -52,19 +52,19 @@ def within_limit(content: object, max_chars: int, counts: Counter[str]) -> str:
 
 
 def storable(content: object, keep: Sanitizer, counts: Counter[str]) -> str:
-    """Return the words of a message as they are stored: within the limit, and without secrets."""
+    """Return a message's text as it is stored: within the limit, and without secrets."""
     return keep.text(within_limit(content, keep.max_chars, counts).strip(), counts)
 
 
 def question_in(message: object, max_chars: int) -> str:
-    """Return the user's own words of a message, as they are looked up: of a long one both ends."""
+    """Return the user's own words in a message, as they are searched for; of a long one, both ends."""
     asked = strip_injected(clean(flatten_within(message, max_chars)[0]))
     return own_words(both_ends(asked, QUESTION_MAX_CHARS))
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Where a turn was said (theme and session), what is kept beside it, and what of it is worth keeping."""
+    """Where a turn was said (theme and session), what is stored with it, and what of it is worth keeping."""
 
     place: tuple[str, str]
     provenance: Mapping[str, str]
@@ -72,9 +72,9 @@ class Turn:
     min_chars: int
 
     def operation(self, user: Any, assistant: Any, counts: Counter[str], generation: str) -> StoreTurn | None:
-        """Return the write of what both said; None, and counted, where nothing of it is worth keeping.
+        """Return the write of what both sides said; None, which is counted, if nothing of it is worth keeping.
 
-        `generation` tells what is said again after it was taken back from what the host reports twice.
+        `generation` distinguishes what is said again after an undo from what the host reports twice.
         """
         asked = own_words(strip_injected(within_limit(user, self.keep.max_chars, counts)))
         answered = strip_injected(within_limit(assistant, self.keep.max_chars, counts))
@@ -85,7 +85,7 @@ class Turn:
         if not said:
             counts[f"turns_skipped_{verdict.reason}"] += 1
             return None
-        # The host may report a turn again, after a reconnect or a compression: its words and session name it.
+        # The host may report a turn again, after a reconnect or a compression: its words and session identify it.
         names = (*self.place, asked, answered, generation)
         op_id = named_uuid(_TURNS, "\0".join(names).removesuffix("\0"))
         theme, session = self.place
@@ -97,9 +97,9 @@ class Turn:
 def delegation(
     themes: SessionThemes, session: str, child: str, asked: str, found: str, provenance: Mapping[str, str]
 ) -> tuple[StoreTurn, RememberMemory | None]:
-    """Return a finished delegation as a turn of role `tool` and as a durable memory, None where nothing was found.
+    """Return a finished delegation as a turn of role `tool` and as a durable memory, None if nothing was found.
 
-    Both are the parent's, whose session is `session`; `child` is the sub-agent's. The host may report it twice.
+    Both belong to the parent, in `session`; `child` is the sub-agent's session. The host may report it twice.
     """
     text, names = f"Delegated: {asked}\nResult: {found}", (session, child, asked, found)
     edge = {"parent": session} | ({"child": child} if child else {})
@@ -139,10 +139,10 @@ def delegation(
 def taken_back(
     said: SessionTurns, session: Session, home: Path, host_id: str, name: Callable[[str], str], *, told: bool
 ) -> list[UndoTurns]:
-    """Return the operations that take out of memory what was undone since we last looked, one for each session.
+    """Return the operations that remove from memory what was undone since we last looked, one for each session.
 
-    `host_id` is the host's name of the session, of which `name` makes ours. `told`: the host says that something was
-    undone just now. Where its database does not say what, it was the last turn.
+    `host_id` is the host's name of the session, which `name` converts to ours. `told`: the host says that something was
+    undone just now. If its database does not say what, it was the last turn.
     """
     now = max(time.time(), said.time_of_last(session))
     found = rewound(home, host_id, now)
@@ -166,7 +166,7 @@ def _operation(
 
 
 class BuiltInMemory:
-    """The built-in memory as one session knows it."""
+    """The host's built-in memory, from the view of one session."""
 
     def __init__(self, runtime: Runtime, context: SessionContext, keep: Sanitizer) -> None:
         self._runtime = runtime
@@ -174,7 +174,7 @@ class BuiltInMemory:
         self._keep = keep
 
     def files(self) -> Iterator[ReconcileFile]:
-        """Give what changed files of it hold. They belong to the profile, not to a session key's theme."""
+        """Yield the contents of its changed files. They belong to the profile, not to a session key's theme."""
         mirror = self._runtime.mirror
         counts = self._runtime.counts
         of_profile = {key: name for key, name in self._context.scope.items() if key == "profile"}
@@ -195,13 +195,13 @@ class BuiltInMemory:
     def written(
         self, action: str, target: str, content: Any, metadata: Mapping[str, Any] | None, provenance: dict[str, str]
     ) -> list[FileOperation]:
-        """Return what its tool wrote; nothing, and counted, for what is empty or of a kind we do not know."""
+        """Return the operations of a write by its tool; none, which is counted, if it is empty or of unknown kind."""
         counts = self._runtime.counts
         if action not in ("add", "replace", "remove") or target not in ("memory", "user"):
             counts["memory_writes_unknown"] += 1
             return []
         given, replaced = _split(metadata)
-        # As they will be read from the file: under another text an entry would be gone from it, and a new one there.
+        # As they will be read from the file: with another text, one entry would seem removed and another one added.
         texts, (old_text, *_) = self._entries(content), (*self._entries(replaced), "")
         if not (texts or action == "remove") or not (old_text or action == "add"):
             counts["memory_writes_empty"] += 1
@@ -219,7 +219,7 @@ class BuiltInMemory:
         return list(entries_in(storable(content, self._keep, self._runtime.counts)))
 
     def _fields(self, target: str, metadata: dict[str, object]) -> dict[str, Any]:
-        # Where it was said decides who may read it: there what `initialize` learned counts, whatever is given here.
+        # Where it was said decides who may read it, so what `initialize` learned overrides whatever is given here.
         own = dict(self._context.scope) | {"source": "memory_tool"}
         return {
             "theme": self._context.place.memories.name,
@@ -232,7 +232,7 @@ class BuiltInMemory:
 
 
 def _split(metadata: object) -> tuple[dict[str, object], object]:
-    """Return the metadata that the host gave, and what it says of the text before."""
+    """Return the metadata that the host gave, and the former text that it names."""
     given = dict(metadata) if isinstance(metadata, Mapping) else {}
     old_text = given.pop("old_text", None)
     return given, given.pop("previous_content", None) or old_text or ""

@@ -1,4 +1,4 @@
-"""What the host asks of a provider that speaks for no session: may it be used, its forms, its status, its backup."""
+"""What the host asks of a provider outside sessions: whether it is available, its forms, its status, its backup."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .session_context import hermes_home, load_settings
 
 logger = logging.getLogger(__name__)
 
-_settled: set[Path] = set()  # homes of which there is nothing more to do, or nothing that we can
+_settled: set[Path] = set()  # homes for which there is nothing left to do, or nothing that we can do
 _one_at_a_time = fork_lock(SLOW)
 
 
@@ -49,9 +49,9 @@ class OutsideSessions:
 
     @guarded(list)
     def get_config_schema(self, **kwargs: Any) -> list[dict[str, Any]]:
-        """Return the fields of the host's forms, with what holds now."""
+        """Return the fields of the host's forms, with their current values."""
         schema = setup.config_schema(FIELDS, hermes_home())
-        if self._tells_status:  # which lists every variable of a field as missing, and we require none
+        if self._tells_status:  # the status lists the variable of every field as missing, and we require none
             for field in schema:
                 field.pop("env_var", None)
         return schema
@@ -72,15 +72,15 @@ class OutsideSessions:
 
     @guarded(list)
     def backup_paths(self, **kwargs: Any) -> list[str]:
-        """Return a fresh export of the embedded database; a server of one's own is backed up there."""
+        """Return the path of a fresh export of the embedded database; your own server is backed up there."""
         return write_backup(self._config)
 
 
 def problem(config: Mapping[str, Any] | None, home: Path) -> str:
     """Return what keeps hooks from accepting writes, with the remedy; "" when there is nothing.
 
-    Whatever is wrong with the database is no such thing: writes wait in the spool until somebody has put it right. The
-    host asks once for each agent, and what is turned away then is lost to that agent for good.
+    Problems with the database do not count: writes wait in the spool until these are solved. The host asks once for
+    each agent, and what is turned away then is lost to that agent for good.
     """
     if sentence := lacking():
         return sentence
@@ -92,17 +92,17 @@ def problem(config: Mapping[str, Any] | None, home: Path) -> str:
 
 
 def load_at_startup(home: Path) -> None:
-    """See to it, in the background, that the next gateway of `home` loads this plugin before it takes requests.
+    """Ensure, in the background, that the next gateway of `home` loads this plugin before it accepts requests.
 
-    `memory.provider` alone has the first request load it. `plugins.enabled` is what the host reads at start-up.
+    With `memory.provider` alone, the first request loads it. `plugins.enabled` is what the host reads at start-up.
     """
     if home not in _settled:
         threading.Thread(target=_enable, args=(home,), name="hermes-pgvector-enable", daemon=True).start()
 
 
 def _enable(home: Path) -> None:
-    with _one_at_a_time:  # of many first requests one does it
-        if home in _settled or not is_active(home):  # somebody only looks at the list of providers
+    with _one_at_a_time:  # only one of many first requests does it
+        if home in _settled or not is_active(home):  # somebody is only looking at the list of providers
             return
         _settled.add(home)
     if is_enabled(home) or is_disabled(home):
@@ -117,7 +117,7 @@ def _enable(home: Path) -> None:
 
 
 def _enabled_by_operator(home: Path) -> bool:
-    """Have the operator's tool, which can edit config.yaml, do it in a process of its own; False when it cannot."""
+    """Run the operator's tool, which can edit config.yaml, in a process of its own; return False if it fails."""
     command = command_of("admin.common.activation", str(home))
     try:
         done = subprocess.run(

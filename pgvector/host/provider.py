@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RecallStatus:
-    """What was put before a message, as hosts that tell their users read it."""
+    """How much was put before a message, in the form in which hosts show it to users."""
 
     provider_label: str
     count: int
@@ -52,13 +52,13 @@ class RecallStatus:
 class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
     """Memory on Postgres and pgvector for one session of the host. Instances are thin; no hook ever raises."""
 
-    # A host that compresses only what a provider has stored whole asks for 2. Of a transcript we store what was said.
+    # A host that compresses only what a provider has stored in full requires 2. We store only what was said.
     pre_compress_checkpoint_api_version = 1
     FINDS_TURNS = "recall_conversation searches what was said"
     _load_settings = staticmethod(load_settings)  # of which the agent of a trial sets some aside
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
-        """`config` stands in for the section plugins.pgvector of the home's config.yaml."""
+        """Take `config` in place of the section plugins.pgvector of the home's config.yaml."""
         super().__init__(config)
         self._home = Path()
         self._settings = Settings()
@@ -87,7 +87,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
 
     @guarded(None)
     def initialize(self, session_id: str, **kwargs: Any) -> None:
-        """Take note of who speaks; the process-wide runtime starts in the background. No network on this thread."""
+        """Record the session's context; the process-wide runtime starts in the background. No network on this one."""
         if not self._take_note(session_id, kwargs):
             return
         self._runtime, context = self._acquire(), cast(SessionContext, self._context)
@@ -101,11 +101,11 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
 
     @guarded(None)
     def initialize_for_inspection(self, session_id: str, **kwargs: Any) -> None:
-        """Take note of who speaks, so that prompt block and tools are this session's; nothing is started or read in."""
+        """Record the session's context for its prompt block and tools; nothing is started or read in."""
         self._take_note(session_id, kwargs)
 
     def _take_note(self, session_id: str, kwargs: Mapping[str, Any]) -> bool:
-        """Return False when memory is off, which is told."""
+        """Record the session's context; return False when memory is off, which is logged."""
         if sentence := lacking():
             warn_once(f"memory is off: {sentence}")
             return False
@@ -134,36 +134,36 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
         return acquire(self._settings, self._home, self._secrets, self)
 
     def _ready(self) -> tuple[Runtime, SessionContext] | None:
-        """Return the runtime and who speaks; None before `initialize` and after `shutdown`."""
+        """Return the runtime and the session's context; None before `initialize` and after `shutdown`."""
         if self._runtime is None or self._context is None:
             return None
-        if self._runtime.pid != os.getpid():  # a child of fork has its own
+        if self._runtime.pid != os.getpid():  # a forked child has its own
             self._runtime = self._acquire()
         return self._runtime, self._context
 
     def _ready_to_write(self) -> tuple[Runtime, SessionContext] | None:
-        """As `_ready`; None also where this kind of run does not write."""
+        """Return the same as `_ready`; None also if this kind of run does not write."""
         ready = self._ready()
         return ready if ready is not None and self._may_write(*ready) else None
 
     def _reconcile(self, runtime: Runtime, context: SessionContext) -> None:
-        """Queue what the host's memory files hold; what is refused is read again by the next session."""
+        """Queue the contents of the host's memory files; a file that is refused is read again by the next session."""
         for op in BuiltInMemory(runtime, context, self._policy.keep).files():
             if not self._submit(runtime, op):
                 runtime.mirror.read_again()
 
     @guarded(None)
     def shutdown(self, **kwargs: Any) -> None:
-        """Bring what was accepted to Postgres within `shutdown_timeout_s`; the rest stays in the spool."""
+        """Write what was accepted to Postgres within `shutdown_timeout_s`; the rest stays in the spool."""
         runtime, self._runtime = self._runtime, None
-        if runtime is not None and runtime.pid == os.getpid():  # a child leaves its parent's alone
+        if runtime is not None and runtime.pid == os.getpid():  # a forked child leaves its parent's alone
             runtime.leave(self, self._settings.shutdown_timeout_s)
 
     # -- a turn --------------------------------------------------------------------------------------------------
 
     @guarded("")
     def system_prompt_block(self, **kwargs: Any) -> str:
-        """Return the tools and what holds: the same words throughout a session, so that the prompt cache stays warm."""
+        """Return the note on the tools and the hot block: the same text all session, to keep the prompt cache warm."""
         settings, ready, hot = self._known_settings(), self._ready(), ""
         if ready is not None and settings.hot_tokens and not self._policy.silences(ready[1].place, ready[0].counts):
             hot = ready[0].hot.of_session(ready[1].place, self._session_id)
@@ -171,7 +171,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
 
     @guarded(None)
     def on_turn_start(self, turn_number: int = 0, message: str = "", **kwargs: Any) -> None:
-        """Note how much of the session the host replays: of a transcript it counts the messages, once."""
+        """Record, once a session, how many turns of it the host replays, which it counts in the transcript."""
         ready = self._ready()
         with self._session_lock:
             counted, self._counted = self._counted, self._session_id
@@ -180,7 +180,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
 
     @guarded("")
     def prefetch(self, query: str, *, session_id: str = "", **kwargs: Any) -> str:
-        """Return what is remembered for this message, or nothing, within `prefetch_deadline_s`."""
+        """Return the memories for this message, or nothing, within `prefetch_deadline_s`."""
         self._lines_told = 0
         ready, settings = self._ready(), self._settings
         if ready is None or settings.prefetch_limit == 0:
@@ -203,21 +203,21 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
             searcher = cast("Searcher", ChatSearcher(runtime.searcher, context.place))
             block = prefetch_block(searcher, runtime.transcripts, text, place, settings)
         except HermesPgvectorError:
-            runtime.counts["prefetch_failures"] += 1  # the store has said once why
+            runtime.counts["prefetch_failures"] += 1  # the store has logged the reason once
             return ""
         runtime.counts.update(prefetches=1, prefetches_found=bool(block))
-        self._lines_told = block.count("\n")  # which follow the heading
+        self._lines_told = block.count("\n")  # those after the heading
         return block
 
     @guarded(None)
     def recall_status(self, **kwargs: Any) -> RecallStatus | None:
-        """Return what the last `prefetch` put before the message; None when that was nothing, or was told already."""
+        """Return how much the last `prefetch` put before the message; None if nothing, or if reported already."""
         told, self._lines_told = self._lines_told, 0
         return RecallStatus(self.name, told) if told else None
 
     @guarded(None)
     def queue_prefetch(self, query: str, *, session_id: str = "", **kwargs: Any) -> None:
-        """Nothing to do: the next turn's question is not known yet, and recall answers the current one."""
+        """Do nothing: the next turn's question is not known yet, and recall answers the current one."""
 
     @guarded(None)
     def sync_turn(
@@ -241,7 +241,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
 
     @guarded(None)
     def on_delegation(self, task: Any, result: Any, *, child_session_id: str = "", **kwargs: Any) -> None:
-        """Accept what a sub-agent was asked and found: a turn of role `tool` of its parent, if so set a memory too."""
+        """Accept a sub-agent's task and result: a turn of role `tool` of its parent, and if so set, a memory."""
         ready = self._ready_to_write() if self._settings.sync_turns or self._settings.delegation_memory else None
         if ready is None:
             return
@@ -286,7 +286,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
         rewound: bool = False,
         **kwargs: Any,
     ) -> None:
-        """Follow the host to another session; the next turn lands there, with a link to where it came from."""
+        """Follow the host to another session; the next turn is stored there, with a link to the session before."""
         new, parent = self._session_name(new_session_id), self._session_name(parent_session_id)
         with self._session_lock:
             old = parent or self._session_id
@@ -301,7 +301,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
         transcripts.switch((theme, old), (theme, new), reason=kwargs.get("reason"), rewound=rewound)
 
     def _follow_undo(self, session_id: str, *, told: bool) -> None:
-        """Take out of memory what the user took back; when this returns that is on disk."""
+        """Remove from memory what the user undid; when this returns, the removal is on disk."""
         ready = self._ready()
         if ready is None or ready[1].agent_context not in self._policy.write_contexts:
             return
@@ -311,18 +311,18 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
 
     @guarded(None)
     def on_session_end(self, messages: Any = None, **kwargs: Any) -> None:
-        """Nothing to store: every turn came through `sync_turn`, and this also fires at each compression."""
+        """Do nothing: every turn came through `sync_turn`, and this also fires at each compression."""
 
     @guarded("")
     def on_pre_compress(self, messages: Any = None, **kwargs: Any) -> str:
-        """Nothing to add: the turns about to be compressed are stored and can be recalled."""
+        """Return nothing to add: the turns about to be compressed are stored and can be recalled."""
         return ""
 
     # -- tools ---------------------------------------------------------------------------------------------------
 
     @guarded(list)
     def get_tool_schemas(self, **kwargs: Any) -> list[dict[str, Any]]:
-        """Return the tools, the same before and after `initialize`; then they offer what this session may use."""
+        """Return the tools, the same before and after `initialize`; after it they offer only this session's scopes."""
         settings = self._known_settings()
         chat = self._context is not None and self._context.place.chat
         offer = Policy.of(settings).reach.offer(chat=chat)
@@ -385,7 +385,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
 
     @staticmethod
     def _submit(runtime: Runtime, op: Operation) -> bool:
-        """Return False when it was refused, which is told."""
+        """Queue an operation; return False if it was refused, which is logged."""
         try:
             runtime.writer.submit(op)
             return True

@@ -1,4 +1,4 @@
-"""The two tools: what the model is told of them, and what they answer."""
+"""The two recall tools: what the model is told about them, and what they answer."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .tool_scopes import ToolScope
 
 MAX_LIMIT = 50
 MAX_OFFSET = PAGES_END - MAX_LIMIT
-_NAME_CHARS = 60  # of a tool that there is not
+_NAME_CHARS = 60  # of the name of a tool that does not exist
 _ROLES = ("user", "assistant", "tool")
-QUESTION_MAX_CHARS = 8000  # looked at in a pasted file of megabytes; the search itself takes less still
+QUESTION_MAX_CHARS = 8000  # read of a pasted file of megabytes; the search itself uses still less
 _DEFAULT_LIMIT = 5
 
 _SCHEMA: dict[str, Any] = {
@@ -59,9 +59,9 @@ About = Callable[[Scope], str]
 
 
 def answer(tool: str, args: object, here: ToolScope, recall: Recall, about: About, *, turns: str) -> str:
-    """Return the JSON text a tool call returns; what went wrong stands under `error`, with what to do about it.
+    """Return the result of a tool call as JSON text; a failure is under `error`, with what to do about it.
 
-    `about`: what to say of a scope in which nothing was found; `turns`: how the caller finds what was said.
+    `about`: what to say about a scope in which nothing was found; `turns`: how the caller finds what was said.
     """
     try:
         return _json(_answer(tool, args if isinstance(args, Mapping) else {}, here, recall, about, turns))
@@ -108,11 +108,11 @@ def _answer(
 
 
 def _found(recall: Recall, store: Store, asked: Question) -> Answer:
-    """Return the memories or turns asked for, with the turns around each; of an exchange one half."""
+    """Return the requested memories or turns, with the turns around each; of an exchange, only one half."""
     if store == "memories" or asked.filters.role is not None:
         return recall(store, replace(asked, around=store == "turns"))
     end = asked.offset + asked.limit
-    # Both halves of an exchange may be found.
+    # Twice as many, because both halves of an exchange may be found.
     found = recall(store, replace(asked, offset=0, limit=min(2 * end, PAGES_END), around=True))
     return replace(found, hits=tuple(folded(found.hits)[asked.offset : end]))
 
@@ -122,7 +122,7 @@ def _left_out(count: int, offset: int) -> str:
 
 
 def _nothing(store: Store, about_theme: str, turns: str) -> str:
-    """Return what to do where nothing was found."""
+    """Return what to do when nothing was found."""
     if about_theme or store == "turns":
         return about_theme
     return f"no memory fits; {turns}"
@@ -171,7 +171,7 @@ def _number(given: object) -> float:
 
 
 def one_of(given: object, name: str, choices: tuple[str, ...]) -> str | None:
-    """Return an argument that is one of `choices`, None where it is left out. Raises InvalidArgument."""
+    """Return an argument that is one of `choices`, None if it is left out. Raises InvalidArgument."""
     if given is None or given == "":
         return None
     if isinstance(given, str) and given in choices:

@@ -1,4 +1,4 @@
-"""Session context, captured once by `initialize`: the threads that work later know neither home nor profile."""
+"""Session context, captured once by `initialize`: background threads know neither home nor profile."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WORD_MAX_CHARS = 64
 
 @dataclass(frozen=True)
 class Policy:
-    """The settings of themes, made ready for use."""
+    """The settings that concern themes, in a form ready for use."""
 
     rules: ThemeRules
     reach: Reach
@@ -56,7 +56,7 @@ class Policy:
         )
 
     def silences(self, where: SessionThemes, counts: Counter[str]) -> bool:
-        """Return whether a session recalls nothing, by one of its themes or its profile's; counted as `recalls_off`."""
+        """Return whether recall is off in a theme of the session or of its profile; counted as `recalls_off`."""
         if not any(theme.name in self.silent for theme in (where.turns, where.memories, where.files)):
             return False
         counts["recalls_off"] += 1
@@ -65,10 +65,10 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class SessionContext:
-    """Who is speaking, and in which themes. The session id lives in the provider: it changes.
+    """Who is speaking, and in which themes. The session id is kept in the provider because it changes.
 
-    `scope` holds what is kept beside a row to filter by: profile and platform by name; user, chat and thread as
-    digests. `opened_by`: the digest of the user's plain id; `scope` prefers one that the platform never changes.
+    `scope` holds what is stored with a row to filter by: profile and platform by name; user, chat and thread as
+    digests. `opened_by`: the digest of `user_id`; `scope` prefers an id that the platform never changes.
     """
 
     place: SessionThemes
@@ -112,18 +112,18 @@ class SessionContext:
         )
 
     def of_author(self, author: object, rules: ThemeRules) -> SessionContext:
-        """Return the context of a turn whose author the host names: a chat has more than the one who opened it."""
+        """Return the context of a turn whose author the host names: a chat has others than the user who opened it."""
         user = _told_apart(author.get("id"), rules) if isinstance(author, Mapping) else ""
         return self if user in ("", self.opened_by) else replace(self, scope={**self.scope, "user": user})
 
     def provenance(self, session_id: str, parent_session_id: str) -> dict[str, str]:
-        """Return what is kept beside a row to tell where it came from."""
+        """Return what is stored with a row to say where it came from."""
         known = {"session_id": session_id, "parent_session_id": parent_session_id, **self.scope}
         return {key: value for key, value in known.items() if value}
 
 
 def _told_apart(given: object, rules: ThemeRules) -> str:
-    """Return the digest of a platform's id of a user, chat or thread; "" where it gave none."""
+    """Return the digest of a platform's id of a user, chat or thread; "" if it gave none."""
     return identity_digest(str(given), rules.identity_key) if isinstance(given, (str, int)) and given != "" else ""
 
 
@@ -153,17 +153,17 @@ def process_home() -> Path:
     """Return the home whose .env the host put into the environment, whichever profile it works for at the moment."""
     try:
         from hermes_constants import get_process_hermes_home
-    except ImportError:  # a host without profiles of its own in one process
+    except ImportError:  # a host that does not serve several profiles in one process
         return hermes_home()
     return Path(get_process_hermes_home())
 
 
-# Of each process home what its .env has said so far: the environment keeps what was changed or taken out there since.
+# For each process home, the values that its .env has had so far: the environment keeps those changed or removed since.
 _assigned: dict[Path, dict[str, set[str]]] = {}
 
 
 def came_from_dotenv(name: str, value: str) -> bool:
-    """Return whether the environment has this from the process home's .env, rather than from whoever started it."""
+    """Return whether the environment has this value from the process home's .env, not from who started the process."""
     return value in _of_dotenv().get(name, ())
 
 
@@ -176,9 +176,9 @@ def _of_dotenv() -> dict[str, set[str]]:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return the environment with the home's own .env in the place of what the host took from another profile's."""
+    """Return the environment with the home's own .env in place of what the host took from another profile's."""
     taken = _of_dotenv()
-    # Of its own home the host has read the rest, and a file that is gone for a moment takes nothing.
+    # For its own home the host has read the rest, and a file that is missing for a moment removes nothing.
     if home == process_home():
         return dict(os.environ) | read_dotenv(home)
     kept = {name: value for name, value in os.environ.items() if value not in taken.get(name, ())}
@@ -186,9 +186,9 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def load_settings(config: Mapping[str, Any] | None, home: Path) -> Loaded:
-    """Return settings of `config`, or of the home's files; what was wrong with them is in `warnings`.
+    """Return the settings of `config`, or of the home's files; problems with them are in `warnings`.
 
-    Raises ConfigurationError where going on with defaults would mean another database than the one that was named.
+    Raises ConfigurationError if continuing with defaults would mean another database than the one that was named.
     """
     section, unreadable = (config, []) if config is not None else read_section(home)
     if unreadable:
@@ -203,9 +203,9 @@ def load_settings(config: Mapping[str, Any] | None, home: Path) -> Loaded:
 
 
 def _with_directory(loaded: Loaded, home: Path) -> Loaded:
-    """Return the settings with the directory of the home's embedded Postgres, where that is not the user's.
+    """Return the settings with the directory of the home's embedded Postgres, if that is not the user's.
 
-    Raises ConfigurationError where the home was moved, and its memory is in the server that it had before.
+    Raises ConfigurationError if the home was moved, and its memory is in the server that it had before.
     """
     settings = loaded.settings
     if settings.embedded_dir:
@@ -220,7 +220,7 @@ def _with_directory(loaded: Loaded, home: Path) -> Loaded:
 
 
 def _compare_with_record(home: Path, root: Path) -> str:
-    """Return a warning where the server of this home is not there any more, "" where nothing is wrong."""
+    """Return a warning if the server of this home no longer exists, "" if nothing is wrong."""
     if has_data(root):
         record(home, root)
         return ""
@@ -235,7 +235,7 @@ def _compare_with_record(home: Path, root: Path) -> str:
             f"the embedded Postgres of this home was in {before.server} and is not there: memory begins anew in "
             f"{root}; bring it along from where it is: hermes-pgvector export there, then import here"
         )
-    # Where the former home is still there this one is a copy, and has a memory of its own.
+    # If the former home still exists, this one is a copy, and has a memory of its own.
     if before is not None and has_data(before.server) and not before.home.exists():
         raise ConfigurationError(
             f"this home was moved here from {before.home}, and its memory is in the embedded Postgres of there; to go "

@@ -34,16 +34,16 @@ API_KEY = {
 
 
 class CurrentValue(str):
-    """A value shown in a form: a field that comes back as this very type was emptied, as one typed again is not."""
+    """A value shown in a form: a field returned as this very type was emptied; one that was typed again was not."""
 
     __slots__ = ()
 
 
 def config_schema(fields: Iterable[Field], home: Path) -> list[dict[str, Any]]:
-    """Return the settings of the host's forms as it wants them; secrets go to its .env.
+    """Return the settings of the host's forms in its format; secrets go to its .env.
 
-    The defaults are what holds in this home: the host does not know where our settings are, and saves the default of
-    what was not changed. Of a field that was emptied it saves the very object that is its default.
+    The defaults are the values in use in this home: the host does not know where our settings are, and saves the
+    default of a field that was not changed. For an emptied field it saves the very object that is its default.
     """
     try:
         now = load_settings(None, home).settings
@@ -91,7 +91,7 @@ def save_config(values: Mapping[str, Any], home: Path) -> None:
 
 
 def _wanted(values: Mapping[str, Any], emptied: set[str]) -> dict[str, Any]:
-    """Return the settings that a form may set, those that were emptied as their defaults. Raises ValueError."""
+    """Return the settings that a form may set, with the defaults of those that were emptied. Raises ValueError."""
     from ..admin.common.saving import checked
 
     defaults = {field.key: field.default for field in FIELDS if not field.secret}
@@ -100,7 +100,7 @@ def _wanted(values: Mapping[str, Any], emptied: set[str]) -> dict[str, Any]:
 
 
 def _dims_to_save(now: Settings, wanted: int, *, emptied: bool) -> int:
-    """Return `dims` as a form may set it: the database's, where there is one. Raises ValueError for another."""
+    """Return `dims` as a form may set it: the database's, if it has vectors. Raises ValueError for another value."""
     from ..admin.common.choose import held_dims
     from ..admin.common.embedded_server import existing_database
 
@@ -120,7 +120,7 @@ def _dims_to_save(now: Settings, wanted: int, *, emptied: bool) -> int:
 
 
 def post_setup(home: Path) -> None:
-    """Ask, try, save, activate, and say how it stands, for `hermes memory setup pgvector`; exits with 1 on errors."""
+    """Ask, try, save, activate and report the state, for `hermes memory setup pgvector`; exits with 1 on errors."""
     from ..admin.setup.prompts import SetupOptions, Terminal
 
     try:
@@ -137,7 +137,7 @@ def post_setup(home: Path) -> None:
 
 
 def set_up(home: Path, options: SetupOptions, *, dry_run: bool = False, as_json: bool = False) -> int:
-    """Run the wizard; return an exit code. Nothing is saved before everything was tried or after Ctrl-C."""
+    """Run the wizard; return an exit code. Nothing is saved before everything was tried, nor after Ctrl-C."""
     out = sys.stderr if as_json else sys.stdout
 
     def say(line: str) -> None:
@@ -217,7 +217,7 @@ def _finish(plan: SetupPlan, home: Path, say: Callable[[str], None]) -> dict[str
 
 
 def status(config: Mapping[str, Any] | None, home: Path) -> dict[str, str]:
-    """Return what is configured, without secrets, and first what keeps memory from working, within a few seconds."""
+    """Return the configuration without secrets, and first what keeps memory from working, within a few seconds."""
     check = {"check": typed("hermes-pgvector doctor")}
     if sentence := lacking():
         return {"problem": sentence} | check
@@ -272,7 +272,7 @@ def _recall(settings: Settings) -> str:
 
 
 def _shown(value: object) -> object:
-    """Return a value as a form may show it: what holds a password is left out, and so left alone."""
+    """Return a value as a form may show it: one with a password is left out, and so not changed."""
     if isinstance(value, str) and masked(value) != value:
         return ""
     return value if isinstance(value, bool) else CurrentValue(value)

@@ -1,4 +1,4 @@
-"""Which tools there are, and what the model is told of them."""
+"""The tools, and what the model is told about them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..domain.theme_access import Offer
 from .recall_tools import SCHEMAS
 from .session_context import hermes_home, load_settings
 
-CHANGES: Final = ("remember", "forget")  # memory; all others read
+CHANGES: Final = ("remember", "forget")  # tools that change memory; all others only read it
 TARGETS: Final = ("memory", "user")
 PREVIEW_MOST: Final = 20  # memories that one call of `forget` shows
 PROFILE_DEFAULT_TOKENS: Final = 800
@@ -61,14 +61,14 @@ _MORE: tuple[dict[str, Any], ...] = (
         "parameters": {"type": "object", "properties": {"target": _TARGET, "max_tokens": {"type": "integer"}}},
     },
 )
-# Arguments that the tools take besides those that the model is told of, which cost tokens in every prompt.
+# Arguments that the tools accept but the model is not told about, since each costs tokens in every prompt.
 ALSO_TAKEN: Final = {
     "recall_memory": ("theme", "explain"),
     "recall_conversation": ("theme", "explain"),
     "remember": ("metadata", "sync"),
     "forget": ("limit",),
 }
-# What `remember` takes besides where the setting `structure` is on; without it a model that says `scope` means a theme.
+# Further arguments of `remember` if the setting `structure` is on; otherwise a model that says `scope` means a theme.
 _STRUCTURE: Final[Mapping[str, Any]] = {
     "kind": {"type": "string", "enum": list(KINDS)},
     "subject": {"type": "string", "description": "such as auth or srv.prod; said anew, it replaces"},
@@ -92,7 +92,7 @@ _SENTENCES = {
 
 
 def switched_on(tools: Iterable[str]) -> list[str]:
-    """Return those of `tools` that are ours, in one order."""
+    """Return the names in `tools` that are tools of ours to switch on, in a fixed order."""
     return [each["name"] for each in _known(tools)[len(SCHEMAS) :]]
 
 
@@ -101,9 +101,9 @@ def _known(tools: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def schemas(tools: Iterable[str], offer: Offer = "all", *, structure: bool = False) -> list[dict[str, Any]]:
-    """Return what the model is told of the recall tools and of those of `tools` that are ours.
+    """Return the schemas of the recall tools and of those of `tools` that are ours.
 
-    The recall tools offer the scopes that the session may use. `structure`: `remember` what a memory may say of itself.
+    The recall tools offer the scopes that the session may use. `structure`: `remember` offers a memory's attributes.
     """
     told = deepcopy(_known(tools))
     for each in told[len(SCHEMAS) :]:
@@ -119,9 +119,10 @@ def schemas(tools: Iterable[str], offer: Offer = "all", *, structure: bool = Fal
 
 
 def unknown_arguments(tool: str, args: object, tools: Iterable[str], *, structure: bool = False) -> str:
-    """Return which arguments of a call its tool does not have, and which it has; "" when there are none of the first.
+    """Return a sentence on the arguments that the tool does not have, with those that it has; "" if there are none.
 
-    A call that would change memory is refused then; one that only reads is answered without them, with a note.
+    A call with unknown arguments is refused if it would change memory; if it only reads, it is answered without them,
+    with a note.
     """
     known = _taken(tool, tools, structure=structure)
     if not known or not isinstance(args, Mapping):
@@ -140,7 +141,7 @@ def _taken(tool: str, tools: Iterable[str], *, structure: bool) -> list[str]:
 
 
 def quoted(names: Sequence[object]) -> str:
-    """Return names of arguments as an answer shows them, of many the first."""
+    """Return names of arguments as an answer shows them; of many, only the first."""
     more = f" and {len(names) - _NAMES_MOST:,} more" if len(names) > _NAMES_MOST else ""
     return ", ".join(f"`{clean(str(name))[:_NAME_CHARS]}`" for name in names[:_NAMES_MOST]) + more
 
@@ -155,13 +156,13 @@ def with_note(answer: str, note: str) -> str:
 
 
 def prompt_block(tools: Iterable[str], hot: str) -> str:
-    """Return what stands in the system prompt: the same words as long as the same tools are on and the same holds."""
+    """Return the block of the system prompt: the same text while the tools and the hot block are the same."""
     return "\n".join([_BLOCK, *(_SENTENCES[name] for name in switched_on(tools)), *filter(None, [hot])])
 
 
 def settings_in_file(config: Mapping[str, Any] | None) -> Settings:
-    """Return the settings before a session begins, when the host asks for the tools too and expects the same names."""
+    """Return the settings before a session begins, when the host also asks for the tools and expects the same names."""
     try:
         return load_settings(config, hermes_home()).settings
-    except ConfigurationError:  # told by `initialize`
+    except ConfigurationError:  # `initialize` logs it
         return Settings()

@@ -1,4 +1,4 @@
-"""Where a recall may look: what an argument of a tool means, a chat's two themes, and themes that hold nothing."""
+"""Where a recall may look: the scope arguments of a tool, a chat's two themes, and themes that hold nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCOPES = "current (this theme, the default), session (this conversation), all (e
 _SUGGESTED_MOST = 3  # names of themes
 _ALIKE = 0.6
 _NAME_MOST_CHARS = 10_000  # of a scope; a theme has 256, but may be named by a longer key
-# What of them a session may use, by Reach.offer.
+# Those of them that a session may use, by Reach.offer.
 SCOPES_OFFERED: Final[dict[Offer, str]] = {
     "all": SCOPES,
     "named": "current (this theme, the default), session (this conversation), or the name of a theme",
@@ -33,7 +33,7 @@ SCOPES_OFFERED: Final[dict[Offer, str]] = {
 
 @dataclass(frozen=True)
 class ToolScope:
-    """Where a tool was called, and by when it answers (`ends`, monotonic)."""
+    """The session in which a tool was called, and the deadline of its answer (`ends`, monotonic)."""
 
     runtime: Runtime
     place: SessionThemes
@@ -49,10 +49,10 @@ class ToolScope:
         return (self.place.memories if store == "memories" else self.place.turns).name
 
     def scope(self, store: Store, scope: object = None, theme: object = None) -> tuple[Scope, str]:
-        """Return what the arguments mean, and a note where that is less than the settings say.
+        """Return the scope that the arguments mean, and a note if it is narrower than the settings say.
 
-        `theme`, which earlier schemas had, and a scope `theme:NAME` always mean a theme, also one called "all". Raises
-        InvalidArgument, also for what the setting `cross_theme` forbids.
+        `theme`, an argument of earlier schemas, and a scope `theme:NAME` always mean a theme, even one called "all".
+        Raises InvalidArgument, also for what the setting `cross_theme` forbids.
         """
         own, chat = self.theme(store), self.place.chat
         offered = SCOPES_OFFERED[self.policy.reach.offer(chat=chat)]
@@ -77,9 +77,9 @@ class ToolScope:
         return Scope("all", own, shared=self.policy.reach.shared), ""
 
     def about(self, scope: Scope) -> str:
-        """Return a note where `scope` names another theme in which this session can find nothing; else nothing.
+        """Return a note if `scope` names another theme in which this session can find nothing; otherwise "".
 
-        Themes of like names are told as far as this session may read something in them, chats never.
+        Themes with similar names are suggested if this session may read something in them, but never chats.
         """
         if scope.kind != "theme" or scope.own:
             return ""
@@ -90,7 +90,7 @@ class ToolScope:
                 if theme_holds(conn, scope):
                     return ""
                 names = self._readable(theme_names(conn))
-            near = self._alike(scope.theme, names)  # without a connection: of thousands that takes seconds
+            near = self._alike(scope.theme, names)  # without holding a connection: for thousands it takes seconds
             with self.runtime.backend.connection(self._left_s) as conn:
                 known = [name for name in near if theme_holds(conn, replace(scope, theme=name))][:_SUGGESTED_MOST]
         except HermesPgvectorError:
@@ -103,7 +103,7 @@ class ToolScope:
         return max(0.05, self.ends - time.monotonic())
 
     def _alike(self, theme: str, names: Iterable[str]) -> list[str]:
-        """Return the names that are most like `theme`, of as many as half of the time left allows to compare."""
+        """Return the names most similar to `theme`, among as many as can be compared in half of the time left."""
         with at_import:
             from difflib import SequenceMatcher
         ends = time.monotonic() + self._left_s / 2
@@ -150,7 +150,7 @@ def _text(name: str, given: object, meaning: str) -> str:
 
 
 class ChatSearcher:
-    """A searcher for a chat whose memories have another theme than its turns; for any other session, the searcher."""
+    """A searcher for a chat whose memories have another theme than its turns; transparent for other sessions."""
 
     def __init__(self, searcher: Searcher, place: SessionThemes) -> None:
         self._searcher = searcher
@@ -160,7 +160,7 @@ class ChatSearcher:
         return getattr(self._searcher, name)
 
     def recall(self, stores: Sequence[Store], asked: Question) -> Answer:
-        """As the searcher; of the chat's own theme, memories come from the theme of its memories."""
+        """Return the searcher's answer; for the chat's own theme, memories come from the theme of its memories."""
         turns, memories = self._place.turns.name, self._place.memories.name
         if turns == memories or asked.scope != Scope("theme", turns) or set(stores) != {"memories", "turns"}:
             return self._searcher.recall(stores, asked)
@@ -169,7 +169,7 @@ class ChatSearcher:
         first = self._searcher.recall(["turns"], whole)
         left = replace(whole, scope=Scope("theme", memories), deadline_s=max(0.01, end - time.monotonic()))
         second = self._searcher.recall(["memories"], left)
-        # Each keeps its own order, which may be a cross-encoder's, and not that of the scores.
+        # Each list keeps its own order, which may be a cross-encoder's rather than that of the scores.
         hits: list[Hit] = list(merge(first.hits, second.hits, key=lambda hit: -hit.score))
         mode = "hybrid" if "hybrid" in (first.mode, second.mode) else first.mode
         shown = tuple(hits[asked.offset :][: asked.limit])

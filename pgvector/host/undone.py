@@ -1,7 +1,7 @@
-"""What a user took back with `/undo`, by the host's session database, state.db.
+"""What a user undid with `/undo`, according to the host's session database, state.db.
 
-The command line tells us that it happened and not how far it went; a chat on a platform gets a new agent and tells
-nothing. Both mark the messages there first.
+The command line tells us of an undo but not how far it went; a chat on a platform gets a new agent and tells us
+nothing. Both first mark the messages in that database.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ SELECT id, timestamp, active = 0 AND NOT coalesce(compacted, 0), coalesce(compac
        CASE role WHEN 'user' THEN substr(content, 1, 200) END
   FROM messages WHERE session_id = ? ORDER BY id
 """
-_APART_S = 1e-5  # Postgres keeps microseconds, and of these a float is not sure
-_AT_ONCE_S = 5e-6  # what a compression writes bears times a microsecond apart, two messages never do
-_OWN_TIMES = 2  # so many messages of a compression, in a row, may have kept a time of their own
+_APART_S = 1e-5  # Postgres stores microseconds, which a float may not hold exactly
+_AT_ONCE_S = 5e-6  # messages that a compression writes are a microsecond apart, others never are
+_OWN_TIMES = 2  # so many consecutive messages of a compression may have kept their own times
 
 
 @dataclass(frozen=True)
 class Rewound:
-    """How often something of a session was taken back, and when those turns were accepted.
+    """How often something of a session was undone, and when those turns were accepted.
 
     `before`: the sessions that it continues after a compression and that lost turns as well.
     """
@@ -48,9 +48,9 @@ class Rewound:
 
 
 class HostMessage(NamedTuple):
-    """A message as the host has it; of what a user said the beginning.
+    """A message in the host's database; `begins` is the beginning of what a user said.
 
-    `undone`: its user took it back; `compressed`: a compression set it aside.
+    `undone`: the user undid it; `compressed`: a compression set it aside.
     """
 
     id: int
@@ -62,7 +62,7 @@ class HostMessage(NamedTuple):
 
 
 def rewound(home: Path, session_id: str, now: float) -> Rewound:
-    """Return what was taken back of a session; nothing where the host's database does not say, or cannot be read."""
+    """Return what was undone of a session; nothing if the host's database does not say, or cannot be read."""
     path = home / "state.db"
     try:
         address = f"file:{quote(str(path))}?mode=ro"
@@ -72,18 +72,18 @@ def rewound(home: Path, session_id: str, now: float) -> Rewound:
                 return Rewound(0, ())
             told, before = lineage(session_id, partial(_messages, file), partial(_continued, file))
             return Rewound(int(times), tuple(_spans(told, now)), before)
-    except (sqlite3.Error, ValueError, TypeError):  # none, of another version, or busy
+    except (sqlite3.Error, ValueError, TypeError):  # there is none, or it is of another version, or busy
         return Rewound(0, ())
 
 
 def lineage(
     session_id: str, messages: Callable[[str], list[HostMessage]], continued: Callable[[str], str]
 ) -> tuple[list[HostMessage], tuple[str, ...]]:
-    """Return the messages of a session, and before them those of the sessions which it continues and that lost some.
+    """Return the messages of a session, preceded by those of the sessions that it continues and that lost some.
 
-    What was taken back is undone in all of them: a compression writes down what it keeps anew, and `/undo` marks that
-    alone. `messages` gives those of a session in their order; `continued` the session that a compression ended and this
-    one continues, "" where there is none. The second value names these sessions, the oldest first.
+    An undone message is marked in all of them: a compression writes copies of what it keeps, and `/undo` marks only the
+    copies. `messages` returns those of a session in order; `continued` the session that a compression ended and this
+    one continues, "" if there is none. The second value names these sessions, the oldest first.
     """
     told, before = _with_originals(messages(session_id)), list[str]()
     while _begins_with_undone(told) and (older := continued(before[0] if before else session_id)):
@@ -96,7 +96,7 @@ def lineage(
 
 
 def _begins_with_undone(told: Sequence[HostMessage]) -> bool:
-    """Return whether these are messages that a compression wrote first of all, and something of that is undone."""
+    """Return whether the messages begin with those that a compression wrote, and some of these are undone."""
     first = next(iter(_compressions([each.at for each in told])), range(0))
     return bool(first) and first.start <= _OWN_TIMES and any(told[at].undone for at in range(first.stop))
 
@@ -107,30 +107,30 @@ def _messages(file: sqlite3.Connection, session_id: str) -> list[HostMessage]:
 
 
 def _continued(file: sqlite3.Connection, session_id: str) -> str:
-    with contextlib.suppress(sqlite3.Error):  # of a version that does not say
+    with contextlib.suppress(sqlite3.Error):  # of a version without this
         row = file.execute(_CONTINUED, (session_id,)).fetchone()
         return "" if row is None else str(row[0])
     return ""
 
 
 def _with_originals(told: Sequence[HostMessage]) -> list[HostMessage]:
-    """Return the messages, those as undone too of which a copy is.
+    """Return the messages, with the originals of undone copies marked as undone, too.
 
-    A compression sets them all aside and writes down what is left of them anew, at its own time; `/undo` marks that.
+    A compression sets all messages aside and writes copies of what is left, at its own time; `/undo` marks the copies.
     """
     undone = [each.undone for each in told]
     for written in reversed(_compressions([each.at for each in told])):
         taken = [at for at in written if undone[at]]
         originals = _originals(told, written) if taken else {}
         first = next((originals[at] for at in taken if at in originals), written.start)
-        for at in range(first, written.start):  # with all that was said after it
+        for at in range(first, written.start):  # and everything said after it
             undone[at] = undone[at] or told[at].compressed
     changed = zip(told, undone, strict=True)
     return [each if each.undone == now else each._replace(undone=now) for each, now in changed]
 
 
 def _compressions(times: Sequence[float]) -> list[range]:
-    """Return the places of the messages that were written at once, in order."""
+    """Return the index ranges of messages that were written at once, in order."""
     found: list[range] = []
     for start, after in enumerate(times[1:]):
         if not 0 < after - times[start] < _AT_ONCE_S or (found and start < found[-1].stop):
@@ -147,13 +147,13 @@ def _compressions(times: Sequence[float]) -> list[range]:
 
 
 def _originals(told: Sequence[HostMessage], written: range) -> dict[int, int]:
-    """Return of the user's messages that a compression wrote the places of those that they are copies of.
+    """Return, for the user's messages that a compression wrote, the index of the original of each.
 
-    They are the last ones from before it, in their order; one more may be of the turn in which it came.
+    The originals are the last ones before it, in their order; one more may be of the turn in which it happened.
     """
     copies = [at for at in written if told[at].role == "user"]
     aside = [at for at in range(written.start) if told[at].role == "user" and told[at].compressed]
-    # Where both are possible the shorter reach is right: what is not taken back can be forgotten.
+    # If both are possible, the shorter reach is right: what it leaves can still be forgotten.
     for old in (copies[:-1], copies):
         pairs = list(zip(reversed(old), reversed(aside), strict=False))
         same = list(itertools.takewhile(lambda pair: told[pair[0]].begins == told[pair[1]].begins, pairs))
@@ -163,9 +163,9 @@ def _originals(told: Sequence[HostMessage], written: range) -> dict[int, int]:
 
 
 def _spans(told: Sequence[HostMessage], now: float) -> Iterator[Span]:
-    """Give the times of what was undone, which `bring` may have stored by the host's time of each message.
+    """Yield the time spans of what was undone, which `bring` may have stored under the host's time of each message.
 
-    At the time of a message that stands there is nothing of what was undone.
+    The times of messages that were not undone are left out of the spans.
     """
     stands = sorted(each.at for each in told if not each.undone)
     for since, until in _undone_turns([(each.at, each.undone) for each in told if each.role != "user"], now):
@@ -178,10 +178,10 @@ def _spans(told: Sequence[HostMessage], now: float) -> Iterator[Span]:
 
 
 def _undone_turns(by_host: Iterable[tuple[float, bool]], now: float) -> Iterator[Span]:
-    """From the first message of the host in a row of undone ones to the next that stands; `now` where none does.
+    """Yield spans from the first of a run of the host's undone messages to the next not undone, or else to `now`.
 
-    What the host writes itself bears the host's time; a user's message that of their platform, which may be from
-    before the turn in front of it.
+    Messages that the host writes itself have the host's time; a user's message has that of their platform, which may
+    be earlier than the turn before it.
     """
     since: float | None = None
     for at, undone in by_host:

@@ -1,4 +1,4 @@
-"""What the tools that an operator may switch on do: remember, forget and memory_profile."""
+"""The tools that an operator may switch on: remember, forget and memory_profile."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _IDS_MOST = 100
 _PROFILE_ROWS = 200  # of each target; more would not fit
 _PROFILE_CHARS = 600  # of one memory
 _SETTLE_S = 1.0  # how long `forget` waits for what this process has not written yet
-_LEAST_S = 0.1  # for a statement, however late it is
-LASTS_S = 600.0  # how long a token is good
-_TOKENS_MOST = 1000  # of a client that asks and never confirms
+_LEAST_S = 0.1  # for a statement, even past the deadline
+LASTS_S = 600.0  # how long a token is valid
+_TOKENS_MOST = 1000  # kept at once; a client may ask and never confirm
 _TURNS_STAY = (
     "messages in which it was said stay and can be recalled: only the operator deletes them: hermes-pgvector forget"
 )
@@ -55,9 +55,9 @@ class _Pending(NamedTuple):
 
 
 class Confirmations:
-    """Tokens that a dangerous call is repeated with: good once, for a while, for exactly what was shown.
+    """Tokens that confirm a dangerous call: valid once, for a limited time, for exactly what was shown.
 
-    A `realm` is whatever tells one theme of one database from every other.
+    A `realm` identifies one theme of one database.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Confirmations:
         return token
 
     def spend(self, realm: object, token: str) -> tuple[Entry, ...]:
-        """Return what `token` was issued for, once; nothing for an unknown, used, old one or one of another realm."""
+        """Return what `token` was issued for, once; nothing if it is unknown, used, expired or of another realm."""
         with self._lock:
             held = self._pending.get(token)
             if held is None or held.realm != realm:
@@ -90,7 +90,7 @@ _confirmations = Confirmations()
 
 @dataclass(frozen=True)
 class WriteContext:
-    """Where a tool was called, what it may use, and by when (`ends`, monotonic). `may_write` counts a refusal."""
+    """The context of a tool call, and its deadline (`ends`, monotonic). `may_write` counts a refusal."""
 
     runtime: Runtime
     context: SessionContext
@@ -112,24 +112,24 @@ class WriteContext:
 
     @property
     def realm(self) -> object:
-        """Return what tells this theme from one of the same name in another database."""
+        """Return what distinguishes this theme from one of the same name in another database."""
         return (self.runtime.settings.dsn, self.runtime.home, self.theme)
 
     def check_writing(self) -> None:
-        """Raise InvalidArgument where this kind of run does not write."""
+        """Raise InvalidArgument if this kind of run does not write."""
         if not self.may_write():
             raise InvalidArgument(
                 f"a run of the kind {self.context.agent_context!r} does not change memory (setting `write_contexts`)"
             )
 
     def check_reading(self) -> None:
-        """Raise InvalidArgument in a theme that recalls nothing."""
+        """Raise InvalidArgument if recall is off in this theme."""
         if self.policy.silences(self.context.place, self.runtime.counts):
             raise InvalidArgument("recall is off in this theme (setting `recall_off`)")
 
 
 def answer(tool: str, args: object, context: WriteContext) -> str:
-    """Return the JSON text a tool call returns; what went wrong stands under `error`, with what to do about it."""
+    """Return the result of a tool call as JSON text; a failure is under `error`, with what to do about it."""
     given = args if isinstance(args, Mapping) else {}
     does = {"remember": _remember, "forget": _forget, "memory_profile": _profile}[tool]
     try:
@@ -171,18 +171,18 @@ def _remember(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
 
 
 def _structure(args: Mapping[str, Any], context: WriteContext) -> Structure:
-    """Return what the call says of the memory besides its text. Raises InvalidArgument."""
+    """Return the attributes that the call gives the memory besides its text. Raises InvalidArgument."""
     given = {name: args[name] for name in STRUCTURE_TAKEN if name in args}
     said = structure_of(context.policy.keep.structure(given, context.runtime.counts))
     if said.replaces is not None:
-        # Without a database nothing is known of it; the write is accepted all the same.
+        # Without a database the id cannot be checked; the write is accepted all the same.
         with contextlib.suppress(StoreUnavailable, DeadlineExceeded):
             _named([said.replaces], context)
     return said
 
 
 def _given_metadata(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
-    """Return the caller's metadata, masked, without what only we may say: where a row comes from."""
+    """Return the caller's metadata, masked, without what only we may set: where a row comes from."""
     metadata = args.get("metadata")
     if metadata is not None and not isinstance(metadata, Mapping):
         raise InvalidArgument("`metadata` must be an object of names and values, or left out")
@@ -191,7 +191,7 @@ def _given_metadata(args: Mapping[str, Any], context: WriteContext) -> dict[str,
 
 
 def _delivered(op: RememberMemory, context: WriteContext) -> dict[str, Any]:
-    """Write, wait, look; what is known of it then."""
+    """Submit the write, wait for it, and return its state."""
     state = context.runtime.writer.deliver(op, context.left_s)
     if state == "rejected":
         raise InvalidArgument("Postgres rejects this text; an operator sees why: hermes-pgvector spool list")
@@ -222,7 +222,7 @@ def _forget(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
         raise InvalidArgument("give `ids` or `query`, not both")
     if not ids and not query:
         raise InvalidArgument("say what to forget: `id` or `ids` as recall_memory gave them, or a `query`")
-    # What was just accepted should be found, and not come after its own removal.
+    # A write that was just accepted should be found, and not be applied after its own removal.
     context.runtime.writer.flush_own(min(_SETTLE_S, context.left_s / 2))
     return _forgotten(_named(ids, context), context) if ids else _preview(query, args, context)
 
@@ -268,7 +268,7 @@ def _preview(query: str, args: Mapping[str, Any], context: WriteContext) -> dict
 
 def _forgotten(entries: Sequence[Entry], context: WriteContext) -> dict[str, Any]:
     runtime = context.runtime
-    # The files as they are read in: without secrets. Nothing is stored of this, so nothing is counted.
+    # The entries as they are read in: with secrets masked. Nothing of this is stored, so nothing is counted.
     in_files = {(target, context.policy.keep.text(text, Counter())) for target, text in runtime.mirror.entries()}
     who = {**context.provenance, "source": "forget"}
     with runtime.backend.connection(context.left_s) as conn:
@@ -277,7 +277,7 @@ def _forgotten(entries: Sequence[Entry], context: WriteContext) -> dict[str, Any
     if not done:
         raise InvalidArgument("a memory has changed since it was shown; nothing was removed: look again")
     runtime.counts["memories_forgotten"] += len(entries)
-    # By digests, in the order of this process's writes: what was forgotten stays so where the server is set back.
+    # By digests, in the order of this process's writes: so it stays forgotten if the server loses the removal.
     removals = tuple((entry.target, digest(entry.content).hex()) for entry in entries)
     context.submit(ForgetMemories(theme=context.theme, at=time.time(), removals=removals, who=who))
     notes = [_TURNS_STAY]
@@ -319,7 +319,7 @@ def _profile(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
     lines = {target: [_without_target(entry) for entry in known[target]] for target in targets}
     result: dict[str, Any] = {"theme": context.theme, **{target: [] for target in targets}}
     result |= {"known": {target: totals[target] for target in targets}}
-    left = budget - estimate_tokens(json.dumps(result)) - 40  # of it the note
+    left = budget - estimate_tokens(json.dumps(result)) - 40  # which the note takes
     result |= _within(lines, left)
     missing = sum(totals[target] - len(result[target]) for target in targets)
     if missing:
@@ -334,7 +334,7 @@ def _without_target(entry: Entry) -> dict[str, Any]:
 
 
 def _within(lines: Mapping[str, list[dict[str, Any]]], tokens: int) -> dict[str, list[dict[str, Any]]]:
-    """Return the newest lines of each target that fit: half for each, and what one does not need for the other."""
+    """Return the newest lines of each target that fit: half for each, plus what the other does not need."""
     chosen: dict[str, list[dict[str, Any]]] = {}
     by_need = sorted(lines, key=lambda target: sum(map(_cost, lines[target])))
     for number, target in enumerate(by_need):
