@@ -1,12 +1,12 @@
 """hermes-memory-pgvector: a memory provider for hermes-agent on Postgres and pgvector.
 
-The host executes this file to find `register`; everything else is imported when the provider is made, so that two
-first requests at once never see a module half loaded.
+The host executes this file to find `register`; everything else is imported when the provider is created, so that two
+concurrent first requests never see a half-loaded module.
 """
 
 
 def register(ctx):  # type: ignore[no-untyped-def]
-    """Give the host a provider: its memory loader asks for each agent, its plugin manager once, at start-up."""
+    """Register a provider: the host's memory loader calls this for each agent, its plugin manager once, at start-up."""
     if not hasattr(ctx, "register_memory_provider"):
         from plugins.memory import load_memory_provider
 

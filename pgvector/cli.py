@@ -1,4 +1,4 @@
-"""The command line: `hermes-pgvector ...` and `hermes pgvector ...`, one parser for both doors.
+"""The command line: `hermes-pgvector ...` and `hermes pgvector ...`, one parser for both.
 
 The host imports this file alone, so everything but the standard library is imported inside the functions.
 """
@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .admin.common.commands import Verb
 
-_NEED_NO_HOME = ("setup", "install", "migrate", "model", "server", "demo", "completion")  # they make it, or use none
+_NEED_NO_HOME = ("setup", "install", "migrate", "model", "server", "demo", "completion")  # they create it, or use none
 _TAKES_NO_MORE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def command_groups() -> dict[str, tuple[Verb, ...]]:
-    """Return every verb, in the groups and the order of the help; its module is loaded when it is named."""
+    """Return every verb, in the groups and the order of the help; its module is loaded only when it is used."""
     from .admin.common.commands import Command, Verb, argument
 
     completion = Command(
@@ -187,7 +187,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         args = parser.parse_args(argv)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except OSError as exc:  # stdout took neither the help nor the version
+    except OSError as exc:  # stdout could take neither the help nor the version
         return _explain(exc, as_json=False)
     if not args.pgvector_command:
         parser.print_help()
@@ -276,7 +276,7 @@ def _home(args: argparse.Namespace) -> Path:
     home = hermes_home(args.hermes_home)
     if args.hermes_home and args.pgvector_command not in _NEED_NO_HOME and not home.is_dir():
         raise WrongUsage(f"--hermes-home {args.hermes_home}: there is no such directory")
-    # What we start from here, the host's own command among it, means the same home.
+    # Every process that we start from here, also the host's own command, then uses the same home.
     os.environ["HERMES_HOME"] = str(home)
     return home
 

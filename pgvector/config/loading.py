@@ -19,8 +19,8 @@ _BY_ENV = {field.env: field for field in FIELDS}
 _VARIABLE = re.compile(r"\$\{([^}]+)\}")
 # Settings of the other provider of this name, which a config.yaml may still hold.
 _OF_OTHERS = {"hybrid_search": "recall always goes by meaning and by words; take it out"}
-# What counts in the place of a value that cannot be used, whatever else says: a default, or an older place, might
-# delete, or show somebody, what this was to keep.
+# What replaces an unusable value of these settings, whatever other sources say: a default, or the value of a lower
+# source, might delete, or show to somebody, what the setting was to protect.
 _KEEPING: dict[str, tuple[tuple[str, ...], str]] = {
     "retention": ((), "nothing is deleted by it"),
     "recall_off": (("*",), "no theme recalls anything until it is corrected"),
@@ -41,13 +41,13 @@ def load(
     form: Mapping[str, object] | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Loaded:
-    """Return settings from the file's section with the host's form and the environment over it; never raises.
+    """Return the settings of the file's section, overridden by the host's form and the environment; never raises.
 
-    What the file says may refer to `variables` (default: `environ`) by ${NAME}, as everywhere in the host's file.
-    `section` is whatever YAML gave, `form` what the desktop's form saved; there a blank says nothing. A value that
-    cannot be used leaves the default (or, if it came from the form or the environment, what stands below it) in place
-    and adds one warning; a key that does not exist adds one, too. No warning contains the text of a free-text setting,
-    which may be a password.
+    Values in the file may refer to `variables` (default: `environ`) by ${NAME}, as everywhere in the host's file.
+    `section` is whatever YAML gave, `form` what the desktop's form saved, in which a blank is ignored. A value that
+    cannot be used leaves the default (or, if it came from the form or the environment, the value below it) in place
+    and adds one warning; an unknown key adds one, too. No warning contains the text of a free-text setting, which may
+    be a password.
     """
     found = _Found(environ if variables is None else variables)
     found.take_section(section)
@@ -63,7 +63,7 @@ def load(
 
 
 class _Found:
-    """Settings from one source after the other, and what was wrong there."""
+    """The settings found in one source after the other, and what was wrong there."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self._variables = variables
@@ -71,7 +71,7 @@ class _Found:
         self.warnings: list[str] = []
 
     def take_section(self, section: object) -> None:
-        """Take what the file says."""
+        """Take the settings of the file."""
         if section is not None and not isinstance(section, Mapping):
             kind = type_of(section)
             self.warnings.append(f"{SECTION} must hold settings, one `name: value` a line, not {kind}; using defaults")
@@ -85,7 +85,7 @@ class _Found:
                 self._take(field, self._filled_in(field, raw, origin), origin)
 
     def _filled_in(self, field: Field, raw: object, origin: str) -> object:
-        """Return a text of the file with the variables in it; one that is not set stays as it is written."""
+        """Return a value of the file with its variables filled in; one that is not set stays as it is written."""
         if isinstance(raw, list):
             return [self._filled_in(field, each, origin) for each in raw]
         if not isinstance(raw, str) or "${" not in raw or field.form == EXPRESSIONS:
@@ -98,7 +98,7 @@ class _Found:
         return filled
 
     def take_form(self, form: Mapping[str, object]) -> None:
-        """Take what the form saved; names that are not ours may stand there."""
+        """Take the settings that the form saved, which may contain names that are not ours."""
         for key, raw in form.items():
             if key in _BY_KEY and raw not in (None, ""):
                 self._take(_BY_KEY[key], raw, f"the form's {key}")
@@ -122,7 +122,7 @@ class _Found:
             self.warnings.append(f"{origin}: expected {field.expected}, got {why}; {used}")
 
     def _instead(self, field: Field, why: Rejected) -> str:
-        """Settle what counts in the place of a value that cannot be used; return that in words."""
+        """Set what replaces a value that cannot be used; return it in words."""
         if field.key in _KEEPING:
             self.values[field.key], said = _KEEPING[field.key]
             return said
@@ -143,7 +143,7 @@ def _shown_key(key: object) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _advice(key: object, *, prefix: str = "") -> str:
-    """Return what may have been meant by a name that is no setting."""
+    """Return what may have been meant by a name that is not a setting."""
     if not isinstance(key, str):
         return "settings have names"
     name = key.lower().replace("-", "_")[:60]
@@ -163,7 +163,7 @@ _FALSE = frozenset({"false", "no", "off", "0", "n", "f"})
 
 
 class Rejected(Exception):
-    """A value that cannot be used for a setting; says what it was instead. `rest` is what of a list can be used."""
+    """A value that cannot be used for a setting; says what it was instead. `rest` is the usable part of a list."""
 
     def __init__(self, what: str, rest: tuple[str, ...] | None = None) -> None:
         super().__init__(what)
@@ -270,7 +270,7 @@ def _as_text(raw: object) -> str:
 
 
 def _from_json(raw: object) -> object:
-    """Return the list or mapping that a text is in JSON; anything else as it is."""
+    """Return the list or mapping that a JSON text contains; anything else unchanged."""
     if not isinstance(raw, str) or raw.strip()[:1] not in ("[", "{"):
         return raw
     try:
@@ -280,7 +280,7 @@ def _from_json(raw: object) -> object:
 
 
 def _from_yaml(raw: object) -> object:
-    """Return the same of YAML on one line, as `hermes config set` writes it: `[remember, forget]` as text."""
+    """Return the same for YAML on one line, too, as `hermes config set` writes it: `[remember, forget]` as text."""
     found = _from_json(raw)
     if not isinstance(found, str) or found.strip()[:1] + found.strip()[-1:] not in ("[]", "{}"):
         return found
@@ -311,7 +311,7 @@ def _as_words(raw: object) -> tuple[str, ...]:
 
 
 def _as_pairs(raw: object) -> object:
-    """Return a mapping as a list of `name=value`; anything else as it is."""
+    """Return a mapping as a list of `name=value`; anything else unchanged."""
     return [f"{_as_text(name)}={_as_text(value)}" for name, value in raw.items()] if isinstance(raw, Mapping) else raw
 
 
@@ -325,7 +325,7 @@ def _choices(words: tuple[str, ...], choices: tuple[str, ...]) -> tuple[str, ...
 
 
 def _expressions(raw: object) -> tuple[str, ...]:
-    """Return regular expressions; text is one of them, with its commas."""
+    """Return regular expressions; a text is a single one, including its commas."""
     given = _as_words([raw] if isinstance(raw, str) else raw)
     problems = [pattern_problem(expression) for expression in given[:MAX_PATTERNS]]
     good = tuple(expression for expression, problem in zip(given, problems, strict=False) if not problem)

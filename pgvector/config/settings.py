@@ -314,10 +314,10 @@ class Settings:
 
 
 class Field(NamedTuple):
-    """What is known of one setting. `kind` is str, int, float, bool or tuple (a list of words).
+    """The attributes of one setting. `kind` is str, int, float, bool or tuple (a list of words).
 
-    `word` is what a float may be instead of a number; where there is one, the setting is a float. `label` is its name
-    in the host's forms, empty where it is not in them.
+    `word` is the word that a float may be instead of a number; a setting with a word is a float. `label` is its name in
+    the host's forms, empty if it is not in them.
     """
 
     key: str

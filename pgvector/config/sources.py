@@ -1,4 +1,4 @@
-"""What $HERMES_HOME/config.yaml and .env say of this plugin, and what the desktop's form saved."""
+"""What $HERMES_HOME/config.yaml, .env and the desktop's saved form say about this plugin."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ CONFIG_NAME: Final = "config.yaml"
 DOTENV_NAME: Final = ".env"
 
 _T = TypeVar("_T")
-# What each file held, and its time, size and inode then.
+# What each file contained, and its time, size and inode then.
 _cache: dict[str, tuple[tuple[int, int, int], Any]] = {}
 
-# Two of them could mean another database than the one that was named, or more deleted.
+# A duplicate of one of these could mean another database than the intended one, or more deleted.
 _DECISIVE = ("dsn", "read_dsn", "embedded_dir", "retention")
 _LISTS = frozenset(field.key for field in FIELDS if field.kind is tuple)
 _YAML_TAG = "tag:yaml.org,2002:"
@@ -30,11 +30,11 @@ _ASSIGNED = re.compile(r"\s*(?:export\s+)?(\w+)\s*=(.*)", re.ASCII | re.DOTALL)
 
 
 def read_section(home: Path) -> tuple[object, list[str]]:
-    """Return what `plugins.pgvector` holds in the home's config.yaml, and what is wrong with that file.
+    """Return the section `plugins.pgvector` of the home's config.yaml, and what is wrong with that file.
 
-    The section is None when there is none or the file cannot be read; only in the latter case there is a warning, in
-    which no text of the file stands. The section is shared between callers and must not be changed. Of a file that is
-    gone or empty it is what this process found in it before: many programs empty a file before they write it.
+    The section is None if there is none or the file cannot be read; only in the latter case there is a warning, which
+    quotes no text of the file. The section is shared between callers and must not be changed. If the file is missing or
+    empty, it is the one that this process read before: many programs empty a file before they write it.
     """
     path = home / CONFIG_NAME
     try:
@@ -46,7 +46,7 @@ def read_section(home: Path) -> tuple[object, list[str]]:
 
 
 def read_dotenv(home: Path, prefix: str = ENV_PREFIX) -> dict[str, str]:
-    """Return the assignments of the home's .env to names that begin so; empty when it cannot be read."""
+    """Return the variables of the home's .env whose names begin with `prefix`; empty if it cannot be read."""
     with suppress(OSError, ValueError):
         found = read_cached(home / DOTENV_NAME, _parse_dotenv) or {}
         return {name: value for name, value in found.items() if name.startswith(prefix)}
@@ -54,21 +54,21 @@ def read_dotenv(home: Path, prefix: str = ENV_PREFIX) -> dict[str, str]:
 
 
 def form_path(home: Path) -> Path:
-    """Return where the host keeps what its desktop's form saved for us."""
+    """Return the path of the file in which the host saves its desktop's form for us."""
     return home / "pgvector" / "config.json"
 
 
 def read_form(home: Path) -> dict[str, object]:
-    """Return what the desktop's form saved; empty when it saved nothing, or that cannot be read."""
+    """Return what the desktop's form saved; empty if it saved nothing, or the file cannot be read."""
     with suppress(OSError, ValueError):
         return dict(read_cached(form_path(home), _parse_form) or {})
     return {}
 
 
 def read_cached(path: Path, parse: Callable[[Path, bytes], _T], *, lasts: bool = False) -> _T | None:
-    """Return a file of the home, parsed, which is not read again while it is unchanged; None when there is none.
+    """Return a file of the home, parsed, from the cache while it is unchanged; None if there is none.
 
-    With `lasts` one that is gone or empty is as it was. Raises OSError, or ValueError for a path that can be none.
+    With `lasts`, a missing or empty file is taken as it was. Raises OSError, or ValueError for an impossible path.
     """
     key = os.fspath(path)
     known = _cache.get(key)
@@ -77,7 +77,7 @@ def read_cached(path: Path, parse: Callable[[Path, bytes], _T], *, lasts: bool =
         stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
         if known is None or known[0] != stamp:
             raw = read_regular_file(path)
-            # One that was written while we read it has another stamp by now, so what we keep is never stale for long.
+            # A file written while we read it has another stamp by now, so the cache is never stale for long.
             if raw or known is None or not lasts:
                 known = _cache[key] = (stamp, parse(path, raw))
     except (FileNotFoundError, NotADirectoryError):
@@ -123,9 +123,9 @@ def _parse_config(path: Path, raw: bytes) -> tuple[object, list[str]]:
 
 
 def _named_twice(node: Any) -> str:
-    """Return which name that decides on the database stands twice on the way to our settings; "" where none does.
+    """Return which name that decides on the database occurs twice on the path to our settings; "" if none does.
 
-    YAML takes the last one without a word.
+    YAML silently takes the last one.
     """
     for level, decisive in (("", ("plugins",)), ("plugins.", ("pgvector",)), ("plugins.pgvector.", _DECISIVE)):
         values: dict[str, Any] = {}
@@ -138,7 +138,7 @@ def _named_twice(node: Any) -> str:
 
 
 def _keep_words_of_lists(node: Any) -> None:
-    """Do as `keep_words` for each setting that is a list."""
+    """Apply `keep_words` to each setting that is a list."""
     for name in ("plugins", "pgvector"):
         found = [value for key, value in _pairs(node) if key.value == name]
         node = found[-1] if found else None
@@ -148,15 +148,15 @@ def _keep_words_of_lists(node: Any) -> None:
 
 
 def _pairs(node: Any) -> list[tuple[Any, Any]]:
-    """Return the keys and values of a mapping that are names; none of another node."""
+    """Return the keys and values of a mapping whose keys are names; nothing for any other node."""
     named = node.value if getattr(node, "id", "") == "mapping" else ()
     return [(key, value) for key, value in named if isinstance(key.value, str)]
 
 
 def keep_words(node: Any) -> None:
-    """Have what YAML would read as true, false or a date be the word that is written, in a list or mapping of a node.
+    """Make YAML read a node's words that look like true, false or a date as the text that is written.
 
-    `no` is a theme of Norwegians. Numbers are left to YAML: names that it has made of them are in use.
+    `no` may be a Norwegian's theme. Numbers are left to YAML: names that it has made of them are in use.
     """
     for each in () if node.id == "scalar" else node.value:
         for item in each if isinstance(each, tuple) else (each,):
@@ -181,9 +181,9 @@ class Assignment(NamedTuple):
 
 
 def assignments(text: str) -> Iterator[Assignment]:
-    """Cut a .env file into pieces, as the host reads it; of an assignment that it cannot read, the value is as written.
+    """Yield the pieces of a .env file as the host reads it; an assignment that it cannot read keeps its raw value.
 
-    Dropping such a one could mean another database than the one that was named.
+    Dropping such an assignment could mean another database than the one that was named.
     """
     from dotenv.parser import parse_stream
 
@@ -201,7 +201,7 @@ def _parse_dotenv(path: Path, raw: bytes) -> dict[str, str]:
 
 
 def yaml_place(error: Exception) -> str:
-    """Return where and what a YAML error is, without quoting the file, in which passwords may stand."""
+    """Return where and what a YAML error is, without quoting the file, which may contain passwords."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     where = f" (line {mark.line + 1})" if mark is not None else ""
     problem = getattr(error, "problem", None)
@@ -232,7 +232,7 @@ def host_config(hermes_home: Path) -> object:
 
 
 def is_legible(hermes_home: Path) -> bool:
-    """Return False where the home's configuration holds what cannot be read, and would be lost were it written anew."""
+    """Return False if the home's configuration has contents that cannot be read, and rewriting it would lose them."""
     config, problem = _whole(hermes_home)
     if isinstance(problem, FileNotFoundError):
         return True
@@ -250,7 +250,7 @@ def _whole(hermes_home: Path) -> tuple[object, Exception | None]:
 
 
 def at(config: object, *path: str) -> object:
-    """Return what stands at a path of names; None where there is nothing."""
+    """Return the value at a path of names; None if there is none."""
     for key in path:
         config = config.get(key) if isinstance(config, dict) else None
     return config
