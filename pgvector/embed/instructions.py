@@ -69,7 +69,7 @@ def instructions_for(model: str, *, document: str = KNOWN, query: str = KNOWN) -
 
 
 def is_matryoshka(model: str) -> bool:
-    """Tell whether vectors of `model` may be cut to fewer dimensions."""
+    """Return whether vectors of `model` may be cut to fewer dimensions."""
     return _MATRYOSHKA.search(model.lower()) is not None
 
 

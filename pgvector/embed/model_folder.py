@@ -46,7 +46,7 @@ class ModelFolder:
 
 
 def is_local(embed_url: str) -> bool:
-    """Tell whether the setting names a model on this machine's disk, to be run in this process."""
+    """Return whether the setting names a model on this machine's disk, to be run in this process."""
     return embed_url.strip().lower().startswith(LOCAL)
 
 
@@ -61,7 +61,7 @@ def models_folder(home: Path) -> Path:
 
 
 def is_model_name(name: str) -> bool:
-    """Tell whether `name` can be the name of an installed model: a word without path separators."""
+    """Return whether `name` can be the name of an installed model: a word without path separators."""
     return _NAME.fullmatch(name) is not None
 
 

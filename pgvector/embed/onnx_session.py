@@ -54,7 +54,7 @@ class OnnxSession:
 
 
 def is_loading() -> bool:
-    """Tell whether a model is being read in this process right now."""
+    """Return whether a model is being read in this process right now."""
     return _at_load.locked()
 
 

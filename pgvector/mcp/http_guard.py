@@ -61,7 +61,7 @@ class HttpGuard:
         names: Iterable[str] = (),
         limits: HttpLimits | None = None,
     ) -> None:
-        """Guard `app`, bound to the address `listen`; `names` are further names by which clients call the server.
+        """Guard `app`: `listen` is the address the server is bound to, `names` are further names that clients use.
 
         Raises ConfigurationError if anybody who reaches the address could read the memory.
         """

@@ -51,7 +51,7 @@ class Reorderer(Protocol):
         """Return the counters."""
 
     def state(self) -> str:
-        """Return `closed` while the cross-encoder is in use, `open` while it cannot be used."""
+        """Return `closed` while the cross-encoder works, `open` while it cannot; the bundled one has further states."""
 
     def load(self) -> None:
         """Load now what the first question would otherwise load in the background. Raises EmbedderError."""
@@ -185,7 +185,7 @@ class BundledReorderer:
         return self._encoder.state()
 
     def load(self) -> None:
-        """Load the model now, where there is one. Raises EmbedderError."""
+        """Load the model now, if it is installed. Raises EmbedderError."""
         if self._encoder.state() == "idle":
             self._encoder.load()
 
