@@ -4,7 +4,7 @@
 |---|---|
 | `--theme` | that |
 | the token's themes | the one of them that `X-Hermes-Session-Key` names, else the first |
-| `X-Hermes-Session-Key`, where the token allows it | the key |
+| `X-Hermes-Session-Key` | the key |
 | the folder that the client works in | `project-<folder>-<8 hex of a digest of its path>` |
 | none of these | the theme of the home's own sessions |
 """
@@ -34,12 +34,11 @@ class Access:
     """What a token lets its bearer do.
 
     `themes` are those it is bound to, the first being the one it writes to unless told otherwise; none means that it
-    is not bound. `session_key`: X-Hermes-Session-Key chooses the theme.
+    is not bound.
     """
 
     themes: tuple[str, ...] = ()
     read_only: bool = False
-    session_key: bool = True
 
 
 @dataclass(frozen=True)
@@ -74,8 +73,7 @@ def theme_of(exchange: Exchange, fixed: str, *, identity_key: str) -> str:
     access = access_of(exchange)
     allowed = {normalise_theme(theme, identity_key): theme for theme in access.themes}
     # Not cut: two long keys with the same beginning would become one theme.
-    key = exchange.header("x-hermes-session-key") if access.session_key else ""
-    asked = fixed or key
+    asked = fixed or exchange.header("x-hermes-session-key")
     if access.themes:
         if not asked:
             return access.themes[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -50,7 +49,7 @@ class HttpSessions:
         self._end = end
         self._idle_s = idle_s
         self._most = most
-        self._open: OrderedDict[str, _Session] = OrderedDict()  # least recently used first
+        self._open: dict[str, _Session] = {}
 
     async def __call__(self, scope: Scope, receive: Any, send: Send) -> None:
         """Serve a request of a session, or one that may open a session."""
@@ -66,7 +65,6 @@ class HttpSessions:
             await _refuse(404, send)
             return
         session.requests += 1
-        self._open.move_to_end(given)
         try:
             await self._app(scope, receive, send)
         finally:
@@ -102,9 +100,9 @@ class HttpSessions:
         """Return whether one more session may be opened; if need be, end the one that was idle for longest."""
         if len(self._open) < self._most:
             return True
-        still = next((name for name, session in self._open.items() if not session.requests), "")
+        still = {name: session.still_since for name, session in self._open.items() if not session.requests}
         if still:
-            await self._forget(still)
+            await self._forget(min(still, key=still.__getitem__))
         return bool(still)
 
     async def _end_idle(self) -> None:
