@@ -1,4 +1,4 @@
-"""What an agent would have put before a message, and what it would leave out."""
+"""The block that an agent would put before a message, and what it would leave out."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ _NO_ROOM = "there was no room for another line (settings `prefetch_limit` and `p
 
 
 class _RecordingSearcher:
-    """A searcher that keeps what it has found, for whoever asks what became of it."""
+    """A searcher that records what it has found, to tell later what became of it."""
 
     def __init__(self, searcher: Searcher) -> None:
         self._searcher = searcher
         self.found: dict[tuple[Store, int], Hit] = {}
         self.besides: list[Hit] = []
         self.near: MinSimilarity | None = None
-        self.mode: str | None = None  # nothing was looked up
+        self.mode: str | None = None  # while nothing was searched for
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._searcher, name)
 
     def recall(self, stores: Sequence[Store], asked: Question) -> Answer:
-        """Search, and keep every hit."""
+        """Search, and record every hit."""
         answer = self._searcher.recall(stores, asked)
         self.found |= {(hit.store, hit.id): hit for hit in answer.hits}
         self.besides += answer.procedures
@@ -57,18 +57,18 @@ class _RecordingSearcher:
         return answer
 
     def bars(self, text: str, until: float) -> MinSimilarity | None:
-        """Return the bars, and keep them."""
+        """Return the bars, and record them."""
         self.near = self._searcher.bars(text, until)
         return self.near
 
     def before_session(self, *place: str, **limits: Any) -> list[Hit]:
-        """Return how the session before ended, and keep it."""
+        """Return the end of the previous session, and record it."""
         before = self._searcher.before_session(*place, **limits)
         self.besides += before
         return before
 
     def by_text(self) -> dict[str, Hit]:
-        """Return every row that a block may quote, by what its line says: found ones, those around them and others."""
+        """Return every row that a block may quote, by the text of its line: hits, turns around them and others."""
         hits = (*self.besides, *self.found.values())
         known = {hit.content: hit for hit in (*(turn for hit in hits for turn in hit.around), *hits)}
         for hit in hits:
@@ -79,21 +79,21 @@ class _RecordingSearcher:
 
 
 class _NewTranscript(Transcripts):
-    """The transcript of a session that was shown nothing yet; `texts` are what it is shown, in order."""
+    """The transcript of a session that has been shown nothing yet; `texts` are what it is shown, in order."""
 
     def __init__(self) -> None:
         super().__init__(SessionTurns())
         self.texts: list[str] = []
 
     def add(self, session: Session, texts: Iterable[str]) -> None:
-        """Note what the session is shown."""
+        """Record what the session is shown."""
         shown = list(texts)
         self.texts += shown
         super().add(session, shown)
 
 
 class _Asked:
-    """A message that was put to the agent's own code: the block that came of it, and all that was found."""
+    """A message that went through the agent's own code: the block that resulted, and all that was found."""
 
     def __init__(self, searcher: Searcher, place: SessionThemes, session: str, settings: Settings) -> None:
         self._recorded = _RecordingSearcher(searcher)
@@ -106,7 +106,7 @@ class _Asked:
         self.block = ""
 
     def ask(self, text: str) -> None:
-        """Ask as `prefetch` does. Raises as `prefetch_block`."""
+        """Ask as `prefetch` does. Raises what `prefetch_block` raises."""
         self.block = prefetch_block(self._searcher, self._transcript, text, self._where, self._settings)
         found = list(self._recorded.found.values())
         self._worth = worth_showing(self._searcher, found, text, self._settings, time.monotonic() + _AFTER_S)
@@ -114,12 +114,12 @@ class _Asked:
 
     @property
     def mode(self) -> str | None:
-        """Return how rows were looked for; None where they were not."""
+        """Return how rows were searched for; None if they were not."""
         return self._recorded.mode
 
     @property
     def near(self) -> MinSimilarity | None:
-        """Return the similarity that rows had to have; None where only words decided."""
+        """Return the similarity that rows needed; None if only words decided."""
         if self._settings.min_similarity == "auto":
             return self._recorded.near
         return MinSimilarity(self._settings.min_similarity, self._settings.min_similarity)
@@ -130,7 +130,7 @@ class _Asked:
         return [known[text] for text in self._transcript.texts if text in known]
 
     def left_out(self) -> list[tuple[Hit, str]]:
-        """Return the best of the rows that were found and are not in the block, each with the reason."""
+        """Return the best of the rows that were found but are not in the block, each with the reason."""
         shown = set(map(_row, self.quoted()))
         reasons = dict.fromkeys(map(_row, self._worth), "another row says nearly the same, or its newer value")
         reasons |= {_row(line.beside): "it stands in brief beside another row" for line in self._lines if line.beside}
@@ -142,7 +142,7 @@ class _Asked:
 
 
 def agent_view(served: ServedHome, params: Params) -> Mapping[str, Any]:
-    """Return the block that a message gets in a theme, what it leaves out, and why there is none."""
+    """Return the block that a message gets in a theme, what it leaves out, and the reason if there is none."""
     started = time.monotonic()
     message = params.needed("message")
     ready = served.models.ready(served.context())
@@ -190,7 +190,7 @@ def _themes(theme: str, served: ServedHome) -> SessionThemes:
 
 
 def _silenced(settings: Settings, place: SessionThemes, text: str) -> str | None:
-    """Return why nothing is looked up at all; None where something is."""
+    """Return why nothing is searched for at all; None if something is."""
     if settings.prefetch_limit == 0:
         return "recall before a turn is off (setting `prefetch_limit` is 0)"
     if Policy.of(settings).silences(place, Counter()):
@@ -201,12 +201,12 @@ def _silenced(settings: Settings, place: SessionThemes, text: str) -> str | None
 
 
 def _nothing(below: Sequence[Mapping[str, Any]]) -> str:
-    """Return why nothing is shown of what was looked up."""
+    """Return why the search gave nothing to show."""
     return f"nothing in the theme {'is near enough to' if below else 'matches'} this message"
 
 
 def _too_far(hit: Hit, near: MinSimilarity | None) -> str:
-    """Return why a row is not held for an answer."""
+    """Return why a row is not considered an answer."""
     holds = f"{hit.coverage:.0%} of the question's words by weight"
     if near is None or hit.similarity is None:
         measured = "" if hit.relevance is None else f"; the reranker gives it a chance of {hit.relevance:.1%}"

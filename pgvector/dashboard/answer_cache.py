@@ -13,9 +13,9 @@ from typing import Any
 
 from .workers import in_background
 
-_AT_ONCE = 4  # answers that are made
-_KINDS_MOST = 100  # that are kept, those asked for last
-_PAUSES = 10  # between two answers, of the time that one takes: the database has other things to do
+_AT_ONCE = 4  # answers being made
+_KINDS_MOST = 100  # kept, the most recently requested ones
+_PAUSES = 10  # as many times as an answer takes, between two of them: the database has other things to do
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class AnswerCache:
         self._kept: dict[str, _Kept] = {}
 
     def refresh(self, kind: str, make: Callable[[], Any], fresh_s: float) -> None:
-        """Have an answer made in the background, unless that goes on or the last one is at most `fresh_s` old.
+        """Make an answer in the background, unless one is being made or the last one is at most `fresh_s` old.
 
-        What takes long is made less often.
+        Answers that take long are made less often.
         """
         with self._lock:
             kept = self._kept.pop(kind, _Kept())
@@ -67,9 +67,9 @@ class AnswerCache:
             kept.took_s = kept.made_at - began
 
     def get(self, kind: str, until: float) -> CachedAnswer | None:
-        """Return the last answer of a kind, None where there is none; one being made is waited for.
+        """Return the last answer of a kind, None if there is none; wait for one that is being made.
 
-        `until` is monotonic. Raises what making the answer raised where there is no older one.
+        `until` is monotonic. Raises what making the answer raised if there is no older one.
         """
         with self._lock:
             kept = self._kept.get(kind) or _Kept()

@@ -1,4 +1,4 @@
-"""One change that the page asks for: done in one transaction, or only looked at, and kept so that it can be undone."""
+"""One change that the page requests: made in one transaction, or a dry run; it is kept so that it can be undone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .params import Params
 from .served_homes import ServedHome
 
 PLACE = "dashboard "  # before a verb, in the history and the operators' log
-OPEN_S = 10.0  # for the database to be connected to, before a change
+OPEN_S = 10.0  # for connecting to the database before a change
 WRITE_S = 15.0
 _EMBED_S = 5.0
 _ROWS = 100  # of an answer
@@ -37,7 +37,7 @@ _embedding = threading.Lock()  # a home's embedder works on one long text at a t
 
 @dataclass(frozen=True)
 class Watched:
-    """The rows that a change may touch, the ones it is about first, and texts of which something may be noted."""
+    """The rows that a change may touch, those that it is about first, and the texts whose marks it may change."""
 
     keys: Sequence[RowKey]
     texts: Sequence[TextKey] = ()
@@ -49,11 +49,11 @@ def _nothing(of: object) -> Iterable[str]:
 
 @dataclass(frozen=True)
 class Plan:
-    """A change: `watch` says what it may touch and `do` does it, in one transaction.
+    """A change: `watch` returns what it may touch and `do` makes it, in one transaction.
 
-    `says` gives the sentence for what was done, or would be where the outcome is not done; `undo` is what undoing it is
-    called. `besides` returns what there is to say of what stands there before; `after` does what follows when it is
-    written, and returns what there is to say about that.
+    `says` returns the sentence for what was done, or would be if the outcome is not done; `undo` is what undoing it is
+    called. `besides` returns notes on the rows as they were before; `after` does the follow-up work once the change is
+    committed, and returns notes on that.
     """
 
     verb: str
@@ -66,10 +66,10 @@ class Plan:
 
 
 def make_change(served: ServedHome, context: CommandContext, plan: Plan, params: Params) -> dict[str, Any]:
-    """Do what the plan says, or with `dry_run` only look what it would do.
+    """Carry out the plan, or with `dry_run` only find out what it would do.
 
-    A dry run tells what it has `seen`. Raises InvalidArgument, also where a role may not, and where that is given and
-    memories say something else by now.
+    A dry run returns what it has `seen`. Raises InvalidArgument, also if the role lacks a right, or if `seen` is given
+    and the memories have changed since.
     """
     dry_run, seen = params.flag("dry_run"), params.optional("seen")
     try:
@@ -99,7 +99,7 @@ def make_change(served: ServedHome, context: CommandContext, plan: Plan, params:
 
 
 def _said_in(images: RowImages) -> str:
-    """Return a digest of which memories there are and what each says, whenever it was written or confirmed."""
+    """Return a digest of the memories and their texts, whatever the times when these were written or confirmed."""
     said = [
         (key.theme, key.ref.id, json.loads(image)["content"])
         for key, image in images.rows.items()
@@ -109,7 +109,7 @@ def _said_in(images: RowImages) -> str:
 
 
 def _followed(plan: Plan, done: Outcome) -> Iterable[str]:
-    """Do what follows a change; that it failed is only noted, for the change itself is written."""
+    """Do the follow-up work of a change; a failure is only noted, because the change itself is committed."""
     try:
         return list(plan.after(done))
     except (HermesPgvectorError, OSError) as exc:
@@ -127,7 +127,7 @@ def ref_of(row: Mapping[str, Any]) -> Ref:
 
 
 def _displaced(before: RowImages, after: RowImages, own: set[Ref], *, past: bool) -> list[str]:
-    """Return what there is to say of other memories that are not current any more."""
+    """Return a note on other memories that are no longer current."""
     was, still = _actives(before), _actives(after)
     gone = [str(key.ref) for key in was if key in after.rows and key not in still and key.ref not in own]
     if not gone:
@@ -143,12 +143,12 @@ def _actives(images: RowImages) -> list[RowKey]:
 
 
 def embed_memories(context: CommandContext, rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Give the memories in an outcome's rows their vectors, as `embed_rows` does."""
+    """Embed the memories in an outcome's rows, as `embed_rows` does."""
     return embed_rows(context, [PendingRow("memories", row["id"], row["theme"], row["content"]) for row in rows])
 
 
 def embed_rows(context: CommandContext, rows: Sequence[PendingRow]) -> list[str]:
-    """Give rows their vectors, where that is possible at once; return what there is to say."""
+    """Embed rows if that is possible at once; return a note if it is not."""
     if context.embedder is None or not rows:
         return []
     until = time.monotonic() + _EMBED_S
@@ -169,7 +169,7 @@ def _embedded(context: CommandContext, row: PendingRow, until: float) -> bool:
 def as_answer(
     done: Outcome, says: str, notes: Sequence[str] = (), undo: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return what the page is told of a change."""
+    """Return the page's answer about a change."""
     rows = [_cut(row) for row in done.rows[:_ROWS]]
     return {
         "verb": done.verb,
@@ -183,7 +183,7 @@ def as_answer(
 
 
 def _cut(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row with the beginnings of its texts."""
+    """Return a row with its texts cut to their beginnings."""
     cut = {name: row[name][:_CHARS] for name in ("content", "was") if isinstance(row.get(name), str)}
     chars = row.get("chars", len(row.get("content", "")))
     return {**row, **cut, "chars": chars, "cut": chars > len(cut.get("content", ""))}

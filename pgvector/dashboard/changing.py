@@ -1,4 +1,4 @@
-"""Memories that the page adds, edits and replaces, and changes taken back."""
+"""Memories that the page adds, edits and replaces, and the undoing of changes."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ from .served_homes import ServedHome
 
 _TEXTS = ("kind", "subject", "scope", "state", "expires_at", "applies_when")
 _QUOTED_CHARS = 2_000  # of what somebody else wrote
-_STAYS = ("kind", "subject", "scope", "when", "pinned")  # of a memory that another one takes the place of
+_STAYS = ("kind", "subject", "scope", "when", "pinned")  # what a memory passes on to the one that replaces it
 
 
 def _said(params: Params, context: CommandContext) -> dict[str, Any]:
-    """Return what a request says of a memory besides its text, by the names of `Structure`; None takes away."""
+    """Return the attributes that a request gives a memory, by the names of `Structure`; None removes one."""
     given: dict[str, Any] = {name: params.text(name) for name in _TEXTS if name in params.values}
     if "applies_when" in given:
         given["when"] = given.pop("applies_when")
@@ -81,7 +81,7 @@ def _add(served: ServedHome, params: Params) -> dict[str, Any]:
 def _made(served: ServedHome, context: CommandContext, plan: Plan, notes: list[str], params: Params) -> dict[str, Any]:
     answer = make_change(served, context, plan, params)
     answer["notes"] += notes
-    if params.flag("dry_run"):  # what is only looked at has no number
+    if params.flag("dry_run"):  # a row of a dry run has no number
         answer["rows"] = [
             {name: value for name, value in row.items() if name not in ("ref", "id") or row["state"] == "confirmed"}
             for row in answer["rows"]
@@ -90,7 +90,7 @@ def _made(served: ServedHome, context: CommandContext, plan: Plan, notes: list[s
 
 
 def _adding(context: CommandContext, op: RememberMemory, verb: str, undo: str, expected: str | None = None) -> Plan:
-    """Return the plan that adds a memory; `expected` is what the one that it replaces has to say."""
+    """Return the plan that adds a memory; `expected` is the text that the one it replaces must have."""
     theme, said, noted = op.theme, op.structure, parse_notation(op.content) or Structure()
 
     def watch(conn: DeadlineConnection) -> Watched:
@@ -162,7 +162,7 @@ def _editing(
 
 
 def _replace(served: ServedHome, params: Params) -> dict[str, Any]:
-    """Give what says of itself that it is active a successor; any other memory gets another text."""
+    """Give a memory that has the state active a successor; give any other memory the new text."""
     context, ref, text = served.context(OPEN_S), params.ref(), params.needed("content")
     with context.backend.connection(WRITE_S) as conn:
         old = memory(conn, ref)
@@ -179,7 +179,7 @@ def _replace(served: ServedHome, params: Params) -> dict[str, Any]:
 
 
 def _check_expected(conn: DeadlineConnection, ref: Ref, expected: str | None) -> None:
-    """Raise InvalidArgument where somebody changed a text since it was shown; `expected` may be its SHA-256 in hex."""
+    """Raise InvalidArgument if a text has changed since it was shown; `expected` may be its SHA-256 in hex."""
     now = memory(conn, ref).content
     if expected is not None and expected not in (now, clean(now), hashlib.sha256(now.encode()).hexdigest()):
         raise InvalidArgument(

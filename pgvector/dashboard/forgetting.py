@@ -49,7 +49,7 @@ def _forget(served: ServedHome, params: Params) -> dict[str, Any]:
 
 
 def _other_owners(before: RowImages) -> list[str]:
-    """Return who else keeps memories that one of them alone could let go of."""
+    """Return a note on memories with several owners, each of which could give up its own alone."""
     kept = {
         str(key.ref): _owners(before, key.theme, json.loads(image))
         for key, image in before.rows.items()

@@ -18,7 +18,7 @@ from ..domain.errors import InvalidArgument
 Where = tuple[Path, str]  # a home, and the database that its settings name
 KEPT_S = 600.0
 _MOST = 100  # changes
-MOST_CHARS = 64_000_000  # of what all of them keep
+MOST_CHARS = 64_000_000  # kept by all of them together
 _GONE = (
     "this can no longer be undone: it was undone already, is older than ten minutes or was one of many, or the page "
     "was started again since"
@@ -27,7 +27,7 @@ _GONE = (
 
 @dataclass(frozen=True)
 class UndoableChange:
-    """A change of a home's database, how it is called in the history, and what undoing it is called on the page."""
+    """A change of a home's database, its name in the history, and what undoing it is called on the page."""
 
     where: Where
     verb: str
@@ -37,7 +37,7 @@ class UndoableChange:
 
 
 class Journal:
-    """The last changes by their tokens; what is too old is let go of though nobody asks."""
+    """The last changes by their tokens; a timer drops those that are too old."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -48,11 +48,11 @@ class Journal:
         return len(self._changes)
 
     def takes(self, images: RowImages) -> bool:
-        """Return whether what stood there is small enough to be kept."""
+        """Return whether the rows from before a change are small enough to be kept."""
         return images.chars() <= MOST_CHARS
 
     def add(self, change: UndoableChange) -> dict[str, Any] | None:
-        """Keep a change; return what the page needs to undo it, None where it is too large to be kept."""
+        """Keep a change; return what the page needs to undo it, None if it is too large to be kept."""
         if not self.takes(change.rows.before):
             return None
         token = secrets.token_urlsafe(24)
@@ -73,7 +73,7 @@ class Journal:
         return change
 
     def take(self, token: str, where: Where) -> UndoableChange:
-        """Return a change of this home's database, which nobody gets again. Raises InvalidArgument."""
+        """Remove and return a change of this home's database. Raises InvalidArgument."""
         change = self.look(token, where)
         with self._lock:
             if self._changes.pop(token, None) is None:
@@ -81,7 +81,7 @@ class Journal:
         return change
 
     def give_back(self, token: str, change: UndoableChange) -> None:
-        """Keep a change again that could not be undone for now."""
+        """Put back a change that could not be undone for now."""
         with self._lock:
             self._changes[token] = change
             self._drop_old()

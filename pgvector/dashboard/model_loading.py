@@ -1,4 +1,4 @@
-"""Has the models of a home loaded while the first questions are answered without them."""
+"""Loading of a home's models in the background, while the first questions are answered without them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ..recall.searcher import Searcher
 BEING_LOADED = "the embedding model is being loaded"
 _QUESTION = "Is it ready?"
 _LOAD_S = 60.0
-_NOTHING_S = 0.02  # what is not there is loaded in less
-_PATIENCE_S = 0.25  # a model that was read just now is there again in less
+_NOTHING_S = 0.02  # a model that is not there is loaded in less
+_PATIENCE_S = 0.25  # a model that was read just now is loaded again in less
 
 
 class Ready(NamedTuple):
-    """What answers now. `loading`: it lacks something that is being loaded, so that asking again may tell more."""
+    """The searcher that can answer now. `loading`: it lacks something being loaded, so asking again may find more."""
 
     searcher: Searcher
     loading: bool
@@ -33,14 +33,14 @@ class Ready(NamedTuple):
     context: CommandContext
 
     def why_by_words(self, mode: str | None) -> str | None:
-        """Return why an answer in this mode is by words only; None where it is not."""
+        """Return why an answer in this mode is by words only; None if it is not."""
         if mode != "lexical":
             return None
         return BEING_LOADED if self.searcher is not self.context.searcher else self.context.why_by_words(self.before)
 
 
 class ModelLoading:
-    """Loads what an answer needs with the first question: the model that embeds, its bars, and the cross-encoder.
+    """Loads what answers need at the first question: the embedding model, its similarity bars, and the cross-encoder.
 
     Safe to call from several threads.
     """
@@ -53,7 +53,7 @@ class ModelLoading:
         self._others: list[Future[None] | None] = []
 
     def ready(self, context: CommandContext) -> Ready:
-        """Return what answers now: while the model that embeds is being loaded, by words alone."""
+        """Return what can answer now: while the embedding model is being loaded, a search by words alone."""
         self._begin(context)
         before = dict(context.searcher.counts)
         if _is_late(self._embeds, _PATIENCE_S):
@@ -61,7 +61,7 @@ class ModelLoading:
         return Ready(context.searcher, any(_is_late(each, _NOTHING_S) for each in self._others), before, context)
 
     def _begin(self, context: CommandContext) -> None:
-        """Begin once; of an endpoint there is nothing to load, but its bars are measured."""
+        """Start loading, once; for an endpoint there is nothing to load, but its bars are measured."""
         with self._lock:
             if self._begun:
                 return
@@ -83,7 +83,7 @@ def _measure(embedder: Embedder, searcher: Searcher) -> None:
 
 
 def _is_late(loading: Future[None] | None, patience_s: float) -> bool:
-    """Return whether something is still being loaded; what has failed is not."""
+    """Return whether something is still being loaded; a load that failed is not."""
     if loading is not None:
         with suppress(EmbedderError):
             try:

@@ -25,9 +25,9 @@ _DAYS = 30
 _LARGEST = 10
 _WAIT_S = 0.7  # of the second that the page waits
 _CHECKS_WAIT_S = 0.3
-_PATIENCE_S = 8.0  # of what is made in the background
+_PATIENCE_S = 8.0  # for what is made in the background
 _STATE_FRESH_S, _SIZES_FRESH_S, _CHECKS_FRESH_S = 1.0, 20.0, 120.0
-_FAILED_FRESH_S = 10.0  # of checks of which one failed: somebody may be mending it
+_FAILED_FRESH_S = 10.0  # for checks of which one failed: somebody may be fixing it
 _UNKNOWN: dict[str, Any] = {
     "ok": None,
     "line": "the database is being connected to",
@@ -38,9 +38,9 @@ _NOTHING_YET: Status = {"database": {}, "recall": None, "processes": [], "model"
 
 
 def overview(served: ServedHome, params: Params) -> Mapping[str, Any]:
-    """Return what `status` and `doctor` say, how much there is, and how that grew.
+    """Return what `status` and `doctor` say, how much is stored, and how that grew.
 
-    What takes longer than the page waits is made in the background; of it the last answer is shown, or null.
+    Parts that take longer than the page waits are made in the background; their last answer is shown, or null.
     """
     state, checks, sizes = _looked_at(served)
     status: Status = state.answer if state else _NOTHING_YET
@@ -61,7 +61,7 @@ def overview(served: ServedHome, params: Params) -> Mapping[str, Any]:
 
 
 def _looked_at(served: ServedHome) -> tuple[CachedAnswer | None, CachedAnswer | None, CachedAnswer | None]:
-    """Return the state, the checks and the sizes, as far as they are there in time."""
+    """Return the state, the checks and the sizes, as far as they are ready in time."""
     began, answers = time.monotonic(), served.answers
     answers.refresh("state", lambda: _state(served), _STATE_FRESH_S)
     answers.refresh("sizes", lambda: _sizes(served), _SIZES_FRESH_S)
@@ -81,7 +81,7 @@ def _state(served: ServedHome) -> dict[str, Any]:
 
 
 def _model(served: ServedHome) -> dict[str, Any]:
-    """Return what texts are compared by, and why that is by words only where it is."""
+    """Return the model that texts are compared by, and the reason if they are compared by words only."""
     settings = served.settings
     model = {"name": None, "dims": settings.dims, "mode": "lexical", "why": "", "reranker": _reranker(served)}
     try:
@@ -114,7 +114,7 @@ def _sizes(served: ServedHome) -> dict[str, Any] | None:
                 "themes": [each | {"private": not served.chats.opens(each["theme"])} for each in largest],
             }
     except HermesPgvectorError:
-        return None  # what is wrong, the state says
+        return None  # the state says what is wrong
 
 
 def _checks(served: ServedHome) -> list[Check]:
@@ -123,7 +123,7 @@ def _checks(served: ServedHome) -> list[Check]:
 
 
 def _health(database: Mapping[str, Any], checks: CachedAnswer | None) -> dict[str, Any]:
-    """Return what is wrong: the database as it is now, the rest as `doctor` found it last."""
+    """Return what is wrong: with the database as of now, with the rest as of the last run of `doctor`."""
     problems = []
     if "problem" in database:
         problems.append({"name": "postgres", "says": database["problem"], "fix": ""})

@@ -1,4 +1,4 @@
-"""What a request asks for, read and checked."""
+"""The parameters of a request, parsed and checked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..domain.dates import parse_when
 from ..domain.errors import InvalidArgument
 from ..domain.text import clean
 
-_PAGE = 50  # rows, where a request names no number
+_PAGE = 50  # rows, if a request gives no number
 _PAGE_MOST = 200
 
 
@@ -27,7 +27,7 @@ class Params:
     values: Mapping[str, Any]
 
     def text(self, name: str) -> str:
-        """Return a text as it would be stored, empty where none was given."""
+        """Return a text as it would be stored, empty if none was given."""
         value = self.values.get(name)
         if value is None:
             return ""
@@ -36,25 +36,25 @@ class Params:
         return clean(value)
 
     def optional(self, name: str) -> str | None:
-        """Return a text, None where none or an empty one was given."""
+        """Return a text, None if none or an empty one was given."""
         return self.text(name) or None
 
     def needed(self, name: str) -> str:
-        """Return a text that has to be there."""
+        """Return a required text."""
         text = self.text(name)
         if not text.strip():
             raise InvalidArgument(f"{name} is missing")
         return text
 
     def choice(self, name: str, choices: Sequence[str]) -> str | None:
-        """Return one of `choices`, None where nothing was given."""
+        """Return one of `choices`, None if nothing was given."""
         text = self.text(name)
         if text and text not in choices:
             raise InvalidArgument(f"{name} must be one of: {', '.join(choices)}")
         return text or None
 
     def flag(self, name: str) -> bool:
-        """Return whether something was asked for; `false` and nothing at all are no."""
+        """Return whether a flag is set; `false` and a missing value mean no."""
         value = self.values.get(name)
         if value in (None, "", "0", "false", False):
             return False
@@ -89,7 +89,7 @@ class Params:
         )
 
     def refs(self, name: str = "refs") -> list[Ref]:
-        """Return the numbers of rows, at least one: a list, or several divided by commas."""
+        """Return the references of rows, at least one: a list, or a text separated by commas."""
         value = self.values.get(name)
         given = value.split(",") if isinstance(value, str) else value
         if not isinstance(given, list) or not given or not all(isinstance(each, str) for each in given):
@@ -97,7 +97,7 @@ class Params:
         return parse_refs(given)
 
     def ref(self) -> Ref:
-        """Return the number of the one row that `ref` names."""
+        """Return the reference of the one row that `ref` names."""
         refs = self.refs("ref")
         if len(refs) != 1:
             raise InvalidArgument("ref names one row, as m12 or t345")

@@ -1,8 +1,8 @@
 """The routes below /api/plugins/pgvector, which the host's dashboard takes from `router`.
 
 The host loads this file by its path, without a package. In a shim's directory the installed package is imported by its
-own name; in a copy, or behind a link, the folder above is the package. Where it cannot be imported, every route says
-how that is mended.
+own name; in a copy, or behind a link, the folder above is the package. If it cannot be imported, every route says how
+to fix that.
 """
 
 import sys
@@ -26,7 +26,7 @@ def _package() -> str:
     installed = find_spec(_INSTALLED)
     if installed is not None and installed.origin and Path(installed.origin).resolve().parent == _FOLDER:
         return _INSTALLED
-    # The page is of the copy, whatever else is installed.
+    # The page belongs to the copy, whatever else is installed.
     _load(_COPY, _FOLDER)
     return _COPY
 
@@ -41,7 +41,7 @@ def _load(name: str, folder: Path) -> ModuleType:
 
 
 def _explanation(package: str, error: ImportError) -> str:
-    """Return what is missing, and the command that brings it back."""
+    """Return what is missing, and the command that installs it."""
     if (_FOLDER / "absent").is_dir():  # as in every shim
         return str(_load("_hermes_pgvector_absent", _FOLDER / "absent").explanation(error))
     return str(import_module(f"{package}.admin.common.commands").missing_package(error))

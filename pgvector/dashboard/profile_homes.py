@@ -18,7 +18,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")  # what the host allows
 
 
 def home_of(profile: str) -> Path:
-    """Return the home of a profile, without one this process's own. Raises InvalidArgument where there is none."""
+    """Return the home of a profile, this process's own if none is named. Raises InvalidArgument if it is unknown."""
     if not profile:
         return hermes_home()
     if profile == _DEFAULT:
@@ -30,13 +30,13 @@ def home_of(profile: str) -> Path:
 
 
 def _root() -> Path:
-    """Return the home that the profiles are in: the host keeps all of them there, whichever one it runs."""
+    """Return the home that contains the profiles: the host keeps all of them there, whichever one it runs."""
     home = hermes_home()
     return home.parent.parent if profile_of(home) != _DEFAULT else home
 
 
 def profiles(served: ServedHome, params: Params) -> Mapping[str, Any]:
-    """Return the profiles there are, and the one that is asked about."""
+    """Return the existing profiles, and the one that the request is about."""
     folder = _root() / "profiles"
     homes = sorted(each for each in folder.glob("*") if _NAME.fullmatch(each.name) and each.is_dir())
     found = [(_DEFAULT, _root()), *((each.name, each) for each in homes if each.name != _DEFAULT)]

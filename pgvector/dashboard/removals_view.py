@@ -1,4 +1,4 @@
-"""Removals that wait for a decision, and memories that can be brought back."""
+"""Removals that wait for a decision, and memories that can be restored."""
 
 from __future__ import annotations
 

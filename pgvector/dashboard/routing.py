@@ -1,4 +1,4 @@
-"""The routes as FastAPI's routes: what a request must be, how long it may take, and how an error is answered."""
+"""The routes for FastAPI: what a request must be, how long it may take, and how errors are answered."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _handler(route: PageRoute) -> Callable[[Request], Awaitable[JSONResponse]]:
             values = await json_body(request) if route.changes else dict(request.query_params)
             work = partial(_answer, route, home_of(request.query_params.get("profile", "")), values)
             return _answered(await workers.answer(work, patience_s))
-        except (TimeoutError, asyncio.CancelledError):  # the server ends before its answer as well
+        except (TimeoutError, asyncio.CancelledError):  # also when the server ends before its answer
             return problem(503, _GOES_ON if route.changes else _TOO_LONG, "DeadlineExceeded")
         except HermesPgvectorError as exc:
             return problem(_status(exc), str(exc), type(exc).__name__)
@@ -96,24 +96,24 @@ async def _received(request: Request) -> bytes:
 
 
 def _no_number(name: str) -> NoReturn:
-    """Refuse NaN and infinities, which Python would take."""
+    """Raise ValueError for NaN and infinities, which Python would accept."""
     raise ValueError(name)
 
 
 def _check_origin(request: Request) -> None:
-    """Refuse what a browser sends for a page of another site."""
+    """Raise InvalidArgument for what a browser sends for a page of another site."""
     origin = request.headers.get("origin")
     if origin is not None and origin.lower().partition("://")[2] != request.headers.get("host", "").lower():
         raise InvalidArgument("another site's page may not change anything here")
 
 
 def _status(exc: HermesPgvectorError) -> int:
-    """Return 400 for what would fail again, and 503 for what somebody can mend."""
+    """Return 400 for an error that would recur, and 503 for one that somebody can fix."""
     return 400 if isinstance(exc, (InvalidArgument, OperationRejected)) else 503
 
 
 class _Json(JSONResponse):
-    """JSON of whatever text there is: half a character, which has no UTF-8, becomes a question mark."""
+    """JSON of any text: a lone surrogate, which has no UTF-8, becomes a question mark."""
 
     def render(self, content: Any) -> bytes:
         """Return the body."""

@@ -1,4 +1,4 @@
-"""Stored rows as the page is given them."""
+"""Stored rows in the page's format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMES = (
 
 
 def row_of(hit: Hit) -> dict[str, Any]:
-    """Return which row a hit is: its number, where it stands, and since when."""
+    """Return which row a hit is: its reference, its store, theme and kind, and its time."""
     return {
         "ref": str(Ref(hit.store, hit.id)),
         "store": hit.store,

@@ -1,4 +1,4 @@
-"""Search, by what the operator may see."""
+"""Search in all that the operator may see."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .params import Params
 from .rows import as_rows, row_of
 from .served_homes import READ_S, ServedHome
 
-_CHARS = 800  # of a text: what answers, with what stands around it
+_CHARS = 800  # of a text: the part that answers, with what is around it
 _RESULTS, _RESULTS_MOST = 10, 50
-_AFTER_S = 0.12  # for what is looked up of the results
+_AFTER_S = 0.12  # for looking up the rows of the results
 
 
 def search(served: ServedHome, params: Params) -> Mapping[str, Any]:
@@ -70,7 +70,7 @@ def _wanted(params: Params) -> Wanted:
 def _results(
     conn: DeadlineConnection, served: ServedHome, hits: Sequence[Hit], question: str, scope: Scope
 ) -> list[dict[str, Any]]:
-    """Return the hits as the page is given them, with what matches in each."""
+    """Return the hits in the page's format, with what matches in each."""
     languages = served.context().backend.languages
     spoken = languages.all if scope.kind == "all" else (languages.of(scope.theme),)
     excerpts = [as_result(hit, question, explain=True, max_chars=_CHARS) for hit in hits]
@@ -101,7 +101,7 @@ def _results(
 
 
 def _rows(conn: DeadlineConnection, served: ServedHome, hits: Sequence[Hit]) -> dict[tuple[Store, int], dict[str, Any]]:
-    """Return what is stored of each hit, as in any list."""
+    """Return the stored row of each hit, in the format of a list."""
     found: dict[tuple[Store, int], dict[str, Any]] = {}
     for store in dict.fromkeys(hit.store for hit in hits):
         own = [hit for hit in hits if hit.store == store]

@@ -1,4 +1,4 @@
-"""What the page works with: the database and the models of a home, kept open while somebody looks."""
+"""The database and the models of a home, kept open for the page while somebody uses it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from .answer_cache import AnswerCache
 from .model_loading import ModelLoading
 from .workers import in_background
 
-READ_S = 0.9  # for what a page waits for; the rest of the second is for the way there and back
+READ_S = 0.9  # for work that a page waits for; the rest of the second is for the way there and back
 _CONNECTIONS = 4
-_IDLE_S = 300.0  # until a home that nobody asks about is closed, so that an embedded Postgres may stop
-_MOST = 4  # homes at once
+_IDLE_S = 300.0  # until an unused home is closed, so that an embedded Postgres may stop
+_MOST = 4  # homes open at once
 _LEAVE_S = 2.0  # for homes to be closed when the process ends
 _DOCTOR = "see: hermes-pgvector doctor"
 # Agents' statements are planned without sorting; those of an operator rely on it.
@@ -37,20 +37,20 @@ _READS_AS_OPERATOR = (
 
 
 class Configuration(NamedTuple):
-    """What a home is opened with; it is opened anew when that changes."""
+    """The configuration with which a home is opened; the home is reopened when it changes."""
 
     settings: Settings
     keys: EndpointKeys
 
     @classmethod
     def of(cls, home: Path) -> Configuration:
-        """Return what the home's files and the environment say now. Raises ConfigurationError."""
+        """Return the present configuration of the home's files and the environment. Raises ConfigurationError."""
         settings = load_settings(None, home).settings
         return cls(settings, EndpointKeys.of(settings, home))
 
 
 class ServedHome:
-    """One home, its database and models opened in the background by whoever asks first."""
+    """One home, whose database and models are opened in the background by the first request."""
 
     def __init__(self, home: Path, settings: Settings) -> None:
         self.home = home
@@ -67,7 +67,7 @@ class ServedHome:
         self._lock = threading.Lock()
 
     def context(self, timeout_s: float = READ_S) -> CommandContext:
-        """Return the parts to work with. Raises what opening them raised, and StoreUnavailable while it goes on."""
+        """Return the opened parts. Raises what opening them raised, and StoreUnavailable while it is in progress."""
         with self._lock:
             if self._opening is None or (self._opening.done() and not self._is_open(self._opening)):
                 self._down = False
@@ -87,7 +87,7 @@ class ServedHome:
         return not self._down and opening.result().backend.is_up()
 
     def _open(self) -> CommandContext:
-        """Open everything, or, once it is open, connect to a database again that was down."""
+        """Open everything, or, if it is open already, reconnect to a database that was down."""
         if self._opened is None:
             self._opened = self._stack.enter_context(opened_context(self.settings, self.home, connections=_CONNECTIONS))
             self._opened.backend.on_down = self._note_down
@@ -100,7 +100,7 @@ class ServedHome:
 
     @contextmanager
     def reading(self, timeout_s: float = READ_S) -> Iterator[DeadlineConnection]:
-        """Give a transaction in which nothing can be changed. Raises StoreUnavailable when it takes longer."""
+        """Yield a read-only transaction. Raises StoreUnavailable when it takes longer than `timeout_s`."""
         began = time.monotonic()
         backend = self.context(timeout_s).backend
         try:
@@ -111,7 +111,7 @@ class ServedHome:
             raise StoreUnavailable(f"Postgres did not answer within {timeout_s:g} s; ask again, or {_DOCTOR}") from None
 
     def close(self) -> None:
-        """Let go of everything, once what is being opened is open."""
+        """Close everything, after any opening in progress has ended."""
         with self._lock:
             opening = self._opening
         if opening is not None:
@@ -128,7 +128,7 @@ class _Kept:
 
 
 class ServedHomes:
-    """The homes that are open in this process. What is closed is closed in the background, once nobody uses it."""
+    """The homes that are open in this process. A home is closed in the background, once nobody uses it."""
 
     def __init__(self, idle_s: float = _IDLE_S, most: int = _MOST) -> None:
         self._idle_s = idle_s
@@ -140,7 +140,7 @@ class ServedHomes:
 
     @contextmanager
     def at(self, home: Path) -> Iterator[ServedHome]:
-        """Lend a home, opened anew where its configuration has changed. Raises ConfigurationError."""
+        """Yield a home, reopened if its configuration has changed. Raises ConfigurationError."""
         configuration = Configuration.of(home)
         with self._lock:
             kept = self._current(home, configuration)
@@ -169,7 +169,7 @@ class ServedHomes:
         return fresh
 
     def _make_room(self) -> None:
-        """Close the home that was left first, where there are as many as there may be."""
+        """Close the home that has been unused for longest, if the most allowed are open."""
         if len(self._kept) < self._most:
             return
         unused = [(kept.used_at, home) for home, kept in self._kept.items() if not kept.users]
@@ -183,7 +183,7 @@ class ServedHomes:
             self._closing.append(in_background("hermes-pgvector-home", kept.home.close))
 
     def _sweep(self) -> None:
-        """Close what nobody has asked for a while, until nothing is left."""
+        """Close homes that have been unused for a while, until none is left."""
         while True:
             time.sleep(self._idle_s / 4)
             with self._lock:
@@ -196,7 +196,7 @@ class ServedHomes:
                     return
 
     def close(self) -> None:
-        """Close them all, those in use when that ends."""
+        """Close all homes, those in use as soon as they are not."""
         with self._lock:
             kept, self._kept = list(self._kept.values()), {}
             for each in kept:

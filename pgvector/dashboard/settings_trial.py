@@ -1,4 +1,4 @@
-"""Settings that somebody wants, tried as setup tries them: what would not work is not saved."""
+"""The trial of wanted settings, as setup tries them: settings that would not work are not saved."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ABOUT_DATABASE = _ABOUT_MODEL | {"dsn", "dims"}
 
 @dataclass(frozen=True)
 class SettingProblem:
-    """Why the value of a setting cannot be used; `fix` is what to do, empty where `says` has it."""
+    """Why the value of a setting cannot be used; `fix` is what to do, empty if `says` tells that."""
 
     key: str
     says: str
@@ -36,7 +36,7 @@ class SettingProblem:
 
 @dataclass
 class SettingsTrial:
-    """The result of the wanted changes: `wanted` holds where there is no problem."""
+    """The result of trying changes: `wanted` is valid if there is no problem."""
 
     wanted: Settings
     changed: frozenset[str]
@@ -50,7 +50,7 @@ class SettingsTrial:
 
 
 def tried(home: Path, current: Settings, changes_wanted: Mapping[str, Any]) -> SettingsTrial:
-    """Try settings by their names; null or an empty text is the default. Raises InvalidArgument for other names."""
+    """Try settings by their names; null or an empty text means the default. Raises InvalidArgument for other names."""
     trial = _read(current, changes_wanted)
     if not trial.problems and trial.changed & _ABOUT_DATABASE:
         _try_stores(trial, home, current)
@@ -58,7 +58,7 @@ def tried(home: Path, current: Settings, changes_wanted: Mapping[str, Any]) -> S
 
 
 def _read(current: Settings, changes_wanted: Mapping[str, Any]) -> SettingsTrial:
-    """Return what is wanted, with a problem for each value that is none of its setting."""
+    """Return what is wanted, with a problem for each value that its setting does not allow."""
     given = {key: clean(raw).strip() if isinstance(raw, str) else raw for key, raw in changes_wanted.items()}
     if unknown := given.keys() - OFFERED.keys() - {API_KEY}:
         names = ", ".join(sorted(clean(key)[:64] for key in unknown))
@@ -86,7 +86,7 @@ def _value(field: Field, given: Any) -> Any:
 
 
 def _try_stores(trial: SettingsTrial, home: Path, current: Settings) -> None:
-    """Try the database, then the model against what it holds; note the length of vectors that follows from both."""
+    """Try the database, then the model against its contents; settle the length of vectors that follows from both."""
     try:
         database = _database(trial, home, current)
     except HermesPgvectorError as exc:
@@ -109,7 +109,7 @@ def _try_stores(trial: SettingsTrial, home: Path, current: Settings) -> None:
 
 
 def _database(trial: SettingsTrial, home: Path, current: Settings) -> DatabaseChoice:
-    """Return the database, as setup sees it. Raises HermesPgvectorError where agents cannot work with it."""
+    """Return the database, as setup sees it. Raises HermesPgvectorError if agents cannot work with it."""
     options = SetupOptions(dsn=trial.wanted.dsn)
     step = DatabaseStep(home, current, options, Terminal(StringIO()), lambda line: None, trial.notes)
     found = step.take(again=False)

@@ -22,12 +22,12 @@ from .params import Params
 from .served_homes import ServedHome
 from .settings_trial import API_KEY, OFFERED, SettingsTrial, tried
 
-_one_at_a_time = threading.Lock()  # two forms that are saved at once
+_one_at_a_time = threading.Lock()  # for two forms that are saved at once
 
 
 @dataclass(frozen=True)
 class _Sources:
-    """What the places say in which a home's settings may stand, each read once."""
+    """The contents of all places that may hold a home's settings, each read once."""
 
     home: Path
     dotenv: Mapping[str, str]
@@ -37,13 +37,13 @@ class _Sources:
 
     @classmethod
     def of(cls, home: Path) -> _Sources:
-        """Read them."""
+        """Read all of them."""
         section, _ = read_section(home)
         known = section if isinstance(section, Mapping) else {}
         return cls(home, read_dotenv(home), environment(home), read_form(home), known)
 
     def of_setting(self, field: Field) -> str:
-        """Return where the value that holds stands; empty for the default."""
+        """Return where the value in effect comes from; empty for the default."""
         if field.env in self.dotenv:
             return DOTENV_NAME
         if self.environ.get(field.env, "").strip():
@@ -73,7 +73,7 @@ def _fields(served: ServedHome, now: Settings) -> Iterator[Mapping[str, Any]]:
         yield {
             "key": key,
             "label": field.label,
-            # Of a secret an empty field means that it stays.
+            # For a secret, an empty field means that it is kept.
             "help": field.doc.partition("; empty ")[0] if hidden else field.doc,
             "type": "secret" if hidden else _type(field),
             "value": None if hidden else value,
@@ -118,7 +118,7 @@ def try_settings(served: ServedHome, params: Params) -> dict[str, Any]:
 
 
 def save_settings(served: ServedHome, params: Params) -> Mapping[str, Any]:
-    """Try the settings, and save all of them where all can be used."""
+    """Try the settings, and save all of them if all can be used."""
     if params.flag("dry_run"):
         return try_settings(served, params) | {"saved": [], "restart": False}
     with _one_at_a_time:

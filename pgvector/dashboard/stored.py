@@ -28,7 +28,7 @@ _EVENT = ("ref", "action", "at", "by", "theme", "target", "chars", "old_chars", 
 
 
 def memories(served: ServedHome, params: Params) -> Mapping[str, Any]:
-    """Return a page of the memories of a theme, those that were written last first."""
+    """Return a page of the memories of a theme, the most recently written first."""
     wanted = RowFilter(
         params.choice("target", tuple(MEMORY_FILES)),
         params.optional("session"),
@@ -53,7 +53,7 @@ def _listed(served: ServedHome, params: Params, store: Store, wanted: RowFilter)
 
 
 def sessions(served: ServedHome, params: Params) -> Mapping[str, Any]:
-    """Return a page of the sessions of a theme, those that spoke last first."""
+    """Return a page of the sessions of a theme, the most recently active first."""
     page = params.page()
     with _theme(served, params) as (conn, theme):
         found = browsing.sessions(conn, theme, _and_one(page))
@@ -61,7 +61,7 @@ def sessions(served: ServedHome, params: Params) -> Mapping[str, Any]:
 
 
 def session(served: ServedHome, params: Params) -> Mapping[str, Any]:
-    """Return a session and a page of what was said in it, first ones first."""
+    """Return a session and a page of what was said in it, oldest first."""
     name, page = params.needed("session"), params.page()
     with served.reading() as conn:
         theme = theme_of_session(conn, name, params.optional("theme"), served.rules)
@@ -94,7 +94,7 @@ def row(served: ServedHome, params: Params) -> Mapping[str, Any]:
         } | found
         more = {name: value for name, value in shown.items() if name not in ("id", "history")}
         answer = more | as_rows(conn, served, ref.store, [shown])[0]
-        # Of one that is gone the theme is all that is known.
+        # Of a row that is gone, the theme is all that is known.
         answer["private"] |= not served.chats.opens(answer["theme"])
         if "history" in found:
             answer["history"] = _events(conn, served, found["history"])
@@ -128,25 +128,25 @@ def _events(conn: DeadlineConnection, served: ServedHome, found: Sequence[Mappin
 
 
 def _diff(event: Mapping[str, Any], after: str | None, diffs: WordDiffs) -> Diff | None:
-    """Return what an event did to the text, None where that is not kept or nothing."""
+    """Return the diff that an event made to the text, None if there is none or the texts are not kept."""
     before = event.get("old_content")
     if event["action"] == "removed":
         after = ""
     if before is None or after is None:
         return None
-    # Of texts that are cut, what stands behind the change ends at the same place.
+    # If the texts are cut, what follows the change has to end at the same place in both.
     longer = event["chars"] - event.get("old_chars", event["chars"]) if len(after) == _COMPARED_CHARS else 0
     return diffs.diff(before[: _compared(-longer)], after[: _compared(longer)])
 
 
 def _compared(longer: int) -> int:
-    """Return how much is compared of a text that is so much longer than the other."""
+    """Return how many characters are compared of a text that is longer than the other by so many."""
     return max(0, _COMPARED_CHARS + min(0, longer))
 
 
 @contextmanager
 def _theme(served: ServedHome, params: Params) -> Iterator[tuple[DeadlineConnection, str]]:
-    """Give a transaction that reads and the theme that is meant."""
+    """Yield a read-only transaction and the theme that is meant."""
     given = params.needed("theme")
     with served.reading() as conn:
         yield conn, theme_to_read(conn, given, served.rules, served.home)

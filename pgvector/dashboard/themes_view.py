@@ -16,12 +16,12 @@ from .served_homes import READ_S, ServedHome
 
 _WAIT_S = 0.7  # of the second that the page waits
 _NAMES_WAIT_S = 0.6
-_PATIENCE_S = 8.0  # of what is made in the background
+_PATIENCE_S = 8.0  # for what is made in the background
 _FRESH_S = 3.0
 
 
 def themes(served: ServedHome, params: Params) -> Mapping[str, Any]:
-    """Return a page of the themes whose name has the text that was given in it, by their names."""
+    """Return a page of the themes whose names contain the given text, sorted by name."""
     wanted, page = params.text("search").casefold().strip(), params.page()
     began = time.monotonic()
     found = [name for name in _names(served, began) if wanted in name.casefold()]
@@ -36,7 +36,7 @@ def themes(served: ServedHome, params: Params) -> Mapping[str, Any]:
 
 
 def _names(served: ServedHome, began: float) -> list[str]:
-    """Return the themes there are, where these are many as of a moment ago."""
+    """Return the names of all themes; if there are many, as of a moment ago."""
     served.answers.refresh("names", lambda: _read_names(served), 0.0)
     names = served.answers.get("names", began + _NAMES_WAIT_S)
     if names is None:
@@ -52,7 +52,7 @@ def _read_names(served: ServedHome) -> list[str]:
 def theme(served: ServedHome, params: Params) -> Mapping[str, Any]:
     """Return what a theme holds, when that was written, and by whom.
 
-    What every row is read for is made in the background: it is null (`counting`) until it is there.
+    Figures for which every row is read are made in the background, and are null (`counting`) until then.
     """
     began, given = time.monotonic(), params.needed("theme")
     with served.reading() as conn:
@@ -74,7 +74,7 @@ def _read_through(served: ServedHome, name: str) -> dict[str, Any] | None:
                 "timeline": theme_sizes.timeline(conn, name),
             }
     except HermesPgvectorError:
-        return None  # the counts do without
+        return None  # the counts are shown without them
 
 
 ROUTES = (PageRoute("/themes", themes), PageRoute("/theme", theme))

@@ -56,13 +56,13 @@ def _web(args: argparse.Namespace, home: Path) -> int:
 
 @contextmanager
 def _opened(url: str, *, wanted: bool) -> Iterator[None]:
-    """Have a browser open the address, where there is one with a screen."""
+    """Open the address in a browser, if there is one with a screen."""
     on_screen = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if not (wanted and on_screen):
         yield
         return
     with tempfile.TemporaryDirectory(prefix="hermes-pgvector-", ignore_cleanup_errors=True) as folder:
-        # By way of a file that nobody else may read: arguments of commands, a browser's among them, are public.
+        # Through a file that nobody else may read: the arguments of commands, also of a browser, are public.
         page = Path(folder) / "memory.html"
         page.write_text(f'<meta http-equiv="refresh" content="0; url={escape(url)}">', encoding="utf-8")
         webbrowser.open(page.as_uri())

@@ -48,7 +48,7 @@ _HEADERS: Final = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
-_LEAVE_S: Final = 2  # for requests that are being answered when the server is ended
+_LEAVE_S: Final = 2  # for requests in progress when the server is ended
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -57,7 +57,7 @@ AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Admission:
-    """Who may ask: whoever brings the token within some minutes, the first time, gets the session that admits."""
+    """Access to the API: the first client that brings the token within some minutes gets the session that admits it."""
 
     def __init__(self, valid_s: float = ADDRESS_VALID_S) -> None:
         self.token = secrets.token_urlsafe(32)
@@ -65,7 +65,7 @@ class Admission:
         self._until = time.monotonic() + valid_s
 
     def exchange(self, token: object) -> str:
-        """Return the session for the token, once; empty for any other, and for one that was used or is too old."""
+        """Return the session for the token, once; empty if the token is wrong, used or expired."""
         good = isinstance(token, str) and _same(token, self.token) and time.monotonic() < self._until
         if not good:
             return ""
@@ -82,14 +82,14 @@ def _same(given: str, wanted: str) -> bool:
 
 
 class WebGuard:
-    """An ASGI application around the API and the page's files, which answers only requests that may be answered."""
+    """An ASGI application around the API and the page's files, which answers only permitted requests."""
 
     def __init__(self, app: AsgiApp, admission: Admission) -> None:
         self._app = app
         self._admission = admission
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or say why not."""
+        """Answer a request, or refuse it with the reason."""
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
@@ -104,12 +104,12 @@ class WebGuard:
         await (refused or self._app)(scope, receive, guarded)
 
     def _refusal(self, request: Request) -> JSONResponse | None:
-        """Return the answer to a request that may not be answered otherwise."""
+        """Return the refusal of a request that is not permitted, None for any other."""
         host = request.headers.get("host", "")
-        # A page of another site may have had its name lead to this address.
+        # Another site may have pointed its own name at this address.
         if not _HOSTS.fullmatch(host.lower()):
             return problem(403, "this server is asked for as 127.0.0.1 or localhost", "Forbidden")
-        # By the path that is routed: the one in `url` may begin with what stands in the Host header.
+        # Look at the path that is routed: the one in `url` may begin with the contents of the Host header.
         if not request.scope["path"].startswith("/api/"):
             return None
         origin = request.headers.get("origin", f"http://{host}")
@@ -121,7 +121,7 @@ class WebGuard:
 
 
 def web_app(admission: Admission) -> AsgiApp:
-    """Return what serves the page to those who are admitted."""
+    """Return the application that serves the page to admitted clients."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(router, prefix=API)
 

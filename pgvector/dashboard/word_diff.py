@@ -1,4 +1,4 @@
-"""What of a text is new, word by word, in a time that does not depend on what the texts are."""
+"""A diff of two texts, word by word, in a time that does not depend on what the texts are."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from collections import Counter
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-Diff = list[list[str]]  # each an op (`=` stays, `-` went, `+` came) and a text
+Diff = list[list[str]]  # each an op (`=` kept, `-` removed, `+` added) and a text
 
 _WORDS = re.compile(r"\w+\s*|\W+")
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 _COST_MOST = 100_000  # pairs of equal parts: what difflib looks at, again and again
 _BUDGET_S = 0.25  # for all texts of an answer
-_BESIDE_CHARS = 300  # of what stays, beside what changed
-_CHANGED_CHARS = 5_000  # of what went or came in one place
+_BESIDE_CHARS = 300  # of unchanged text beside a change
+_CHANGED_CHARS = 5_000  # of the text removed or added in one place
 _WORD_CHARS = 200
 _LEFT_OUT = " … "
 
 
 class WordDiffs:
-    """Compares the texts of one answer; once that has taken long, only what stands between equal ends is told."""
+    """Compares the texts of one answer; when its time is used up, a diff is just what is between equal ends."""
 
     def __init__(self) -> None:
         self._until = time.monotonic() + _BUDGET_S
 
     def diff(self, before: str, after: str) -> Diff:
-        """Return how to get from one text to the other; the middle of what is long is left out."""
+        """Return the diff from one text to the other; the middle of long parts is left out."""
         first = _boundary(before, after, _same(before, after))
         old, new = before[first:], after[first:]
         last = _boundary(old[::-1], new[::-1], _same(old[::-1], new[::-1]))
@@ -60,12 +60,12 @@ def _cost(left: Sequence[str], right: Sequence[str]) -> int:
 
 
 def _same(one: str, other: str) -> int:
-    """Return how many characters two texts begin with in common."""
+    """Return the length of the common beginning of two texts."""
     return bisect_left(range(1, min(len(one), len(other)) + 1), True, key=lambda size: one[:size] != other[:size])
 
 
 def _boundary(one: str, other: str, size: int) -> int:
-    """Return the last place up to `size` that is inside no word; `size` where a word goes on for too long."""
+    """Return the last position up to `size` that is not inside a word; `size` if the word is too long."""
     for place in range(size, max(-1, size - _WORD_CHARS), -1):
         after = one[place : place + 1] + other[place : place + 1]
         if not (one[max(0, place - 1) : place].isalnum() and any(map(str.isalnum, after))):

@@ -1,4 +1,4 @@
-"""Threads that nobody has to wait for: what hangs on one keeps neither an answer nor the end of the process back."""
+"""Daemon threads: work that hangs on one delays neither an answer nor the end of the process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _T = TypeVar("_T")
 
 
 def in_background(name: str, work: Callable[[], _T]) -> Future[_T]:
-    """Return what `work` will have returned or raised on a thread of its own; it cannot be cancelled."""
+    """Return the future of `work`, which runs on a thread of its own; it cannot be cancelled."""
     future: Future[_T] = Future()
     future.set_running_or_notify_cancel()
 
@@ -31,16 +31,16 @@ def in_background(name: str, work: Callable[[], _T]) -> Future[_T]:
 
 
 class Workers:
-    """Does what requests ask for, at most `most` of it at once: what hangs must not pile up."""
+    """Does the work of requests, at most `most` of them at once: work that hangs must not pile up."""
 
     def __init__(self, name: str, most: int) -> None:
         self._name = name
         self._free = threading.BoundedSemaphore(most)
 
     async def answer(self, work: Callable[[], _T], timeout_s: float) -> _T:
-        """Return what `work` does. Raises TimeoutError when that takes longer, and StoreUnavailable when all are busy.
+        """Return the result of `work`. Raises TimeoutError if it takes longer, and StoreUnavailable if all are busy.
 
-        What takes longer goes on, and counts until it ends.
+        Work that takes longer goes on, and keeps its place until it ends.
         """
         if not self._free.acquire(blocking=False):
             raise StoreUnavailable("too many requests wait for the database; ask again in a moment")
