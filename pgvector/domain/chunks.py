@@ -17,7 +17,7 @@ class Span(NamedTuple):
 
 
 def estimate_tokens(text: str) -> int:
-    """Return an upper guess without a tokenizer: three ASCII characters a token, one token for each other character."""
+    """Return an upper estimate without a tokenizer: three ASCII characters a token, one token for each other one."""
     plain = len(text) if text.isascii() else len(text.encode("ascii", "ignore"))
     return plain // _ASCII_A_TOKEN + 1 + (len(text) - plain)
 

@@ -15,7 +15,8 @@
     |       +-- StrangeTables     tables of an unknown program have the names of ours
     |       +-- StatementLost     prepared statements are not kept there
     |       +-- DimensionMismatch the database holds vectors of another size
-    +-- OperationRejected         Postgres will never take this write as it is
+    +-- SpaceChanged              the embedding model of the database was changed
+    +-- OperationRejected         Postgres will never accept this write as it is
     +-- EmbedderError             the embedding endpoint or model gave no usable vectors
     |   +-- EmbedderUnavailable   ... for now: worth another try
     |   +-- InputTooLong          ... because a text exceeds the model's context

@@ -28,7 +28,7 @@ from .text import apart
 
 MAX_CHARS: Final = 256
 LAST_RESORT: Final = "default"
-_ROUNDS: Final = 8  # after which a text that still changes is taken as it is; two have always been enough
+_ROUNDS: Final = 8  # after which a text that still changes is used as it is; two have always been enough
 
 # Platforms whose runs belong to no conversation with a user.
 CONTEXT_PLATFORMS: Final = frozenset({"cron", "subagent", "flush", "background"})
