@@ -87,7 +87,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
 
     @guarded(None)
     def initialize(self, session_id: str, **kwargs: Any) -> None:
-        """Record the session's context; the process-wide runtime starts in the background. No network on this one."""
+        """Record the session's context, start the process-wide runtime in the background; no network on this thread."""
         if not self._take_note(session_id, kwargs):
             return
         self._runtime, context = self._acquire(), cast(SessionContext, self._context)
@@ -163,7 +163,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
 
     @guarded("")
     def system_prompt_block(self, **kwargs: Any) -> str:
-        """Return the note on the tools and the hot block: the same text all session, to keep the prompt cache warm."""
+        """Return the note on the tools and the hot block: the same text all through a session, for the prompt cache."""
         settings, ready, hot = self._known_settings(), self._ready(), ""
         if ready is not None and settings.hot_tokens and not self._policy.silences(ready[1].place, ready[0].counts):
             hot = ready[0].hot.of_session(ready[1].place, self._session_id)
