@@ -1,7 +1,7 @@
--- Parts that statements share, so that each is one rule. `readable(t)` in a statement stands for the fragment of that name,
--- with `t` put where its text says {t}; several arguments are separated by semicolons. What stands under `own themes` is
--- sent instead by a role that row-level security confines: a policy would keep the index out, so the functions of
--- row_security.sql look into it for the role.
+-- Fragments that statements share, so that each rule is written once. `readable(t)` in a statement is replaced by the fragment
+-- of that name, with `t` in place of {t}; several arguments are separated by semicolons. A variant under `own themes` is used
+-- instead for a role that row-level security confines: a policy would keep the index from being used, so the functions of
+-- row_security.sql search it for the role.
 
 -- fragment: readable(t)
 -- Whether a session may read the row: one of its own theme, one that was not said in a chat of a messaging platform, or one
@@ -16,13 +16,13 @@
      ELSE true END)
 
 -- fragment: reachable(t)
--- Whether a session may read some row of this theme: what can be told without the row, from an index or of a part of it.
+-- Whether a session may read some row of this theme, as far as an index or a part tells without the row.
 (CASE WHEN {t}.agent_identity = %(own)s::text THEN true
      WHEN left({t}.agent_identity, 1) = '@' THEN {t}.agent_identity || ' group' LIKE ANY (%(shared)s::text[])
      ELSE true END)
 
 -- fragment: memories_with(columns; theme; words)
--- The rows that the text index has for some words.
+-- The rows that the text index finds for some words.
 AS MATERIALIZED (
     SELECT {columns} FROM memory_entries WHERE tsv @@ {words})
 
@@ -39,31 +39,31 @@ AS (
     SELECT {columns} FROM hermes_turns_with({theme}, {words}, current_user))
 
 -- fragment: expected_rows(table)
--- How many rows a theme has, as the planner takes it.
+-- How many rows a theme has, by the planner's estimate.
 EXPLAIN (FORMAT JSON) SELECT FROM {table} WHERE agent_identity = %(theme)s OR %(any_theme)s
 
 -- own themes: expected_rows(table)
 SELECT hermes_expected_rows('{table}', theme_unless_any(), current_user)
 
 -- fragment: begins_alike(row; wanted)
--- Whether two texts are likely the same, as an index tells.
+-- Whether two texts are probably the same, by the head of the digest, which is indexed.
 substr(hermes_digest({row}.content), 1, 8) = substr({wanted}.digest, 1, 8)
 
 -- own themes: begins_alike(row; wanted)
 {row}.id = ANY (ARRAY(SELECT hermes_turns_like({wanted}.digest, current_user)))
 
 -- fragment: points()
--- How many rows of a sample are spread over a table. From each point the index is walked to the next row of an own theme,
--- which may be far.
+-- How many rows of a sample are spread over a table. For a confined role there are fewer: from each point the index is walked
+-- to the next row of one of its own themes, which may be far.
 300
 
 -- own themes: points()
 40
 
 -- fragment: near_candidates(table; columns; rows; depth)
--- The rows nearest by their codes; of those that have none, by their signatures, which tell less and so more are taken.
--- One may be empty, as a rule the second: rows that were stored by a version without codes. The planner's way to the rows
--- of one theme is their covering index.
+-- The rows nearest by code and, of those without a code, the rows nearest by signature, which is less precise, so that more are
+-- taken. Either set may be empty, usually the second: rows stored by a version without codes. The planner reads the rows of
+-- one theme from their covering index.
 coded AS MATERIALIZED (
     SELECT {columns}, agent_identity FROM {table}
      WHERE {rows} AND code IS NOT NULL
@@ -76,7 +76,7 @@ candidates AS MATERIALIZED (
     SELECT {columns}, agent_identity FROM coded UNION ALL SELECT {columns}, agent_identity FROM signed)
 
 -- fragment: walked(table; passes)
--- What the graph of signatures gives, sorted by codes before vectors are read.
+-- The rows from the graph of signatures, sorted by code before vectors are read.
 walked AS MATERIALIZED (
     SELECT id, agent_identity,
            coalesce(code <~> (SELECT hermes_code(%(vector)s)), 2.6 * (sig <~> binary_quantize(%(vector)s))) AS bits
@@ -87,25 +87,25 @@ candidates AS MATERIALIZED (
     SELECT id, agent_identity FROM walked ORDER BY bits LIMIT %(depth)s)
 
 -- fragment: told_nearness(t)
--- How near a row is by its code, or by its signature where it has nothing else: a sign tells as much as 2.6 bits of a code.
+-- The similarity of a row by its code, or by its signature if it has no code: a sign tells as much as 2.6 bits of a code.
 cos(pi() * coalesce(({t}.code <~> (SELECT hermes_code(%(vector)s::vector))) / 2.6,
                     {t}.sig <~> (SELECT binary_quantize(%(vector)s::vector))) / length({t}.sig))
 
 -- fragment: turn_distance(t)
--- Where `compact` has dropped the vector of an old turn it is estimated, on the scale that `compact` has measured: of real
--- models, angles that are told like this are far too wide. NULL without a vector.
+-- If `compact` has dropped the vector of an old turn, the distance is estimated, on the scale that `compact` has measured:
+-- with real models, angles estimated like this are far too wide. NULL without a vector.
 coalesce({t}.embedding <=> %(vector)s::vector,
-         -- `greatest` of nothing and 0 is 0, which would be as near as can be.
+         -- `greatest` of NULL and 0 is 0, the smallest possible distance.
          CASE WHEN {t}.sig IS NOT NULL AND %(vector)s::vector IS NOT NULL THEN
               greatest(0, 1 - (SELECT sig_offset FROM hermes_embedding)
                             - (SELECT sig_slope FROM hermes_embedding) * told_nearness({t})) END)
 
 -- fragment: is_current(t)
--- Whether a memory is recalled: nothing has taken its place, nobody has put it away, and its time is not over.
+-- Whether a memory is recalled: it was not superseded or archived, and it has not expired.
 ({t}.state IS NULL OR {t}.state IN ('active', 'closed')) AND ({t}.expires_at IS NULL OR {t}.expires_at > now())
 
 -- fragment: not_hidden(rows; wanted)
--- Likewise, without the time, of rows of the text index, which tells no states.
+-- Likewise, but for the expiry, for rows of the text index, which does not hold states.
 {rows}.id NOT IN (SELECT hidden.id FROM memory_entries AS hidden
                    WHERE {wanted} AND hidden.state IN ('superseded', 'archived'))
 
@@ -117,7 +117,7 @@ kind, subject, scope, state, expires_at, confidence, sources, replaces, applies_
 %(kind)s, %(subject)s, %(scope)s, %(state)s, %(expires_at)s, %(confidence)s, %(sources)s, NULL, %(applies_when)s, %(pinned)s
 
 -- fragment: said_set()
--- Another text in its place: what is not said of it stays said.
+-- When another text replaces one: fields that are not given keep their values.
 kind = coalesce(%(kind)s, kind), subject = coalesce(%(subject)s, subject), scope = coalesce(%(scope)s, scope),
        state = coalesce(%(state)s, CASE WHEN state IS NOT NULL THEN 'active' END),
        expires_at = coalesce(%(expires_at)s, expires_at), confidence = coalesce(%(confidence)s, confidence),
@@ -125,7 +125,7 @@ kind = coalesce(%(kind)s, kind), subject = coalesce(%(subject)s, subject), scope
        pinned = coalesce(%(pinned)s, pinned)
 
 -- fragment: said_of(own)
--- What a memory says of itself besides its text, and what it took the place of; NULL for nearly all.
+-- What a memory says of itself besides its text, and the memory it replaced; NULL for nearly all.
 CASE WHEN {own}.state IS NOT NULL OR {own}.replaces IS NOT NULL OR {own}.kind IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
             'kind', {own}.kind, 'subject', {own}.subject, 'scope', {own}.scope, 'state', nullif({own}.state, 'active'),
             'when', {own}.applies_when, 'confidence', {own}.confidence, 'expires_at', {own}.expires_at,
@@ -140,8 +140,8 @@ embedding = coalesce(memory_entries.embedding, excluded.embedding), sig = coales
        code = coalesce(memory_entries.code, excluded.code)
 
 -- fragment: said_again()
--- A text that is there already: what is said of it now counts, and where nothing is said what was said before. What had been
--- put away is current again where it is said anew.
+-- When a text is stored already: fields that are given replace the stored ones, others keep their values. A memory that was
+-- put away is current again if it is said anew.
 kind = coalesce(excluded.kind, memory_entries.kind), subject = coalesce(excluded.subject, memory_entries.subject),
        scope = coalesce(excluded.scope, memory_entries.scope),
        state = CASE WHEN %(anew)s AND excluded.updated_at >= memory_entries.updated_at
@@ -154,22 +154,22 @@ kind = coalesce(excluded.kind, memory_entries.kind), subject = coalesce(excluded
        pinned = coalesce(excluded.pinned, memory_entries.pinned)
 
 -- fragment: of_later(column)
--- Of a memory `m` and the same text `given`, what was said of it later; what was said before where that is nothing.
+-- Of a memory `m` and the same text `given`, the value that was said later or, if there is none, the earlier one.
 CASE WHEN given.updated_at > m.updated_at THEN coalesce(said.{column}, m.{column}) ELSE coalesce(m.{column}, said.{column}) END
 
 -- fragment: later_state()
--- Likewise its state, where what is plain is current.
+-- Likewise its state, where a memory without one counts as active.
 CASE WHEN m.state IS NULL AND said.state IS NULL THEN NULL
             WHEN given.updated_at > m.updated_at THEN coalesce(said.state, 'active') ELSE coalesce(m.state, 'active') END
 
 -- fragment: memory_passes()
--- The filters of a question. A generic plan folds no parameter: outside a sub-select it would be cast for each row.
+-- The filters of a question. A generic plan does not fold parameters: outside a sub-select one would be cast for each row.
 (%(target)s::text IS NULL OR target = %(target)s)
 AND (%(session_id)s::text IS NULL OR metadata ->> 'session_id' = %(session_id)s)
 AND of_kind() AND updated_at >= (SELECT %(since)s::timestamptz) AND updated_at < (SELECT %(until)s::timestamptz)
 
 -- fragment: of_kind()
--- The text index tells no kinds. What has none counts as a fact.
+-- The text index does not hold kinds. A memory without one counts as a fact.
 CASE WHEN %(kinds)s::text[] IS NULL THEN true
          ELSE EXISTS (SELECT FROM (SELECT said.id AS number, coalesce(said.kind, 'fact') AS said FROM memory_entries AS said) AS one
                        WHERE one.number = id AND one.said = ANY(%(kinds)s::text[])) END
@@ -184,7 +184,7 @@ AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s)
 AND ts >= (SELECT %(since)s::timestamptz) AND ts < (SELECT %(until)s::timestamptz)
 
 -- fragment: memory_passes_in_sight()
--- Likewise where a plan is made for the values, which have to be in sight.
+-- Likewise for a plan that is made for the values, which the planner has to see.
 (%(target)s::text IS NULL OR target = %(target)s)
 AND of_kind() AND updated_at >= %(since)s::timestamptz AND updated_at < %(until)s::timestamptz
 
@@ -193,12 +193,12 @@ AND of_kind() AND updated_at >= %(since)s::timestamptz AND updated_at < %(until)
 AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz
 
 -- fragment: same_row(t)
--- A number is of one theme only as long as nobody sets a sequence back, as a restore of the data alone does.
+-- An id belongs to one theme only as long as nobody sets a sequence back, as a restore of the data alone does.
 {t}.id = candidates.id AND {t}.agent_identity = candidates.agent_identity
 
 -- fragment: nearest_memories()
--- The nearest of the candidates. `OFFSET 0` has these looked up one by one, where a planner without the sizes at hand may
--- read the whole table for them.
+-- The nearest of the candidates. `OFFSET 0` makes the planner look them up one by one; without knowing the sizes it might read
+-- the whole table for them.
 SELECT id, 1 - distance AS similarity
   FROM candidates CROSS JOIN LATERAL (
        SELECT embedding <=> %(vector)s AS distance FROM memory_entries AS t WHERE same_row(t) OFFSET 0) AS near
@@ -227,8 +227,8 @@ ARRAY(SELECT p.id FROM conversations AS p WHERE earlier_than_it(p) LIMIT %(reach
        brevity(c.tsv) AS brevity
 
 -- fragment: with_turns_beside(nearest)
--- The nearest turns, and of the first `lookup` of them, and of those in `lookups`, what neighbours tells, unless that is
--- `known`. No row has the key null, so nothing is looked up for the others.
+-- The nearest turns. The first `lookup` of them that are not `known`, and those in `lookups`, have the columns of neighbours as
+-- well. For the others the key is null, which no row has, so nothing is looked up.
 SELECT nearest.*, before, after, brevity
   FROM (SELECT found.*, row_number() OVER () AS place FROM ({nearest}) AS found) AS nearest
   LEFT JOIN LATERAL (
@@ -240,31 +240,31 @@ SELECT nearest.*, before, after, brevity
  ORDER BY place
 
 -- fragment: shown_beside(t)
--- As a turn is shown that stands beside another one.
+-- The columns of a turn that is shown beside another one.
 {t}.id, {t}.agent_identity AS theme, {t}.role AS kind, {t}.session_id,
               CASE WHEN octet_length({t}.content) <= 100000 THEN {t}.content ELSE left({t}.content, 20000) END AS content,
               {t}.ts AS at, NULL::float8 AS similarity, 0 AS nearest_char, 0 AS first_char,
               CASE WHEN octet_length({t}.content) > 100000 THEN octet_length({t}.content) ELSE 0 END AS size
 
 -- fragment: incarnation()
--- Which start of which server this is, and which making of its tables. Read alike whatever the session's settings are.
+-- Identifies the server, this start of it, and this creation of its tables. It does not depend on the session's settings.
 concat_ws('/', extract(epoch FROM pg_postmaster_start_time()), to_regclass('conversations')::oid)
 
 -- fragment: limits()
 set_config('statement_timeout', %(statement_ms)s, true) AS statement,
        set_config('lock_timeout', %(lock_ms)s, true) AS lock,
        set_config('idle_in_transaction_session_timeout', %(idle_ms)s, true) AS idle,
-       -- A timer that runs already is not set anew.
+       -- A timer that is running already is not restarted by a new value.
        CASE WHEN current_setting('server_version_num')::integer >= 170000 THEN
             set_config('transaction_timeout', '0', true) || set_config('transaction_timeout', %(transaction_ms)s, true) END AS whole,
        set_config('plan_cache_mode', %(plans)s, true) AS plans,
-       -- Where one theme has most of a table, an index of codes is read nearly whole, which a planner that takes each of its
-       -- pages for a seek holds to be dearer than the table.
+       -- If one theme has most of a table, an index of codes is read nearly whole. A planner that counts each of its pages as
+       -- a random read takes that for more expensive than reading the table.
        CASE %(plans)s WHEN 'force_generic_plan' THEN set_config('random_page_cost', current_setting('seq_page_cost'), true) END AS seeks,
        row_security_active(to_regclass('conversations')) AS row_security, incarnation() AS incarnation
 
 -- fragment: expected_settings()
--- What a role or a database may be set to otherwise, and answers or plans depend on.
+-- Settings that answers or plans depend on, and that a role or a database may have changed.
 (VALUES ('DateStyle', 'ISO, YMD'), ('IntervalStyle', 'postgres'), ('TimeZone', 'UTC'), ('extra_float_digits', '1'),
                        ('standard_conforming_strings', 'on'), ('array_nulls', 'on'), ('row_security', 'on'),
                        ('gin_fuzzy_search_limit', '0'), ('jit', 'off'), ('enable_sort', 'off'), ('enable_seqscan', 'on'),
@@ -273,14 +273,14 @@ set_config('statement_timeout', %(statement_ms)s, true) AS statement,
                        ('enable_hashagg', 'on'), ('enable_material', 'on')) AS given(name, value)
 
 -- fragment: depth_in(table)
--- How many candidates are compared by their vectors: more in a large theme. Rows are not counted where it is known as `small`.
+-- How many candidates are compared by their vectors: more in a large theme. Rows are not counted if it is known to be `small`.
 CASE WHEN %(small)s::boolean THEN %(depth)s
      WHEN EXISTS (SELECT FROM {table}
                    WHERE agent_identity = %(theme)s AND code IS NOT NULL OFFSET %(large)s)
      THEN %(deep)s ELSE %(depth)s END
 
 -- fragment: is_thin()
--- Whether so few candidates were readable that others may have been cut away.
+-- Whether so few candidates were readable that others may have been cut off.
 (SELECT count(*) FROM candidates) >= %(depth)s
   AND (SELECT count(*) FROM passed) < greatest(%(limit)s, %(depth)s / 3)
 
@@ -300,20 +300,20 @@ newest_words AS MATERIALIZED (
              ORDER BY {time} DESC LIMIT 50) AS newest)
 
 -- fragment: theme_word()
--- The lexeme of the theme, which the text index holds of each row.
+-- The lexeme of the theme, which the text index holds for each row.
 ('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery
 
 -- fragment: theme_unless_any()
 CASE WHEN NOT %(any_theme)s::boolean THEN %(theme)s END
 
 -- fragment: brevity(tsv)
--- From 1 for a text of no words towards 0, and a half at `pivot` lexemes.
+-- Falls from 1, for a text without words, towards 0; it is a half at `pivot` lexemes.
 (1 / (1 + length({tsv}) / %(pivot)s::float8))
 
 -- fragment: by_coverage()
--- The rows `hits` by the weight of the words they hold, long ones behind short ones. In millionths and whole, so that rows
--- with the same words have the same sum whatever the order of adding. In a tiny theme all rows come here, and most hold none:
--- to ask for all words at once sorts those out.
+-- The rows `hits` by the weight of the words they hold, long ones behind short ones. Weights are whole millionths, so that rows
+-- with the same words have the same sum in any order of addition. In a tiny theme all rows come here, and most hold no word:
+-- one test for all words at once excludes those.
 pairs AS MATERIALIZED (
     SELECT id, brevity, word
       FROM (SELECT id, tsv, brevity(tsv) AS brevity FROM hits
@@ -338,7 +338,7 @@ SELECT id, coverage, coverage * brevity AS score,
   FROM weighed ORDER BY score DESC, id DESC LIMIT %(limit)s
 
 -- fragment: counted_words()
--- The words of a question, and in how many rows of `sample` each stands.
+-- The words of a question, which in_sample counts in the rows of `sample`.
 words AS MATERIALIZED (
     SELECT matcher, matcher::tsquery AS query FROM unnest(%(matchers)s::text[]) AS matcher)
 
@@ -377,12 +377,12 @@ vocabulary AS MATERIALIZED (
      WHERE left(lexeme, 1) = ANY(%(initials)s::text[]))
 
 -- fragment: readable_turn(rows)
--- Whether a turn found in the text index may be read; its metadata is not read for the own theme.
+-- Whether a turn found in the text index may be read; in the session's own theme that takes no metadata.
 CASE WHEN agent_identity = %(own)s::text THEN true
      ELSE EXISTS (SELECT FROM conversations AS said WHERE said.id = {rows}.id AND readable(said)) END
 
 -- fragment: shown_text()
--- Of a long text the part that is shown, and where it begins: nobody waits until all of it was read. The size of a
+-- The part of a long text that is shown, and where it begins, so that nobody waits until all of it was read. The size of a
 -- text is known without reading it. Words are looked for in its first 1,000,000 characters.
 CASE WHEN octet_length(own.content) <= 100000 THEN own.content
             ELSE substr(own.content, part.first + 1, 20000) END AS content
@@ -402,12 +402,12 @@ CASE WHEN octet_length(own.content) <= 100000 THEN 0
                          WHERE strpos(whole.body, lower(word COLLATE "C")) > 0 LIMIT 1), 0) - 10000) END
 
 -- fragment: in_theme()
--- In a CASE, which keeps the indexes of the theme out.
+-- The CASE keeps the planner from using the indexes of the theme.
 CASE WHEN agent_identity = %(theme)s THEN true ELSE %(any_theme)s END
 
 -- fragment: told_in_time(time)
--- Whether a row was written in one of the times that a question names (2), around one of them (1), or not (0): a day of the
--- asker's is up to a day off from one of the store's, which counts in UTC, and what happened is told then or soon after.
+-- Whether a row was written in one of the periods that a question names (2), around one of them (1), or not (0). The user's
+-- day is up to a day off from the store's, which is in UTC, and events are told when they happen or soon after.
 (SELECT coalesce(max(CASE WHEN {time} >= start AND {time} < stop THEN 2
                           WHEN {time} >= start - '1 day'::interval AND {time} < stop + '3 days'::interval THEN 1 END), 0)
    FROM unnest(%(starts)s::timestamptz[], %(ends)s::timestamptz[]) AS period(start, stop))

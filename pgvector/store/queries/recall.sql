@@ -1,4 +1,4 @@
--- What recall reads.
+-- The statements of recall.
 
 -- name: vector_search_memories
 -- The codes of one theme come from its covering index, then the nearest are compared by their vectors. Pending rows have
@@ -7,14 +7,14 @@ WITH near_candidates(memory_entries; id; agent_identity = %(theme)s; depth_in(me
 nearest_memories();
 
 -- name: vector_search_memories_filtered
--- The filter stands before the cut, so that a rare target or session is not cut away.
+-- The filter applies before the limit, so that rows of a rare target or session are not cut off.
 WITH near_candidates(memory_entries; id; agent_identity = %(theme)s AND memory_passes() AND readable(memory_entries);
                      depth_in(memory_entries))
 nearest_memories();
 
 -- name: vector_search_memories_all
--- exempt: the explicit scope 'all', of what is readable. What an index does not tell of that is looked at in the rows that
--- are near; `thin`, where that leaves so few that others may have been cut away, which the statement with a filter finds.
+-- exempt: the explicit scope 'all', of what is readable. What the index does not tell of that is checked in the nearest
+-- rows. `thin` says that this leaves so few that others may have been cut off, which the filtered statement finds.
 WITH near_candidates(memory_entries; id; reachable(memory_entries); %(depth)s),
 passed AS MATERIALIZED (
     SELECT candidates.id, embedding <=> %(vector)s AS distance
@@ -29,25 +29,25 @@ WITH near_candidates(memory_entries; id; memory_passes_in_sight() AND readable(m
 nearest_memories();
 
 -- name: walk_vectors
--- exempt: touches no table. How vectors come from their graph. That they do, though the planner takes the table for small
--- or the LIMIT for large, is because of `set_timeouts`: any other way would be a sort.
+-- exempt: touches no table. Settings for walking a graph of vectors. The planner uses the graph even if it takes the table
+-- for small or the LIMIT for large, because of `set_timeouts`: any other plan would need a sort.
 SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true) AS iterative,
        set_config('hnsw.ef_search', %(breadth)s::text, true) AS breadth,
        set_config('hnsw.max_scan_tuples', %(most)s::text, true) AS most,
        set_config('hnsw.scan_mem_multiplier', '8', true) AS memory;
 
 -- name: plan_for_values
--- exempt: touches no table. Whether a filter across all themes lets one row pass or all, no plan can serve both; and that an
--- index is of one theme only a plan for that theme can tell.
+-- exempt: touches no table. No single plan serves both a filter across all themes that one row passes and one that all rows
+-- pass; and only a plan for one theme can use an index of that theme.
 SELECT set_config('hermes_pgvector.plans', current_setting('plan_cache_mode'), true) AS before,
        set_config('plan_cache_mode', 'force_custom_plan', true) AS mode;
 
 -- name: plan_as_before
--- exempt: touches no table. As it was when `plan_for_values` was asked for in this transaction.
+-- exempt: touches no table. Restores the mode that `plan_for_values` replaced in this transaction.
 SELECT set_config('plan_cache_mode', current_setting('hermes_pgvector.plans'), true) AS mode;
 
 -- name: has_graph
--- exempt: reads the catalogue only. Of which column there is a graph: an operator may have dropped it for a bulk load or
+-- exempt: reads the catalogue only. The column that has a graph, if any: an operator may have dropped it for a bulk load or
 -- have chosen the one of whole vectors, or a build may have failed.
 SELECT min(n.attname) AS found
   FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_am AS a ON a.oid = c.relam
@@ -56,15 +56,15 @@ SELECT min(n.attname) AS found
    AND n.attname IN ('embedding', 'sig');
 
 -- name: has_own_graph
--- exempt: reads the catalogue only. Whether an operator has built a graph of one theme, it is whole, and it has so many rows.
--- After `walk_vectors` and `plan_for_values` the statements of the theme take their codes from it: of that order, and for the
--- LIMIT it says, any other way would be a sort.
+-- exempt: reads the catalogue only. Whether an operator has built a graph of one theme, it is valid, and it has so many rows.
+-- After `walk_vectors` and `plan_for_values` the statements of the theme read their codes from it, because any other plan for
+-- that order and LIMIT would need a sort.
 SELECT EXISTS (SELECT FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
                 WHERE i.indexrelid = to_regclass(%(index)s) AND i.indisvalid AND c.reltuples >= %(rows)s) AS found;
 
 -- name: vector_search_memories_walk_sig
--- exempt: the explicit scope 'all', of what is readable. After `walk_vectors`: the index gives rows nearly in
--- order, and goes on until enough have passed the filter.
+-- exempt: the explicit scope 'all', of what is readable. After `walk_vectors`: the index returns rows nearly in
+-- order, and continues until enough have passed the filter.
 WITH walked(memory_entries; memory_passes_in_sight())
 nearest_memories();
 
@@ -125,8 +125,8 @@ WITH candidates AS MATERIALIZED (
 SELECT id, 1 - distance AS similarity FROM candidates ORDER BY distance + 0 LIMIT %(limit)s;
 
 -- name: vector_search_turns_cold
--- exempt: the explicit scope 'all', of what is readable. What a graph of vectors does not hold: turns that `compact` has left
--- their code only. The index tells no theme of theirs, so of the nearest those are kept that are readable.
+-- exempt: the explicit scope 'all', of what is readable. Turns that a graph of vectors lacks, because `compact` has dropped
+-- their vectors. Their index has no themes, so the readable ones are selected from the nearest.
 WITH candidates AS MATERIALIZED (
     SELECT id, (sig <~> (SELECT binary_quantize(%(vector)s))) + 0 AS bits FROM conversations
      WHERE embedding IS NULL AND sig IS NOT NULL
@@ -143,7 +143,7 @@ SELECT candidates.id, 1 - distance AS similarity
 EXPLAIN (FORMAT JSON) SELECT FROM conversations WHERE turn_passes_in_sight();
 
 -- name: chunk_search_memories
--- The parts of long texts, as vector_search_memories; a row counts by its nearest part. The filter is looked at only where
+-- As vector_search_memories, for the parts of long texts; a row counts by its nearest part. The filter is evaluated only if
 -- there is one.
 WITH near_candidates(memory_chunks; row_id, part; agent_identity = %(theme)s
        AND CASE WHEN %(restricted)s OR %(own)s::text IS NULL THEN EXISTS (
@@ -191,9 +191,8 @@ with_turns_beside(SELECT row_id AS id, 1 - min(distance) AS similarity, is_thin(
  GROUP BY row_id ORDER BY 2 DESC, row_id LIMIT %(limit)s);
 
 -- name: neighbours
--- The turns right before and after each of some turns, in the same session of the same theme,
--- nearest first. A CASE keeps the indexes of the theme out: one of them, read whole for every turn, is what the planner
--- likes to add to the session's.
+-- The turns right before and after each of some turns, in the same session of the same theme, nearest first. The CASE keeps
+-- the planner from combining the session's index with one of the theme, which it would read whole for every turn.
 SELECT c.id,
        turns_beside_it()
   FROM conversations AS c
@@ -210,7 +209,7 @@ SELECT c.id AS beside, near.*
  WHERE c.id = ANY(%(ids)s) AND CASE WHEN c.agent_identity = %(theme)s THEN true ELSE %(any_theme)s END AND readable(c);
 
 -- name: told_memories
--- Which of some rows were told in one of some periods (2), or around one of them (1).
+-- Which of the given rows were told in one of the periods (2), or around one of them (1).
 SELECT id, told FROM (SELECT id, told_in_time(updated_at) AS told FROM memory_entries
                        WHERE id = ANY(%(ids)s) AND in_theme() AND readable(memory_entries)) AS found WHERE told > 0;
 
@@ -229,22 +228,22 @@ SELECT id FROM (SELECT id, ts, row_number() OVER (PARTITION BY session_id ORDER 
  ORDER BY place, ts, id LIMIT %(limit)s;
 
 -- name: held_turns
--- Which of some turns belong to one of some sessions, and were said in the time named with it.
+-- Which of the given turns belong to one of the sessions, and were said in the period given with it.
 SELECT id FROM conversations
  WHERE id = ANY(%(ids)s) AND in_theme() AND readable(conversations)
    AND EXISTS (SELECT FROM unnest(%(sessions)s::text[], %(from_s)s::float8[], %(to_s)s::float8[]) AS held (session, start, stop)
                 WHERE held.session = session_id AND ts BETWEEN to_timestamp(held.start) AND to_timestamp(held.stop));
 
 -- name: read_question
--- exempt: touches no table. The words of each text as the index knows them, which are not sorted: tsvectors are so already.
+-- exempt: touches no table. The words of each text as the index has them. They are not sorted here: tsvectors are.
 SELECT number, tsvector_to_array(hermes_lexemes(body, language)) AS terms,
        to_regprocedure('similarity(text,text)') IS NOT NULL AS has_trigrams
   FROM unnest(%(texts)s::text[]) WITH ORDINALITY AS given(body, number)
  CROSS JOIN unnest(%(languages)s::text[]) AS language;
 
 -- name: count_some_memories
--- How many rows a theme has, up to 5,001: of more it only matters that they are more. And whether any is long, so that parts
--- of it have to be searched.
+-- How many rows a theme has, counted up to 5,001, beyond which the number does not matter; and whether any row is so long that
+-- its parts have to be searched.
 SELECT count(*) AS rows, EXISTS (SELECT FROM memory_chunks WHERE agent_identity = %(theme)s) AS parts FROM (
     SELECT 1 FROM memory_entries WHERE agent_identity = %(theme)s ORDER BY created_at DESC LIMIT 5001) AS counted;
 
@@ -261,7 +260,7 @@ SELECT count(*) AS rows, EXISTS (SELECT FROM conversation_chunks WHERE agent_ide
 SELECT count(*) AS rows, EXISTS (SELECT FROM conversation_chunks) AS parts FROM (SELECT 1 FROM conversations LIMIT 5001) AS counted;
 
 -- name: query_terms_memories
--- In how many rows of a sample each word of a question stands; up to 5,000 rows are searched exactly and need no sample.
+-- In how many rows of a sample each word of a question occurs; up to 5,000 rows are searched exactly and need no sample.
 WITH counted_words(),
 sample AS MATERIALIZED (
     SELECT tsv FROM memory_entries WHERE agent_identity = %(theme)s AND readable(memory_entries)
@@ -277,7 +276,7 @@ sample AS MATERIALIZED (
 in_sample();
 
 -- name: query_terms_turns
--- As query_terms_memories; a part of the sample is spread over the theme's whole time, for what is talked about changes.
+-- As query_terms_memories; a part of the sample is spread over the theme's whole time, because topics change.
 WITH counted_words(),
 span AS (
     SELECT min(ts) AS first, max(ts) - min(ts) AS width FROM conversations WHERE agent_identity = %(theme)s),
@@ -313,22 +312,22 @@ sample AS MATERIALIZED (
 in_sample();
 
 -- name: estimate_rows_memories
--- The planner's own estimate: to count a large theme takes longer than to search it.
+-- The planner's own estimate: counting a large theme takes longer than searching it.
 expected_rows(memory_entries);
 
 -- name: estimate_rows_turns
 expected_rows(conversations);
 
 -- name: lexical_search_memories
--- Rows come from the index for `match`, the rarer words of the question behind the theme's lexeme, and where that leaves
--- words out (`recent`), from the newest rows of the theme. Each word weighs by how rare it is in the theme (BM25's idf),
--- by the estimate in `holding` or else by the rows found; one that no row holds weighs `absent` of what it would if one
--- did, and all those together no more than eight words. Coverage is the share of the question's weight that a row holds,
--- 0 to 1; the longer the row, the less of it counts for the order. Nothing but `@@` stands in `matching`, so that no
--- other index can be preferred, and no LIMIT, which would make the planner prefer to read the table; it is read only as
--- far as the LIMIT of `hits` asks. Where the theme is searched whole (`exact`) and is tiny, or three quarters of its
--- newest rows hold some word, the index is asked for the theme alone: to sort out there which rows hold none takes
--- longer than to look at them.
+-- Rows come from the index for `match`, the rarer words of the question combined with the theme's lexeme, and, if that
+-- leaves words out (`recent`), from the newest rows of the theme. Each word is weighted by its rarity in the theme (BM25's
+-- idf), from the estimate in `holding` or else from the rows found. A word that no row holds gets the share `absent` of
+-- the weight it would have if one row did, and all such words together no more than eight. Coverage is the share of the
+-- question's weight that a row holds, 0 to 1; the longer the row, the less of it counts for the order. `matching` has no
+-- condition but `@@`, so that no other index can be preferred, and no LIMIT, which would make the planner prefer to read
+-- the table; it is read only as far as the LIMIT of `hits` asks. If the theme is searched whole (`exact`) and is tiny, or
+-- three quarters of its newest rows hold some word, the index is searched for the theme alone: to exclude the rows without
+-- any word there takes longer than to test them.
 WITH given_words(),
 newest_words_in(memory_entries; created_at),
 matching memories_with(id, agent_identity, tsv, target, metadata, updated_at; %(theme)s;
@@ -438,9 +437,9 @@ hits AS NOT MATERIALIZED (
 by_coverage();
 
 -- name: phrase_search_memories
--- The rows that hold a phrase of the question word for word, newest first. Proposed are those with all its words; tested
--- are at most 10,000 rows and 20 MB of text, the size of which is known without reading it, and of each row the first four
--- million characters.
+-- The rows that hold a phrase of the question verbatim, newest first. Candidates are the rows with all its words. At most
+-- 10,000 rows and 20 MB of text are tested, and of each row the first four million characters; the size of a text is known
+-- without reading it.
 WITH matching memories_with(id, agent_identity, content, target, metadata, updated_at; theme_unless_any();
          CASE WHEN %(any_theme)s::boolean THEN %(match)s::tsquery ELSE theme_word() && %(match)s::tsquery END),
 measured AS (
@@ -463,8 +462,8 @@ measured AS (
 holding_phrase();
 
 -- name: near_words_memories
--- Words of the theme that look like a word of the question, most alike first; needs pg_trgm. `match` narrows the rows to
--- those with a word of the same beginning, and is null where the theme is small enough to do without.
+-- Words of the theme that resemble a word of the question, most similar first; needs pg_trgm. `match` limits the rows to
+-- those with a word that begins alike, and is null if the theme is small enough to do without.
 WITH rows memories_with(id, agent_identity, tsv; theme_unless_any();
          CASE WHEN %(any_theme)s::boolean THEN %(match)s::tsquery
               WHEN %(match)s::text IS NULL THEN theme_word() ELSE theme_word() && %(match)s::tsquery END),
@@ -479,8 +478,8 @@ vocabulary_of(conversations)
 likest_words();
 
 -- name: fetch_memories
--- One by one by their key, whatever a planner makes of the size of the table; see vector_search_memories. Of a long text the
--- part that is nearest counts, the first of them in a tie: by an aggregate, since a sort looks dear after `set_timeouts`.
+-- Rows are looked up one by one by key, whatever size of the table a planner assumes; see the fragment nearest_memories. Of a
+-- long text the nearest part counts, the first in a tie, found by an aggregate: a sort looks expensive after `set_timeouts`.
 SELECT own.id, agent_identity AS theme, target AS kind, metadata ->> 'session_id' AS session_id,
        shown_text(), updated_at AS at, shown_place(), said_of(own)
   FROM unnest(%(ids)s::bigint[]) AS wanted
@@ -494,7 +493,7 @@ SELECT own.id, agent_identity AS theme, target AS kind, metadata ->> 'session_id
  CROSS JOIN LATERAL (SELECT first_shown() AS first) AS part;
 
 -- name: fetch_turns
--- As fetch_memories; without its vector a turn is as near as its code says.
+-- As fetch_memories; the similarity of a turn without its vector is estimated by its code.
 SELECT own.id, agent_identity AS theme, role AS kind, session_id,
        shown_text(), ts AS at, shown_place()
   FROM unnest(%(ids)s::bigint[]) AS wanted
@@ -510,13 +509,13 @@ SELECT own.id, agent_identity AS theme, role AS kind, session_id,
  CROSS JOIN LATERAL (SELECT first_shown() AS first) AS part;
 
 -- name: theme_holds
--- Whether a session finds anything in a theme that it has named.
+-- Whether a session can read anything in a theme that it has named.
 SELECT EXISTS (SELECT FROM memory_entries AS m WHERE m.agent_identity = %(theme)s AND readable(m))
     OR EXISTS (SELECT FROM conversations AS c WHERE c.agent_identity = %(theme)s AND readable(c)) AS found;
 
 -- name: theme_names
--- exempt: names for the operator, no stored text; of them a session is told those that it may read, see host/unknown_themes.py.
--- They are found one by one along an index.
+-- exempt: names for the operator, no stored text; a session is shown only those it may read, see host/unknown_themes.py.
+-- They are found one after the other, each by one lookup in an index.
 WITH RECURSIVE said(theme) AS (
     (SELECT agent_identity FROM conversations ORDER BY agent_identity LIMIT 1)
     UNION ALL
@@ -530,12 +529,12 @@ noted(theme) AS (
 SELECT theme FROM said WHERE theme IS NOT NULL UNION SELECT theme FROM noted WHERE theme IS NOT NULL ORDER BY 1;
 
 -- name: theme_names_spread
--- exempt: as theme_names, where the tables are spread over machines, each of which reads its own.
+-- exempt: as theme_names, where the tables are distributed over machines, each of which reads its own.
 SELECT agent_identity AS theme FROM conversations UNION SELECT agent_identity FROM memory_entries ORDER BY 1;
 
 -- name: hot_facts
--- What holds in a theme and may stand in its hot block, and when the scope of each was last written of. Where a theme has
--- nothing of the kind, this is one look at an index.
+-- The facts of a theme that hold now and may appear in its hot block, and when the scope of each was last written about. If a
+-- theme has none, this is one lookup in an index.
 WITH holding AS MATERIALIZED (
     SELECT id, content, updated_at, kind, subject, scope, state, pinned, expires_at
       FROM memory_entries
@@ -557,7 +556,7 @@ SELECT id, left(content, 2000) AS content, updated_at, coalesce(kind, '') AS kin
  ORDER BY kind = 'constraint' DESC NULLS LAST, pinned IS TRUE DESC, updated_at DESC, id DESC;
 
 -- name: turns_naming
--- The newest turns of a theme, and which of `scopes` each of them names in words that the text index holds.
+-- The newest turns of a theme, and which of `scopes` each of them names, by the words in the text index.
 WITH asked AS MATERIALIZED (
     SELECT scope, (SELECT string_agg('''' || replace(replace(lexeme, '\', '\\'), '''', '''''') || '''', ' & ')::tsquery
                      FROM unnest(hermes_lexemes(scope, %(language)s))) AS words
@@ -567,7 +566,7 @@ newest AS MATERIALIZED (
 SELECT ts AS at, ARRAY(SELECT scope FROM asked WHERE newest.tsv @@ words) AS named FROM newest;
 
 -- name: procedures
--- The procedures and reflections of a theme that say when they apply, the newest, with the words of that.
+-- The newest procedures and reflections of a theme that say when they apply, with the words of that situation.
 WITH own AS (
     SELECT id, agent_identity, target, metadata, content, created_at, updated_at, text_language, said_columns()
       FROM memory_entries AS m
@@ -581,8 +580,8 @@ SELECT own.id, agent_identity AS theme, target AS kind, metadata ->> 'session_id
   FROM own ORDER BY updated_at DESC, id DESC;
 
 -- name: turns_before
--- The ends of the sessions before this one, the nearest first, newest first. `|| ''`: see neighbours. The theme's timeline is
--- walked back to each session that was not met before, as it is for a list of sessions.
+-- The last turns of the sessions before this one: the nearest session first, and its newest turn first. `|| ''` has the reason
+-- given at neighbours. The theme's timeline is walked back to each session that was not met before, as in list_sessions.
 WITH RECURSIVE before(session_id, ts, met, number) AS (
     (SELECT coalesce(%(parent)s::text, last.session_id),
             CASE WHEN %(parent)s::text IS NULL THEN last.ts ELSE 'infinity' END,
