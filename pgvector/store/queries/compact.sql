@@ -1,8 +1,8 @@
--- What `compact` asks and does. Only turns: memories are never touched.
+-- The statements of `compact`. They change turns only, never memories.
 
 -- name: compact_share
--- Of a theme: turns, those said before a time, and of these the vectors that can go, with the bytes they take. Those of turns
--- that go as a whole are no vectors that are dropped.
+-- Of a theme: the number of turns, of those said before a time, and of the vectors of these that can be dropped, with the bytes
+-- they take. Vectors of turns that are deleted as a whole (`gone`) do not count.
 WITH old AS MATERIALIZED (
     SELECT id, pg_column_size(embedding) AS bytes FROM conversations AS c
      WHERE agent_identity = %(theme)s AND ts < %(before)s AND embedding IS NOT NULL AND sig IS NOT NULL
@@ -24,9 +24,9 @@ SELECT pg_table_size('conversations') + pg_table_size('conversation_chunks') AS 
        greatest(0, (SELECT reltuples FROM pg_class WHERE oid = to_regclass('conversations'))) AS rows;
 
 -- name: compact_candidates
--- Old turns of one role with the same words in the same order, newest first; case, signs at the ends of words and words
--- that tell nothing do not count. What a question mark or a number changes is no repetition, nor what was said in another
--- place: those who may read the one may not read the other.
+-- Old turns of one role with the same words in the same order, newest first; case, punctuation at the ends of words and filler
+-- words do not count. A turn that differs by a question mark or a number is no repetition, nor is one from another place,
+-- because those who may read the one may not be allowed to read the other.
 SELECT array_agg(id ORDER BY ts DESC, id DESC) AS ids
   FROM (SELECT id, ts, role, metadata ->> 'platform' AS platform, metadata ->> 'profile' AS profile,
                metadata ->> 'chat_type' AS chat_type,
@@ -40,8 +40,8 @@ SELECT array_agg(id ORDER BY ts DESC, id DESC) AS ids
  GROUP BY role, said, platform, profile, chat_type HAVING count(*) > 1 ORDER BY 1;
 
 -- name: compact_same
--- Of pairs of turns those that say the same: with one text but for case and blanks, or with vectors this near. Where a
--- vector is gone, signatures tell, which take more turns for different than are. With the bytes of a turn and its parts.
+-- Of pairs of turns those that say the same: with equal texts but for case and blanks, or with vectors this similar. If a
+-- vector is gone, signatures decide, which take more turns for different than are. With the bytes of a turn and its parts.
 SELECT pair.id, pg_column_size(o.*) + (SELECT coalesce(sum(pg_column_size(part.*)), 0) FROM conversation_chunks AS part
                                         WHERE part.agent_identity = %(theme)s AND part.row_id = o.id)::bigint AS bytes
   FROM unnest(%(kept)s::bigint[], %(ids)s::bigint[]) AS pair(kept_id, id)
@@ -56,11 +56,11 @@ SELECT id, ts AS at, role, left(content, %(chars)s) AS content FROM conversation
  WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s);
 
 -- name: lock_turns
--- Those that are still there, in an order in which two who do this never wait for each other.
+-- Locks the turns that still exist, in an order in which two processes never deadlock.
 SELECT id FROM conversations WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) ORDER BY id FOR UPDATE;
 
 -- name: collapse_turns
--- The older ones go; the one that stays tells how often it was said, and since when.
+-- Deletes the older turns; the one that stays records how often it was said, and since when.
 WITH gone AS (
     DELETE FROM conversations WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s)
     RETURNING id, ts, CASE WHEN jsonb_typeof(metadata #> '{repeated,count}') = 'number' THEN metadata -> 'repeated' END AS before),
@@ -82,7 +82,7 @@ UPDATE conversations AS c
 SELECT count(*) AS count FROM conversations WHERE embedding IS NULL AND sig IS NOT NULL;
 
 -- name: keep_signatures
--- exempt: touches no table. Until the transaction ends a vector that is set to NULL leaves its signature.
+-- exempt: touches no table. Until the transaction ends, setting a vector to NULL keeps its signature.
 SELECT set_config('hermes_pgvector.keep_sig', 'on', true);
 
 -- name: cooling_ids
@@ -109,20 +109,20 @@ UPDATE hermes_embedding SET sig_slope = %(slope)s, sig_offset = %(offset)s;
 SELECT sig_slope AS slope, sig_offset AS "offset" FROM hermes_embedding;
 
 -- name: sample_questions
--- Turns of a theme in an order without a meaning, and the same each time.
+-- Turns of a theme in an arbitrary order that is the same each time.
 SELECT id, content, embedding FROM conversations
  WHERE agent_identity = %(theme)s AND embedding IS NOT NULL
  ORDER BY hermes_digest(id::text) LIMIT %(limit)s;
 
 -- name: nearest_exactly
--- By every vector of the theme; where one is gone, by its code.
+-- Compares all vectors of the theme; where one is gone, its code.
 SELECT id FROM conversations AS t
  WHERE agent_identity = %(theme)s AND sig IS NOT NULL
  ORDER BY coalesce(embedding <=> %(vector)s, 1 - %(offset)s::float8 - %(slope)s::float8 * told_nearness(t)) + 0
  LIMIT %(limit)s;
 
 -- name: nearest_by_signature
--- Both likenesses of the turns that are nearest by the one, to learn how it tells the other.
+-- The estimated and the real similarity of the turns that are nearest by the estimate, to learn how the two relate.
 SELECT told, 1 - (embedding <=> %(vector)s) AS real
   FROM (SELECT told_nearness(t) AS told, embedding FROM conversations AS t
          WHERE agent_identity = %(theme)s AND embedding IS NOT NULL AND id <> %(id)s
@@ -140,8 +140,8 @@ SELECT id, 1 - distance AS similarity
  ORDER BY distance + 0 LIMIT %(limit)s;
 
 -- name: old_sessions
--- Sessions of a theme that ended before a time, with enough turns to be worth a summary, oldest first. A summary is none. One
--- that went on in a chat is two: what was said there is not for everybody who may read the rest.
+-- Sessions of a theme that ended before a time, with enough turns to be worth a summary, oldest first. Summaries do not count
+-- as turns. A session that went on in a chat counts as two: not everybody who may read the rest may read what was said there.
 SELECT session_id, count(*) AS turns, min(ts) AS first_at, max(ts) AS last_at, sum(length(content))::bigint AS chars,
        platform, profile, chat_type
   FROM (SELECT session_id, ts, content, max(ts) OVER (PARTITION BY session_id) AS ended, metadata ->> 'platform' AS platform,

@@ -1,7 +1,7 @@
 -- Memories that say what they are about, by state, kind, scope and subject.
 
 -- name: list_facts
--- Those said last first. A time that is over puts a memory away like the state does.
+-- Most recently said first. A memory that has expired counts as archived.
 SELECT id, kind, subject, scope, CASE WHEN expires_at <= now() THEN 'archived' ELSE state END AS state, left(content, %(chars)s) AS content,
        updated_at AS at, expires_at, applies_when, confidence, pinned
   FROM memory_entries

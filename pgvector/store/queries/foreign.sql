@@ -1,5 +1,5 @@
--- What is read of other programs' tables, in a read-only transaction on a connection of its own whose search_path is
--- the source's schema. No table of ours is there: ForeignDatabase refuses a schema that holds them.
+-- Reads other programs' tables, in a read-only transaction on a separate connection whose search_path is the source's
+-- schema. No table of ours is there: ForeignDatabase rejects a schema that holds them.
 
 -- name: foreign_schema
 -- exempt: touches no stored text.
@@ -40,7 +40,7 @@ SELECT id, bank_id, original_text, created_at, updated_at, retain_params, tags F
  ORDER BY created_at, id;
 
 -- name: hindsight_facts
--- exempt: another program's tables. `copied`: the text stands in its document, from which it was cut.
+-- exempt: another program's tables. `copied`: the text is a verbatim part of its document.
 SELECT u.id, u.bank_id, u.text, u.context, u.fact_type, u.metadata, u.event_date, u.mentioned_at, u.created_at, u.updated_at,
        coalesce(position(u.text IN d.original_text) > 0, false) AS copied
   FROM memory_units AS u LEFT JOIN documents AS d ON d.id = u.document_id AND d.bank_id = u.bank_id

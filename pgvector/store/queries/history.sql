@@ -1,13 +1,13 @@
--- What happened to memories. The rows come from the triggers of memory_entries.
+-- The history of memories. Its rows are written by triggers of memory_entries.
 
 -- name: note_actor
--- exempt: touches no table. Who does what this transaction does from here on; and whether what they remove can be brought
--- back, with the home whose file let go of it.
+-- exempt: touches no table. Records who makes the changes of this transaction from here on, whether what they remove can
+-- be restored, and the home whose file dropped it.
 SELECT set_config('hermes_pgvector.who', %(who)s, true) AS who, set_config('hermes_pgvector.origin', %(origin)s, true) AS origin,
        set_config('hermes_pgvector.keep_removed', %(keep_removed)s, true) AS keep_removed;
 
 -- name: forget_old_texts
--- Of some memories of a theme, or of all, what they said before.
+-- Deletes what some memories of a theme, or all of them, said before.
 UPDATE memory_history SET old_content = NULL, old_row = NULL
  WHERE agent_identity = %(theme)s AND old_content IS NOT NULL
    AND (%(ids)s::bigint[] IS NULL OR memory_id = ANY(%(ids)s));

@@ -1,7 +1,7 @@
--- Counts, and what the operators' verbs share.
+-- Counts, and statements that operators' commands share.
 
 -- name: read_clock
--- exempt: the server's clock, by which ages are reckoned, and whether this role may write to the log; touches no table.
+-- exempt: the server's clock, by which ages are computed, and whether this role may write to the log; touches no table.
 SELECT now() AS now, has_any_column_privilege('hermes_maintenance', 'INSERT') AS may_record;
 
 -- name: count_all

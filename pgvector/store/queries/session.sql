@@ -1,9 +1,9 @@
--- What every connection of ours begins with.
+-- The statements that every connection of ours begins with.
 
 -- name: session_path
--- exempt: reads the catalogue only. The search path with which this role sees our tables and the vectors' type, where its own
--- does not; else nothing. Taken are only tables whose owner may do anything in this database as it is, and if there are several
--- of them none, or whoever may make a schema could give agents tables to write to.
+-- exempt: reads the catalogue only. The search path with which this role sees our tables and the type vector, if its own path
+-- does not show them; else no row. Only tables of a superuser or of the database's owner count, and none if there are several:
+-- otherwise anybody who may create a schema could make agents write to tables there.
 SELECT concat_ws(', ', (SELECT string_agg(DISTINCT quote_ident(nspname), ', ') FROM (
            SELECT min(n.nspname) AS nspname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
              JOIN pg_roles AS owner ON owner.oid = c.relowner
@@ -22,8 +22,8 @@ SELECT concat_ws(', ', (SELECT string_agg(DISTINCT quote_ident(nspname), ', ') F
 SELECT set_config('search_path', %(path)s, %(local)s) WHERE %(pid)s::integer IS NULL OR pg_backend_pid() = %(pid)s;
 
 -- name: settle_session
--- exempt: touches no table. For what is done outside of `set_timeouts`, whatever this role or database is set to. A pooler in
--- transaction mode would hand the settings to others: there only those that it keeps with each client.
+-- exempt: touches no table. For what is done outside of `set_timeouts`, whatever the role or the database sets. A pooler in
+-- transaction mode would pass the settings on to other clients: there only those are set that it keeps for each client.
 SELECT (SELECT count(set_config(name, value, false))
           FROM (VALUES ('DateStyle', 'ISO, YMD'), ('TimeZone', 'UTC'), ('standard_conforming_strings', 'on')) AS given(name, value)) AS kept,
        (SELECT count(set_config(name, value, false))

@@ -1,8 +1,8 @@
 -- Sessions of a theme, and what was said in one.
 
 -- name: list_sessions
--- The theme's timeline is walked back from the end to each session that was not met before, so that the newest sessions of a
--- large theme cost what they hold, not what the theme does.
+-- The theme's timeline is walked back from the end to each session that was not met before, so that the cost of the newest
+-- sessions of a large theme depends on their size, not on that of the theme.
 WITH RECURSIVE walk AS (
     (SELECT session_id, ts, ARRAY[session_id] AS met, 1 AS number FROM conversations
       WHERE agent_identity = %(theme)s AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz
@@ -48,7 +48,7 @@ SELECT count(*) AS turns, min(ts) AS first_at, max(ts) AS last_at,
  WHERE c.session_id = %(session_id)s AND CASE WHEN c.agent_identity = %(theme)s THEN true ELSE false END;
 
 -- name: transcript_of_session
--- In the order in which they were said, from after a turn on.
+-- The turns in the order in which they were said, from those after a given turn on.
 SELECT id, role, content, ts, metadata, embedding IS NULL AND sig IS NULL AS pending FROM conversations
  WHERE session_id = %(session_id)s AND CASE WHEN agent_identity = %(theme)s THEN true ELSE false END
    AND (ts, id) > (%(after_ts)s::timestamptz, %(after_id)s::bigint)

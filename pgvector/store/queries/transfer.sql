@@ -1,7 +1,7 @@
--- What comes from other databases, files and programs, and what goes there.
+-- Imports from other databases, files and programs, and exports to them.
 
 -- name: lock_arrivals
--- exempt: touches no table. Two imports at once take turns, or both would find a turn missing.
+-- exempt: touches no table. Imports are serialised: two at once would both find a turn missing.
 SELECT pg_advisory_xact_lock(731057950);
 
 -- name: try_hold_space
@@ -9,10 +9,10 @@ SELECT pg_advisory_xact_lock(731057950);
 SELECT pg_try_advisory_xact_lock_shared(731057947) AS got;
 
 -- name: missing_turns
--- Which of these turns the themes do not hold, nor those that their rows were moved to; each gets an id. The same turn has
--- the same session, time, side and words;
--- `near_s` around that time the same words count as well, where they came another way. A subquery with a LIMIT walks the
--- session's index once for each; `|| ''` keeps the planner from a theme's index.
+-- Which of the given turns are neither in their themes nor in those that their rows were moved to; each gets an id. A turn is
+-- the same if session, time, role and text are; within `near_s` of that time the same text counts as well, if it came from
+-- another source. A subquery with a LIMIT walks the session's index once for each turn; `|| ''` keeps the planner from using
+-- a theme's index.
 SELECT given.number, nextval('conversations_id_seq') AS id
   FROM unnest(%(themes)s::text[], %(sessions)s::text[], %(roles)s::text[], %(times)s::timestamptz[], %(digests)s::bytea[],
               %(sources)s::text[], %(moved)s::text[])
@@ -32,8 +32,8 @@ SELECT * FROM unnest(%(themes)s::text[], %(ids)s::bigint[], %(sessions)s::text[]
                      %(times)s::timestamptz[], %(embeddings)s::vector[], %(metadata)s::jsonb[], %(languages)s::text[]);
 
 -- name: known_memories
--- For each of these memories its id where the theme holds it, or the one that its rows were moved to, and when it was
--- removed where it was.
+-- For each of the given memories its id, if its theme or the one that the theme's rows were moved to holds it, and when it
+-- was removed, if it was.
 SELECT given.number,
        (SELECT m.id FROM memory_entries AS m
          WHERE m.agent_identity IN (given.theme, given.moved) AND m.target = given.target AND m.digest = given.digest
@@ -63,8 +63,8 @@ SELECT theme, id, target, content, created_at, updated_at, embedding, metadata, 
                 kind, subject, scope, state, expires_at, confidence, applies_when, pinned);
 
 -- name: confirm_structure
--- What is there already takes what is said of it where nothing is, or where that was said later. What came of it since stays: an
--- old copy brings nothing back that was closed, replaced or put away.
+-- A memory that is stored already takes the given fields that it lacks, or all of them if they were said later. Its state since
+-- then is kept: an old copy does not bring back what was closed, superseded or archived.
 UPDATE memory_entries AS m
    SET kind = CASE WHEN given.later THEN coalesce(given.kind, m.kind) ELSE coalesce(m.kind, given.kind) END,
        subject = CASE WHEN given.later THEN coalesce(given.subject, m.subject) ELSE coalesce(m.subject, given.subject) END,
@@ -88,7 +88,7 @@ UPDATE memory_entries AS m
  WHERE m.id = given.id AND m.agent_identity = given.theme;
 
 -- name: link_replaced
--- Which memory took the place of which, by what they say.
+-- Records which memory replaced which; both are given by their texts.
 UPDATE memory_entries AS m SET replaces = old.id
   FROM unnest(%(themes)s::text[], %(targets)s::text[], %(digests)s::bytea[], %(old_targets)s::text[], %(old_digests)s::bytea[])
        AS given(theme, target, digest, old_target, old_digest)
@@ -98,7 +98,7 @@ UPDATE memory_entries AS m SET replaces = old.id
    AND m.replaces IS NULL;
 
 -- name: link_sources
--- The turns that a memory was drawn from; those that are not here are left out.
+-- Records the turns that a memory was taken from; those that are not stored here are left out.
 WITH found AS (
     SELECT given.theme, given.target, given.digest, array_agg(DISTINCT c.id) AS turns
       FROM unnest(%(themes)s::text[], %(targets)s::text[], %(digests)s::bytea[], %(sessions)s::text[], %(roles)s::text[],
@@ -111,7 +111,7 @@ UPDATE memory_entries AS m SET sources = found.turns FROM found
  WHERE m.agent_identity = found.theme AND m.target = found.target AND m.digest = found.digest AND m.sources IS NULL;
 
 -- name: unlinked
--- How many of these memories lack what they name.
+-- How many of the given memories lack the memory that they replaced, or some of their turns.
 SELECT count(*) FILTER (WHERE given.replaced AND m.replaces IS NULL) AS replaced,
        count(*) FILTER (WHERE given.turns > coalesce(cardinality(m.sources), 0)) AS sources
   FROM unnest(%(themes)s::text[], %(targets)s::text[], %(digests)s::bytea[], %(replaced)s::boolean[], %(turns)s::integer[])
@@ -119,8 +119,8 @@ SELECT count(*) FILTER (WHERE given.replaced AND m.replaces IS NULL) AS replaced
   JOIN memory_entries AS m ON m.agent_identity = given.theme AND m.target = given.target AND m.digest = given.digest;
 
 -- name: confirm_memories
--- What is there already is as old as the older and as fresh as the fresher of the two, and has the owners of both. What came
--- from there without a word of the platform that it was said on, which decides who may read it, gets that now.
+-- A memory that is stored already gets the earlier creation and the later confirmation of the two, and the owners of both. If
+-- it came from the same source without its platform, which decides who may read it, it gets that now.
 UPDATE memory_entries AS m
    SET created_at = least(m.created_at, given.created_at), updated_at = greatest(m.updated_at, given.updated_at),
        owners = ARRAY(SELECT DISTINCT owner FROM unnest(m.owners || string_to_array(given.owners, ',')) AS owner),
@@ -139,7 +139,7 @@ DELETE FROM hermes_tombstones AS t
  WHERE t.agent_identity = given.theme AND t.target = given.target AND t.digest = given.digest;
 
 -- name: bring_chunks_memories
--- What is not recalled gets none.
+-- Memories that are not recalled get no chunks.
 INSERT INTO memory_chunks (row_id, part, agent_identity, first_char, embedding, sig)
 SELECT row_id, part, theme, first_char, embedding, binary_quantize(embedding)
   FROM unnest(%(themes)s::text[], %(row_ids)s::bigint[], %(parts)s::integer[], %(first_chars)s::integer[],
@@ -154,7 +154,7 @@ SELECT row_id, part, theme, first_char, embedding, binary_quantize(embedding)
               %(embeddings)s::vector[]) AS given(theme, row_id, part, first_char, embedding);
 
 -- name: leaving_memory_ids
--- Sorted by an expression, or a planner that hopes for an early end would walk every theme's rows in the order of ids.
+-- Sorted by an expression: else a planner that expects an early end would walk every theme's rows in the order of ids.
 SELECT id FROM memory_entries
  WHERE agent_identity = %(theme)s
    AND (%(since)s::timestamptz IS NULL OR updated_at >= %(since)s) AND (%(until)s::timestamptz IS NULL OR updated_at < %(until)s)
@@ -167,7 +167,7 @@ SELECT id FROM conversations
  ORDER BY id + 0;
 
 -- name: leaving_memories
--- `said`: what it says of itself besides its text; other rows by what they are, as their numbers are others elsewhere.
+-- `said`: what a memory says of itself besides its text. It names other rows by content, as ids differ between databases.
 SELECT m.id, m.target, m.content, m.created_at, m.updated_at, m.metadata, m.owners,
        CASE WHEN %(vectors)s::boolean THEN m.embedding END AS embedding,
        CASE WHEN m.kind IS NOT NULL OR m.subject IS NOT NULL OR m.scope IS NOT NULL OR m.state IS NOT NULL
@@ -212,14 +212,14 @@ SELECT origin, target, digest, announced, noted_at, held_at, held_why, kept_at F
 SELECT op_id, applied_at FROM hermes_operations WHERE agent_identity = %(theme)s;
 
 -- name: themes_with_traces
--- exempt: names for the operator, no stored text. Of themes that hold nothing any more there may be tombstones.
+-- exempt: names for the operator, no stored text. Themes that no longer hold rows may still have tombstones.
 SELECT DISTINCT agent_identity AS theme FROM hermes_tombstones
 UNION SELECT DISTINCT agent_identity FROM hermes_mirror
 UNION SELECT DISTINCT agent_identity FROM hermes_operations
 ORDER BY 1;
 
 -- name: bring_tombstones
--- What is held and was confirmed later is held.
+-- A memory that is stored here was confirmed later, and gets no tombstone.
 INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at, origin)
 SELECT %(theme)s, given.target, given.digest, given.removed_at, given.origin
   FROM unnest(%(targets)s::text[], %(digests)s::bytea[], %(times)s::timestamptz[], %(origins)s::text[])
@@ -230,7 +230,7 @@ ON CONFLICT (agent_identity, target, digest) DO UPDATE
    SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at);
 
 -- name: bury_removed
--- What was removed where it came from is removed here as well, unless it was confirmed here later.
+-- Memories that were removed at their origin are removed here as well, unless they were confirmed here later.
 DELETE FROM memory_entries AS m
  USING unnest(%(targets)s::text[], %(digests)s::bytea[], %(times)s::timestamptz[]) AS given(target, digest, removed_at)
  WHERE m.agent_identity = %(theme)s AND m.target = given.target AND m.digest = given.digest
@@ -250,14 +250,14 @@ SELECT * FROM unnest(%(themes)s::text[], %(op_ids)s::uuid[], %(times)s::timestam
 ON CONFLICT DO NOTHING;
 
 -- name: fingerprint_memories
--- How many there are, and a sum over digests that does not depend on their order.
+-- The number of memories, and a sum over their digests that does not depend on their order.
 SELECT count(*) AS count,
        coalesce(sum(('x' || encode(substr(sha256(convert_to(target, 'UTF8') || digest), 1, 7), 'hex'))::bit(56)::bigint), 0)::text
            AS checksum
   FROM memory_entries WHERE agent_identity = %(theme)s;
 
 -- name: fingerprint_turns
--- A turn that stands there twice counts once, as it does when it is copied.
+-- A turn that is stored twice counts once, as it does when it is copied.
 WITH each AS (
     SELECT DISTINCT sha256(convert_to(session_id || chr(1) || role || chr(1) || extract(epoch FROM ts)::text || chr(1), 'UTF8')
                            || hermes_digest(content)) AS digest
@@ -267,7 +267,7 @@ SELECT count(*) AS count,
   FROM each;
 
 -- name: database_identity
--- exempt: touches no table. The port is the server's own: that of a connection is another by TCP than by a socket.
+-- exempt: touches no table. The port is the server's own: connections by TCP and by a socket have different ones.
 SELECT oid::bigint AS database, pg_postmaster_start_time() AS started, current_setting('port') AS port
   FROM pg_database WHERE datname = current_database();
 
@@ -280,7 +280,7 @@ SELECT has_column_privilege('memory_history', 'at', 'INSERT') AS may;
 SELECT has_any_column_privilege('hermes_maintenance', 'INSERT') AND NOT pg_is_in_recovery() AS may;
 
 -- name: leaving_history
--- With the digest of the memory as it is now, where there still is one.
+-- With the current digest of the memory, if it still exists.
 SELECT h.memory_id, h.target, h.action, h.at, h.db_role, h.who, h.chars, h.digest, h.old_theme, h.old_chars, h.old_digest,
        h.old_content, h.old_row, m.digest AS now
   FROM memory_history AS h
@@ -288,8 +288,8 @@ SELECT h.memory_id, h.target, h.action, h.at, h.db_role, h.who, h.chars, h.diges
  WHERE h.agent_identity = %(theme)s ORDER BY h.id;
 
 -- name: known_history
--- Of which memory each of these entries is here: of the one that stands there, else of that of which the history has it
--- already.
+-- The id that the memory of each given entry has here: that of the stored memory, else the one under which the history has
+-- the entry already.
 SELECT given.number,
        coalesce((SELECT m.id FROM memory_entries AS m
                   WHERE m.agent_identity = given.theme AND m.target = given.target AND m.digest = given.now),
@@ -302,7 +302,7 @@ SELECT given.number,
  ORDER BY given.number;
 
 -- name: bring_history
--- Memories have the numbers of here; of the texts of one that is gone comes what brings it back.
+-- Memories get the ids of this database. Of a memory that is gone, only the text needed to restore it is taken over.
 INSERT INTO memory_history (agent_identity, memory_id, target, action, at, db_role, who, chars, digest, old_theme, old_chars,
                             old_digest, old_content, old_row)
 SELECT given.theme, given.memory_id, given.target, given.action, given.at, given.db_role, given.who, given.chars,

@@ -2,21 +2,21 @@
 -- (agent_identity), or says after "exempt:" why it is not.
 
 -- name: set_timeouts
--- exempt: touches no table. To compile a plan takes longer than any statement here takes to run. Where an index gives the
--- order, as of a session's turns, it is walked as far as the LIMIT: a planner that takes sessions for short would collect
--- one of thousands of turns and sort it, once for every turn whose neighbours are asked for; and one that takes a theme for
--- small (a generic plan, no ANALYZE yet) the whole theme, for its newest 1,000 rows.
--- The path comes first: what follows looks for our tables on it.
+-- exempt: touches no table. `jit` is off, because compiling a plan takes longer than any statement here takes to run.
+-- `enable_sort` is off, so that an index that gives the order, as of a session's turns, is walked only as far as the LIMIT.
+-- Otherwise a planner that assumes short sessions would collect one of thousands of turns and sort it, once for every turn
+-- whose neighbours are asked for; and one that assumes a small theme (a generic plan, no ANALYZE yet) would sort the whole
+-- theme for its newest 1,000 rows. The path is set first, because what follows looks up our tables on it.
 SELECT CASE WHEN %(path)s <> '' THEN set_config('search_path', %(path)s, true) END AS path, limits(),
        (SELECT count(set_config(name, value, true)) FROM expected_settings()) AS settings;
 
 -- name: set_timeouts_only
--- exempt: touches no table. As set_timeouts, on a connection that has kept the rest, see keep_settings.
+-- exempt: touches no table. As set_timeouts, on a connection that keeps the other settings, see keep_settings.
 SELECT limits();
 
 -- name: keep_settings
--- exempt: touches no table. A pooler in transaction mode would hand these to others: there each transaction sets them.
--- The last is for round trips that are transactions of their own; behind a pooler these are as the role is set.
+-- exempt: touches no table. A pooler in transaction mode would pass these on to other clients: there each transaction sets
+-- them. The isolation level is for round trips that are transactions of their own; behind a pooler the role's level applies.
 SELECT count(set_config(name, value, false)) AS settings,
        set_config('default_transaction_isolation', 'read committed', false) AS isolation
   FROM expected_settings();
@@ -26,7 +26,7 @@ SELECT count(set_config(name, value, false)) AS settings,
 SELECT hermes_themes_of(current_user) <> '{*}' AS own_themes;
 
 -- name: lock_theme
--- exempt: touches no table. Memory writes of one theme take turns, whichever process they come from.
+-- exempt: touches no table. Memory writes of one theme are serialised, whichever process they come from.
 SELECT pg_advisory_xact_lock(731057946, hashtext(%(theme)s));
 
 -- name: claim_operations
@@ -43,7 +43,7 @@ SELECT wanted.op_id FROM unnest(%(themes)s::text[], %(op_ids)s::uuid[]) AS wante
                     WHERE o.agent_identity = wanted.agent_identity AND o.op_id = wanted.op_id);
 
 -- name: stored_turns
--- Those of these turns of which a row stands there, whatever is known of their ids.
+-- Those of the given turns that have a row already, whether or not their operation ids are known.
 SELECT wanted.op_id
   FROM unnest(%(themes)s::text[], %(sessions)s::text[], %(times)s::timestamptz[], %(digests)s::bytea[], %(op_ids)s::uuid[])
        AS wanted(agent_identity, session_id, ts, digest, op_id)
@@ -52,7 +52,7 @@ SELECT wanted.op_id
                   AND hermes_digest(c.content) = wanted.digest);
 
 -- name: forgotten_since
--- What a home itself removed is compared by the clock that orders its writes.
+-- A removal by the same home is compared by the clock that orders the writes of that home.
 SELECT target, digest, removed_at, origin FROM hermes_tombstones
  WHERE agent_identity = %(theme)s AND target = %(target)s AND digest = %(digest)s
    AND removed_at >= CASE origin WHEN %(origin)s THEN %(noted_at)s ELSE %(at)s END;
@@ -70,7 +70,7 @@ DELETE FROM hermes_tombstones WHERE removed_at < LEAST(now(), %(now)s) - make_in
 COPY conversations (session_id, agent_identity, role, content, ts, embedding, metadata, text_language) FROM STDIN (FORMAT binary);
 
 -- name: insert_turns
--- What copy_turns does, where there is row-level security: COPY does not go with it.
+-- As copy_turns, for row-level security, which COPY does not support.
 INSERT INTO conversations (agent_identity, session_id, role, content, ts, embedding, metadata, text_language)
 SELECT * FROM unnest(%(theme)b::text[], %(session_id)b::text[], %(role)b::text[], %(content)b::text[],
                      %(at)b::timestamptz[], %(embedding)b::vector[], %(metadata)b::jsonb[], %(language)b::text[]);
@@ -83,7 +83,7 @@ DELETE FROM conversations AS c USING unnest(%(since)s::timestamptz[], %(until)s:
 DELETE FROM conversations WHERE agent_identity = %(theme)s AND session_id = %(session_id)s;
 
 -- name: upsert_memory
--- `anew`: it was said now, so that it is current again where something else had taken its place.
+-- `anew`: the text was said now, so the memory is current again if another one had replaced it.
 INSERT INTO memory_entries (agent_identity, target, content, embedding, created_at, updated_at, metadata, text_language,
                             said_columns())
 VALUES (%(theme)s, %(target)s, %(content)s, %(embedding)s, %(at)s, %(at)s, %(metadata)s, %(language)s,
@@ -107,7 +107,7 @@ ON CONFLICT (agent_identity, origin, target, digest) DO UPDATE
 
 -- name: take_over_mirrored
 -- exempt: moves an entry of this host's own file from the theme it was guessed for to the theme that wrote it. One that was
--- read in long before is the profile's: the host announces as well what it does not write, because the file holds it.
+-- imported long before belongs to the profile: the host also announces what it does not write because the file holds it.
 WITH guessed AS (
     DELETE FROM hermes_mirror
      WHERE origin = %(origin)s AND target = %(target)s AND digest = hermes_digest(%(content)s)
@@ -119,7 +119,7 @@ DELETE FROM memory_entries AS m USING guessed
    AND m.metadata ->> 'source' = 'file' AND m.owners = '{}';
 
 -- name: claim_mirrored
--- The same in the theme that wrote it: where an entry was said decides who may read it, whoever read it in meanwhile.
+-- The same in the theme that wrote it: where an entry was said decides who may read it, whoever imported it meanwhile.
 UPDATE memory_entries AS m SET metadata = %(metadata)s
   FROM hermes_mirror AS f
  WHERE m.agent_identity = %(theme)s AND m.target = %(target)s AND m.digest = hermes_digest(%(content)s)
@@ -128,8 +128,8 @@ UPDATE memory_entries AS m SET metadata = %(metadata)s
    AND NOT f.announced AND f.noted_at > %(noted_at)s - make_interval(secs => %(announced_within_s)s);
 
 -- name: find_memory
--- The entries `old_text` may mean: in this theme, or in this host's own file whichever theme owns the entry there. What
--- somebody else keeps, and no file of this host holds, is not for this host's file to change.
+-- The entries `old_text` may mean: in this theme, or in this host's own file, whichever theme owns the entry there. An entry
+-- that has another owner, and that no file of this host holds, is not for this host's file to change.
 SELECT m.id, m.agent_identity, m.content, m.content = %(old_text)s AS whole, m.owners <> '{}' AS owned,
        EXISTS (SELECT FROM hermes_mirror AS f
                 WHERE f.agent_identity = m.agent_identity AND f.origin = %(origin)s
@@ -145,8 +145,8 @@ SELECT m.id, m.agent_identity, m.content, m.content = %(old_text)s, m.owners <> 
  WHERE f.origin = %(origin)s AND f.target = %(target)s AND position(%(old_text)s IN m.content) > 0;
 
 -- name: find_successor
--- What became of an entry of this host's own file that another host replaced: the memory that says it now, newest change
--- first. By a part of it alone any text that a memory ever had would be meant.
+-- The memory that an entry of this host's own file has become since another host replaced it, newest change first. A part of
+-- the text only matches entries of this host's file: otherwise it would match any text that a memory ever had.
 SELECT m.id, m.agent_identity, m.content, m.owners <> '{}' AS owned, h.old_digest = substr(hermes_digest(%(old_text)s), 1, 8) AS whole
   FROM memory_history AS h
   JOIN memory_entries AS m ON m.id = h.memory_id AND m.agent_identity = h.agent_identity
@@ -159,7 +159,7 @@ SELECT m.id, m.agent_identity, m.content, m.owners <> '{}' AS owned, h.old_diges
  ORDER BY h.id DESC;
 
 -- name: let_go_of_memory
--- A memory file lets go of an entry; what nobody else owns is removed.
+-- Drops an entry from a memory file; the memory is removed if nobody else owns it.
 WITH entry AS (
     SELECT id, agent_identity, target, digest FROM memory_entries WHERE agent_identity = %(theme)s AND id = %(id)s),
 unmirrored AS (
@@ -176,7 +176,7 @@ ON CONFLICT (agent_identity, target, digest) DO UPDATE
    SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at), origin = excluded.origin;
 
 -- name: remember_memory
--- A text that the theme holds already is confirmed, and gets what is said of it now.
+-- A memory whose text the theme holds already is confirmed, and gets the fields that are given now.
 INSERT INTO memory_entries (agent_identity, target, content, embedding, created_at, updated_at, metadata, text_language, owners,
                             said_columns())
 VALUES (%(theme)s, %(target)s, %(content)s, %(embedding)s, %(at)s, %(at)s, %(metadata)s, %(language)s, ARRAY[%(owner)s],
@@ -197,7 +197,7 @@ SELECT id, target, content, updated_at AS at FROM memory_entries
  WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) ORDER BY id;
 
 -- name: forget_memories
--- Files that hold the entries stay noted as read: what is forgotten is not read in again.
+-- The record that files hold the entries is kept, so that what is forgotten is not imported again.
 WITH gone AS (
     DELETE FROM memory_entries WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s)
     RETURNING agent_identity, target, digest)
@@ -207,7 +207,7 @@ ON CONFLICT (agent_identity, target, digest) DO UPDATE
    SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at), origin = '';
 
 -- name: newest_memories
--- Of a long text the beginning.
+-- Of a long text only the beginning is returned.
 WITH newest AS MATERIALIZED (
     SELECT id, updated_at FROM memory_entries
      WHERE agent_identity = %(theme)s AND target = %(target)s AND is_current(memory_entries)
@@ -228,7 +228,7 @@ UPDATE memory_entries
  WHERE agent_identity = %(theme)s AND id = %(id)s;
 
 -- name: current_of_subject
--- What is current of a subject, said last before `at`; where all of it was said later, what was said last.
+-- The active memory of a subject that was said last before `at`; if all were said later, the one that was said last.
 SELECT id, kind, scope FROM memory_entries
  WHERE agent_identity = %(theme)s AND lower(subject) = lower(%(subject)s) AND state = 'active'
    AND content <> %(content)s
@@ -236,7 +236,7 @@ SELECT id, kind, scope FROM memory_entries
  ORDER BY updated_at <= %(at)s DESC, updated_at DESC, id DESC LIMIT 1;
 
 -- name: supersede_memory
--- Another memory takes its place, unless it says the same.
+-- Another memory replaces this one, unless it has the same text.
 UPDATE memory_entries SET state = 'superseded'
  WHERE agent_identity = %(theme)s AND id = %(replaced)s
    AND (target, digest) <> (%(target)s::text, hermes_digest(%(content)s))
@@ -247,7 +247,7 @@ UPDATE memory_entries SET replaces = %(replaced)s
  WHERE agent_identity = %(theme)s AND target = %(target)s AND digest = hermes_digest(%(content)s);
 
 -- name: close_scope
--- What belongs to a scope, and of what belongs to none the questions, decisions and values of that name.
+-- Closes the memories of a scope and, of those without a scope, the questions, decisions and values of that subject.
 UPDATE memory_entries SET state = 'closed'
  WHERE agent_identity = %(theme)s AND state = 'active' AND updated_at <= %(at)s
    AND (lower(scope) = lower(%(subject)s)
@@ -256,7 +256,7 @@ UPDATE memory_entries SET state = 'closed'
 RETURNING id;
 
 -- name: bury_memory
--- A replaced text leaves a tombstone, and this host's file no longer holds it.
+-- Adds a tombstone for a replaced text, and deletes the record that this host's file holds it.
 WITH gone AS (
     SELECT agent_identity, target, digest FROM memory_entries WHERE agent_identity = %(theme)s AND id = %(id)s),
 unmirrored AS (
@@ -274,11 +274,11 @@ SELECT EXISTS (SELECT FROM memory_entries
 
 -- name: mirror_difference
 -- exempt: compares this host's own file with what was read from it before, whichever theme owns an entry.
--- kind 'new': an entry of the file nobody has seen, with the number of its removal where this very file let go of it before;
+-- kind 'new': an entry of the file that was not seen before, with the id of its removal if this same file dropped it before;
 -- 'buried': one that was removed elsewhere after the file was written; 'gone': a seen entry that the file no longer holds,
--- and of which nobody has decided yet; 'moved': one that `relieve` took out of it; 'stays': one that it still holds;
--- 'ahead': one that this very reading has imported in an earlier transaction; 'back': one that it holds again. An entry
--- noted after the file was read is left alone.
+-- and about which nobody has decided yet; 'moved': one that `relieve` took out of it; 'stays': one that it still holds;
+-- 'ahead': one that this same reading has imported in an earlier transaction; 'back': one that it holds again. An entry
+-- recorded after the file was read is left out.
 WITH now_in_file AS (
     SELECT DISTINCT content, hermes_digest(content) AS digest FROM unnest(%(contents)s::text[]) AS content),
 seen AS (
@@ -305,12 +305,12 @@ SELECT CASE WHEN n.digest IS NULL THEN CASE WHEN 'relieve' = ANY(m.owners) THEN 
  WHERE n.digest IS NOT NULL OR (seen.noted_at <= %(noted_at)s AND seen.held_at IS NULL AND seen.kept_at IS NULL);
 
 -- name: hold_removals
--- exempt: as mirror_difference. Their removal waits for somebody's word.
+-- exempt: as mirror_difference. Holds the removal of these entries until somebody decides.
 UPDATE hermes_mirror SET held_at = now(), held_why = %(why)s
  WHERE origin = %(origin)s AND target = %(target)s AND digest = ANY(%(digests)s::bytea[]);
 
 -- name: withdraw_removals
--- exempt: as mirror_difference. The file holds these entries again, and owns them as it did.
+-- exempt: as mirror_difference. The file holds these entries again, and owns them as before.
 WITH back AS (
     UPDATE hermes_mirror SET held_at = NULL, held_why = NULL, kept_at = NULL
      WHERE origin = %(origin)s AND target = %(target)s AND digest = ANY(%(digests)s::bytea[])
@@ -325,7 +325,8 @@ DELETE FROM hermes_mirror
  WHERE origin = %(origin)s AND target = %(target)s AND digest = ANY(%(digests)s::bytea[]);
 
 -- name: keep_undecided
--- exempt: housekeeping of digests. These memories stay although their file lacks them: of what has waited for so long; without the memories, which may be locked.
+-- exempt: housekeeping of digests. Entries whose removal has waited for so long are kept although their file lacks them. The
+-- memories themselves, which may be locked, are not touched.
 UPDATE hermes_mirror SET held_at = NULL, held_why = NULL, kept_at = now()
  WHERE held_at < now() - make_interval(secs => %(older_than_s)s)
 RETURNING agent_identity AS theme, target, digest;
@@ -336,7 +337,7 @@ UPDATE memory_entries AS m SET owners = array_append(array_remove(m.owners, 'kep
  WHERE m.agent_identity = kept.theme AND m.target = kept.target AND m.digest = kept.digest;
 
 -- name: restore_memory
--- exempt: one removal, by its number. Under the number that the memory had, with its times, metadata and language.
+-- exempt: one removal, by its number. The memory gets back its id, if that is free, its times, metadata and language.
 INSERT INTO memory_entries (id, agent_identity, target, content, created_at, updated_at, metadata, text_language, owners,
                             said_columns())
 SELECT CASE WHEN h.memory_id > 0 AND NOT EXISTS (SELECT FROM memory_entries AS m WHERE m.id = h.memory_id)
@@ -355,7 +356,7 @@ ON CONFLICT (agent_identity, target, digest) DO UPDATE
 RETURNING id, agent_identity AS theme, target, content;
 
 -- name: hold_space
--- exempt: touches no table. Until the transaction ends no other model's vectors take the place of these.
+-- exempt: touches no table. Until the transaction ends, no other model's vectors can replace these.
 SELECT pg_advisory_xact_lock_shared(731057947);
 
 -- name: record_space
@@ -372,8 +373,8 @@ SELECT model, document_prefix, query_prefix,
   FROM hermes_embedding;
 
 -- name: known_vectors
--- Of texts given by their digests, the vector that a theme's rows hold of the same text. The index knows turns by the
--- head of the digest; `|| ''`, lest the planner read a theme that it takes for small.
+-- For texts given by their digests, the vectors that the theme's rows hold of the same texts. The index of turns holds the
+-- head of the digest; `|| ''` keeps the planner from reading a whole theme that it takes for small.
 SELECT wanted.number, known.embedding
   FROM unnest(%(digests)s::bytea[]) WITH ORDINALITY AS wanted(digest, number)
  CROSS JOIN LATERAL (
@@ -409,7 +410,7 @@ SELECT agent_identity AS theme
  GROUP BY agent_identity ORDER BY min(id);
 
 -- name: cold_themes_turns
--- exempt: as due_themes_memories. Of turns that `compact` has left their signature only.
+-- exempt: as due_themes_memories. Of turns whose vector `compact` has dropped.
 SELECT agent_identity AS theme
   FROM (SELECT id, agent_identity FROM conversations
          WHERE embedding IS NULL AND sig IS NOT NULL AND (embed_after IS NULL OR embed_after < now())
@@ -452,7 +453,7 @@ UPDATE conversations SET embed_after = now() + make_interval(secs => %(pause_s)s
  WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) AND embedding IS NULL;
 
 -- name: clear_chunks_memories
--- Not where another process was faster.
+-- Rows that another process has embedded meanwhile are left alone.
 DELETE FROM memory_chunks WHERE agent_identity = %(theme)s AND row_id = ANY(%(ids)s)
    AND EXISTS (SELECT FROM memory_entries AS t WHERE t.agent_identity = %(theme)s AND t.id = row_id AND t.embedding IS NULL);
 
