@@ -175,7 +175,7 @@ class Backend:
 
     @contextmanager
     def _up_within(self, timeout_s: float) -> Iterator[tuple[Pool, float]]:
-        """Yield the pool once it is up, and the rest of `timeout_s`; report an outage if the block failed by one."""
+        """Yield the pool once it is up, and the rest of `timeout_s`; report an outage if one made the block fail."""
         started = time.monotonic()
         if not self._up.is_set():
             # Only the very first bring-up is worth waiting for; an outage with a known reason is reported at once.

@@ -257,6 +257,6 @@ class ReplicaSource:
             self._replica.answered()
 
     def check_space(self, found: EmbeddingSpace, space: EmbeddingSpace) -> None:
-        """Raise SpaceChanged if it names another model; nothing is recorded, as only the primary is up to date."""
+        """Raise SpaceChanged if the replica names another model; record nothing, as only the primary is up to date."""
         if found.model and not found.comparable(space):
             raise SpaceChanged

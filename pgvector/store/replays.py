@@ -82,7 +82,7 @@ def remove_again(conn: DeadlineConnection, who: Metadata, removals: Sequence[Rem
 
 
 def forget_again(conn: DeadlineConnection, op: ForgetMemories) -> int:
-    """Remove what a tool has removed before; that finds nothing unless the server was restored from before it."""
+    """Remove what a tool has removed before; there is nothing to remove unless the server was restored since."""
     at = _at(op)
     removals = [Removed(op.theme, target, bytes.fromhex(each), at) for target, each in op.removals]
     return remove_again(conn, op.who, removals)
