@@ -16,11 +16,11 @@ from hermes_memory_pgvector.config.settings import FIELDS, Field
 from hermes_memory_pgvector.host.setup import API_KEY
 
 FILE = Path(__file__).resolve().parents[1] / "pgvector" / "config_schema.py"
-_HEAD = '''"""The form of the host's desktop for this plugin: made by scripts/make_config_schema.py from the settings.
+_HEAD = '''"""The form of the host's desktop for this plugin: scripts/make_config_schema.py generates it from the settings.
 
-The host keeps what is saved there in $HERMES_HOME/pgvector/config.json, and knows nothing of config.yaml: a field that
-is left empty says nothing, and what config.yaml says counts. The length of an embedding is not in it: nothing of ours
-runs when it saves, and that length has to be the database's.
+The host saves the form in $HERMES_HOME/pgvector/config.json and does not read config.yaml. An empty field leaves the
+value of config.yaml in effect. `dims` is not in the form: none of our code runs when the host saves it, and `dims` has
+to be the database's.
 """
 
 from plugins.memory.config_schema import (

@@ -227,7 +227,8 @@ SELECT %(theme)s, given.target, given.digest, given.removed_at, given.origin
  WHERE NOT EXISTS (SELECT FROM memory_entries AS m
                     WHERE m.agent_identity = %(theme)s AND m.target = given.target AND m.digest = given.digest)
 ON CONFLICT (agent_identity, target, digest) DO UPDATE
-   SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at);
+   SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at),
+       origin = CASE WHEN excluded.removed_at > hermes_tombstones.removed_at THEN excluded.origin ELSE hermes_tombstones.origin END;
 
 -- name: bury_removed
 -- Memories that were removed at their origin are removed here as well, unless they were confirmed here later.
