@@ -15,17 +15,17 @@ from .spool_format import maker_of
 
 logger = logging.getLogger(__name__)
 
-_SHARE = 10  # looking for files that could not be adopted takes at most this part of the time
+_SHARE = 10  # at most 1/_SHARE of the time goes into looking again for files that could not be adopted
 
 
 class AdoptedSpools:
-    """A few spools at a time, oldest first. Used by the drain thread; others only count."""
+    """The adopted spools, a few at a time, oldest first. Used by the drain thread; other threads only count them."""
 
     def __init__(self, directory: SpoolDirectory) -> None:
         self._directory = directory
         self._spools: list[Spool] = []
         self._waiting = False  # there are files that could not be adopted
-        self._lacks_own = False  # ... because no disk took a file of our own
+        self._lacks_own = False  # ... because no disk could be written for a file of our own
         self._look_at = 0.0
 
     def __iter__(self) -> Iterator[Spool]:
@@ -35,13 +35,13 @@ class AdoptedSpools:
         return queue in self._spools
 
     def depth(self) -> int:
-        """Return how many writes wait in them."""
+        """Return how many writes wait in the spools."""
         return sum(spool.depth for spool in self)
 
     def take_more(self, own: OwnQueues, kept: AcknowledgedWrites) -> None:
-        """Adopt what dead processes left, have `kept` send again what the server lacks. Raises HermesPgvectorError.
+        """Adopt spools of dead processes; `kept` resends what the server lacks of them. Raises HermesPgvectorError.
 
-        While no disk takes a file of our own all have to wait: what they keep would have no place.
+        While no file of our own can be created, all have to wait: there is no place for what they keep.
         """
         began = time.monotonic()
         if own.open() is not None:
@@ -54,55 +54,55 @@ class AdoptedSpools:
         for spool in self._directory.adopt(ADOPTED_AT_ONCE - len(self._spools)):
             try:
                 kept.inherit(spool)
-            except SpoolError as exc:  # what can be read of it goes all the same
+            except SpoolError as exc:  # what can be read of it is sent all the same
                 logger.debug("hermes-pgvector: %s", exc)
-            except HermesPgvectorError:  # what waits in it is newer than what may be lacking: neither goes now
+            except HermesPgvectorError:  # what waits is newer than what the server may lack: neither is sent now
                 self._directory.let_go(spool)
                 raise
             self._spools.append(spool)
 
     def look_again(self, own: OwnQueues, kept: AcknowledgedWrites) -> bool:
-        """Return True where older files may be adopted now: before newer writes go, once these are empty."""
+        """Return True if older files may be adopted now; asked once these are empty, before newer writes are sent."""
         if len(self._spools) == ADOPTED_AT_ONCE and self.let_go_of_empty(own, kept):
             return True
         return self._waiting and (time.monotonic() >= self._look_at or (self._lacks_own and own.open() is not None))
 
     def check_files(self, own: OwnQueues) -> None:
-        """See that the files are still there; a new one takes the place of one that is gone."""
+        """Check that the files are intact, and replace one that is gone by a new one."""
         for at, spool in enumerate(self._spools):
             if (gone := found_gone(spool)) is not None:
                 self._spools[at] = own.write_anew(spool, gone) or spool
 
     def queues(self, own: OwnQueues) -> list[Queue]:
-        """Return them, in the order in which they are to be emptied, with what `own` has still to move into them."""
+        """Return the spools in the order in which they are to be emptied, each with the unfinished moves into it."""
         found: list[Queue] = []
         for spool in self:
             found += [spool, *own.moves_into(spool)]
         return found
 
     def let_go_of_empty(self, own: OwnQueues, kept: AcknowledgedWrites) -> bool:
-        """Let go of those in which nothing waits; True when there were some, and so room for more."""
+        """Release the spools in which nothing waits; return True if there were any, so that there is room for more."""
         found = False
         for spool in self:
             if own.moves_into(spool):
                 continue
             try:
                 spool.recount()
-                # What it keeps may have failed to be taken over when it was adopted.
+                # Taking over what it keeps may have failed when it was adopted.
                 if not spool.depth and kept.inherit(spool):
                     self._spools.remove(spool)
                     self._directory.rest(spool)
                     found = True
-            except SpoolGone:  # `check_files` has it written anew
+            except SpoolGone:  # `check_files` replaces it
                 pass
             except SpoolError as exc:
                 self.give_up(spool, exc)
         return found
 
     def give_up(self, damaged: Queue, exc: SpoolError) -> None:
-        """Leave a file that cannot be read where it is: it must not hold up those of other processes.
+        """Release a file that cannot be read, and leave it: it must not hold up the files of other processes.
 
-        The newer ones of its process are adopted anew once it can be read, or is known to be damaged.
+        Newer files of its process are released too, and adopted again once it can be read or is known to be damaged.
         """
         for at, spool in enumerate(self):
             if spool is damaged:
@@ -113,7 +113,7 @@ class AdoptedSpools:
                     self._directory.discard(each)
 
     def close(self) -> None:
-        """Let go of all."""
+        """Release all spools."""
         for spool in self:
             self._directory.discard(spool)
         self._spools.clear()

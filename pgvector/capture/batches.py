@@ -1,4 +1,4 @@
-"""A batch of writes into Postgres: how many at once, in which transactions, and which of them is to blame."""
+"""Batches of writes to Postgres: how large, in which transactions, and which write is to blame for a failure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from ..domain.operations import Operation, TurnOperation
 from ..store.backend import Backend
 from ..store.memories import Embeddings
 
-# Operations, and seconds. Others wait for the theme's lock as long as that, should this process be stopped in between.
+# Operations, and the timeout in seconds. If this process is stopped meanwhile, others wait that long for the theme's
+# lock.
 _SIZES = ((64, 8.0), (8, 8.0), (1, 8.0), (1, 30.0))
-_AMPLE = 8  # a batch that took less than this part of its time leaves room for longer ones
+_AMPLE = 8  # a batch that took less than 1/_AMPLE of its timeout leaves room for longer ones
 BATCH_SIZE = _SIZES[0][0]
 
 
 class BatchSize:
-    """Shorter batches after one that Postgres did not take in time, longer ones when there is time to spare."""
+    """The size of batches: smaller after one that missed its timeout, larger when there is time to spare."""
 
     def __init__(self) -> None:
         self._level = 0
@@ -37,25 +38,25 @@ class BatchSize:
         return _SIZES[self._level][1]
 
     def note(self, took_s: float) -> None:
-        """Note that a batch was written in that time."""
+        """Note that a batch was written in `took_s` seconds."""
         if took_s < self.timeout_s / _AMPLE:
             self._level = max(0, self._level - 1)
 
     def failed(self, exc: Exception) -> None:
-        """Note that one was not written."""
+        """Note that a batch was not written."""
         if isinstance(exc, DeadlineExceeded):
             self._level = min(len(_SIZES) - 1, self._level + 1)
 
 
-# What no repetition mends: Postgres refuses the content, or the operation has another shape than we know.
+# Errors that no retry can fix: Postgres rejects the content, or the operation has an unknown shape.
 REJECTIONS = (OperationRejected, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
-_MOST = 4  # transactions at once: Postgres enters rows into the indexes with one core each
-_WORTH_SHARING = 8  # operations; to begin and to commit costs about as much as to insert two turns
+_MOST = 4  # transactions at once: Postgres uses one core for each to update the indexes
+_WORTH_SHARING = 8  # operations; beginning and committing a transaction costs about as much as inserting two turns
 
 
 @dataclass(eq=False)
 class SubBatch:
-    """Operations that share a transaction; once applied, what happened, counted, or why nothing did."""
+    """Operations that share a transaction; once applied, the counts of what happened, or the error."""
 
     ops: list[Operation]
     counts: Counter[str] = field(default_factory=Counter)
@@ -63,15 +64,15 @@ class SubBatch:
 
 
 def lanes_of(pool_max_size: int) -> int:
-    """Return how many transactions the drain has open at once: the other half of the connections is for recall."""
+    """Return how many transactions the drain thread has open at once: half of the connections are left for recall."""
     return max(1, min(_MOST, pool_max_size // 2))
 
 
 def split(ops: Sequence[Operation], lanes: int) -> list[SubBatch]:
-    """Cut a batch into at most `lanes` parts of turns, about equally long, and one of memories; each is in order.
+    """Split a batch into at most `lanes` parts of turns, about equally long, and one of memories; each is in order.
 
-    The turns of a theme stay together, with what undoes them. So do the memories of all themes: by a host's file one
-    may reach another's.
+    The turns of a theme stay together, with the operations that undo them. So do the memories of all themes: through a
+    host's file, an operation of one theme may affect another's memories.
     """
     if lanes == 1 or len(ops) < _WORTH_SHARING:
         return [SubBatch(list(ops))]
@@ -83,7 +84,7 @@ def split(ops: Sequence[Operation], lanes: int) -> list[SubBatch]:
 
 
 def _lanes_of_themes(ops: Sequence[Operation], lanes: int) -> dict[str, int]:
-    """Return which lane takes a theme's turns, the lanes about equally loaded."""
+    """Return the lane of each theme's turns, chosen so that the lanes are about equally loaded."""
     sizes = Counter(op.theme for op in ops if isinstance(op, TurnOperation))
     loads, lane_of = [0] * lanes, {}
     for theme, size in sizes.most_common():
@@ -95,9 +96,9 @@ def _lanes_of_themes(ops: Sequence[Operation], lanes: int) -> dict[str, int]:
 def apply_batches(
     backend: Backend, parts: Sequence[SubBatch], embeddings: Embeddings, lanes: int, timeout_s: float
 ) -> Iterator[SubBatch]:
-    """Apply each part in a transaction of its own, `lanes` at the same time; gives each when it is through.
+    """Apply each part in a transaction of its own, `lanes` at the same time; yield each part when it is done.
 
-    None is written once one of them has found another server: what that lacks goes first.
+    No part is written once one of them has found another server: what that server lacks goes first.
     """
     server = backend.server
     if len(parts) == 1:
@@ -132,7 +133,7 @@ def apply_batches(
         else:
             left.remove(done)
             yield done
-    yield from left  # of a lane that came to an unexpected end
+    yield from left  # the parts of a lane that ended unexpectedly
 
 
 def _apply(backend: Backend, part: SubBatch, embeddings: Embeddings, timeout_s: float, server: str) -> None:
@@ -142,14 +143,14 @@ def _apply(backend: Backend, part: SubBatch, embeddings: Embeddings, timeout_s: 
         part.error = exc
 
 
-PATIENCE_S = 120.0  # tables that are made anew, or restored, are there again by then
+PATIENCE_S = 120.0  # tables that are being recreated or restored are back by then
 TRIES = 6
 
 
 class FailedAttempts:
-    """Notes failed attempts at a batch.
+    """Counts failed attempts at a batch.
 
-    The server's state is suspected first: only after `TRIES` and `PATIENCE_S` of them each write is looked at alone.
+    The server's state is suspected first: writes are tried one by one only after `TRIES` attempts and `PATIENCE_S`.
     """
 
     def __init__(self) -> None:
@@ -157,11 +158,11 @@ class FailedAttempts:
         self._tries = 0
 
     def reset(self) -> None:
-        """Note that a batch was written whole."""
+        """Note that a batch was written completely."""
         self._tries = 0
 
     def suspect(self, trouble: Exception) -> bool:
-        """Note a failed attempt; True when its writes are to be looked at one by one."""
+        """Note a failed attempt; return True if its writes are to be tried one by one."""
         if not isinstance(trouble, StoreUnsettled):
             return False
         if not self._tries:
@@ -175,9 +176,9 @@ def write_one_by_one(
     kinds_passed: Iterable[str],
     write: Callable[[Operation, tuple[type[Exception], ...]], None],
 ) -> None:
-    """Have `write` write what can be written; what then still fails is among the errors that it is told to reject.
+    """Write each operation alone; retry those that fail with StoreUnsettled, then rejecting the ones that still do.
 
-    Raises StoreUnsettled when no write of a kind passes: then it is not what they hold.
+    Raises StoreUnsettled if no write of a kind passes: then their content is not the cause.
     """
     passed = set(kinds_passed)
     failed: list[tuple[Operation, StoreUnsettled]] = []

@@ -1,4 +1,4 @@
-"""Vectors for what is stored: with its write where they are to be had, otherwise later."""
+"""Vectors for stored texts: made with the write if possible, otherwise later."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class RecentVectors:
         return None if vector is None else vector.tolist()
 
     def add(self, text: str, vector: list[float]) -> None:
-        """Remember it, and forget the one asked for the longest time ago."""
+        """Remember the vector of `text`, and forget the least recently used one if there are too many."""
         self._vectors[digest(text)] = array("f", vector)
 
 
 _TIMEOUT_S = 30.0  # of one batch; the endpoint's own timeout and its breaker are shorter
-_PARTS_A_CALL = 32  # of long texts: writes wait meanwhile
-# Below that a second thread gains little, and hooks wait for two threads that work instead of one.
+_PARTS_A_CALL = 32  # chunks of long texts that one call embeds: writes wait meanwhile
+# Below this, a second thread gains little, and hooks have to wait for two busy threads instead of one.
 _SLOW_MS = 15
 
 Vectors = dict[str, list[float]]
@@ -56,9 +56,9 @@ class DocumentEmbedder:
         self._latencies = latencies
         self._chunk_tokens = chunk_tokens
         self._ahead: tuple[tuple[ThemedText, ...], queue.SimpleQueue[_Outcome]] | None = None
-        # What is on its way to the database is not found there yet.
+        # Vectors that are on their way to the database cannot be found there yet.
         self._recent = RecentVectors()
-        self._begun: tuple[str, list[Chunk]] = ("", [])  # a long text of which some parts are done
+        self._begun: tuple[str, list[Chunk]] = ("", [])  # a long text of which some chunks are done
         self._waited_ms = 0
         self.fails = False
         self.failures = 0
@@ -66,25 +66,25 @@ class DocumentEmbedder:
         self.trouble = LastError()
 
     def is_there(self) -> bool:
-        """Return False when there is nothing to embed with, or its vectors do not belong into this database."""
+        """Return False if there is no embedder, or its vectors do not belong in this database."""
         return self._embedder is not None and self._backend.comparable(space_of(self._embedder))
 
     def requests(self) -> int:
-        """Return how many requests were sent so far, those of questions among them."""
+        """Return how many requests were sent so far, including those for questions."""
         return self._stat("embed_requests")
 
     def is_slow(self) -> bool:
-        """Return whether the endpoint kept the last batch waiting so long that `prepare` is worth its while."""
+        """Return whether the endpoint took so long for the last batch that `prepare` is worthwhile."""
         return self._waited_ms >= _SLOW_MS
 
     def _stat(self, name: str) -> int:
         return 0 if self._embedder is None else self._embedder.stats().get(name, 0)
 
     def embed(self, texts: Sequence[ThemedText]) -> Vectors:
-        """Return vectors by text, without those that are not to be had now. No database connection is held meanwhile.
+        """Return vectors by text, without texts that cannot be embedded now. Holds no database connection meanwhile.
 
-        A text that its theme holds with a vector, that this process embedded not long ago, or that was announced by
-        `prepare`, is not embedded again. Texts of several chunks are left out: `embed_chunks` is for their rows.
+        A text is not embedded again if its theme holds it with a vector, if this process embedded it recently, or if it
+        was passed to `prepare`. Texts of several chunks are left out: `embed_chunks` is for their rows.
         Raises HermesPgvectorError when the database does not answer.
         """
         unique = self._short(texts)
@@ -94,9 +94,9 @@ class DocumentEmbedder:
         return self._vectors(unique) if vectors is None else vectors
 
     def embed_chunks(self, texts: Sequence[ThemedText]) -> dict[str, list[Chunk]]:
-        """Return the chunks of each text with their vectors, without the texts whose vectors are not to be had now.
+        """Return the chunks of each text with their vectors, without the texts that cannot be embedded now.
 
-        Long texts are worked on a share a call. One that is missing though nothing `fails` comes with a later call.
+        Each call embeds a part of the long texts. One that is missing although nothing `fails` comes with a later call.
         """
         vectors = self.embed(texts)
         chunks = {text: [Chunk(0, vector)] for text, vector in vectors.items()}
@@ -115,7 +115,7 @@ class DocumentEmbedder:
         return chunks
 
     def _embed_long(self, text: str, most: int) -> tuple[int, list[Chunk]]:
-        """Embed at most so many more parts of a text; return how many, and its chunks once they are complete."""
+        """Embed at most `most` more chunks of a text; return how many, and all its chunks once they are complete."""
         begun = self._begun[1] if self._begun[0] == text else []
         spans = chunk_spans(text, self._chunk_tokens)
         some = spans[len(begun) : len(begun) + most]
@@ -138,11 +138,11 @@ class DocumentEmbedder:
         return tuple(themed for themed in dict.fromkeys(texts) if not self._is_long(themed[1]))
 
     def _is_long(self, text: str) -> bool:
-        # Most texts are short whatever they are made of.
+        # Most texts are short by their number of characters alone.
         return len(text) > self._chunk_tokens and estimate_tokens(text) > self._chunk_tokens
 
     def prepare(self, texts: Sequence[ThemedText]) -> None:
-        """Embed on a thread of its own what the next `embed` will ask for, while Postgres takes the batch before it."""
+        """Embed the texts of the next `embed` call on a background thread, while Postgres applies the current batch."""
         unique = self._short(texts)
         if not unique or self._ahead is not None or self.fails or not self.is_there():
             return
@@ -167,7 +167,7 @@ class DocumentEmbedder:
         if self._ahead is None:
             return None
         (announced, box), self._ahead = self._ahead, None
-        outcome = box.get()  # also when it was for other texts: one request at a time
+        outcome = box.get()  # even if it was for other texts: one request at a time
         if announced != unique:
             return None
         if isinstance(outcome, HermesPgvectorError):
@@ -213,17 +213,17 @@ class DocumentEmbedder:
 
 _MOST = 32  # rows of one request
 _LEASE_S = 120.0  # how long a process may take to embed the rows it claimed before another one tries
-# How long a row that the endpoint refused on its own is left alone, doubled with each refusal.
+# How long to leave a row alone that the endpoint refused when it was the only one, doubled with each refusal.
 _PAUSE_FIRST_S, _PAUSE_MAX_S = 5.0, 600.0
 _REMEMBERED = 10_000  # refused rows
 
 
 class PendingRows:
-    """Embeds such rows, a share of them: other processes do the same. Used by the drain thread only.
+    """Embeds rows that have no vector, sharing them with other processes. Used by the drain thread only.
 
-    Who failed, the endpoint or a row, shows when rows are tried one by one. A refused row goes to the back, so that it
-    keeps no other waiting, and is not what asks a dead endpoint for ever whether it is back. `cold`: rows whose vector
-    `compact` has dropped instead.
+    Trying rows one by one shows whether the endpoint or a row is at fault. A refused row goes to the back, so that it
+    does not hold up others, and a dead endpoint is not probed with the same row forever. `cold`: embed the rows whose
+    vector `compact` has dropped instead.
     """
 
     def __init__(self, backend: Backend, embedder: DocumentEmbedder, *, cold: bool = False) -> None:
@@ -231,11 +231,11 @@ class PendingRows:
         self._embedder = embedder
         self._cold = cold
         self._size = _MOST
-        self._begun: list[PendingRow] = []  # claimed, and long: they take several calls
+        self._begun: list[PendingRow] = []  # claimed rows with long texts, which take several calls
         self._refusals: Counter[tuple[str, int]] = Counter()
 
     def possible(self) -> bool:
-        """Return False when there is nothing to embed with."""
+        """Return False if there is no usable embedder."""
         return self._embedder.is_there()
 
     def fill(self) -> tuple[int, bool]:
@@ -259,10 +259,10 @@ class PendingRows:
         return len(filled), True
 
     def _put_back(self, rest: list[PendingRow], *, asked: bool) -> bool:
-        """Leave rows without a vector for later; True when there may be more to do at once."""
+        """Leave rows that got no vector for later; return True if there may be more to do at once."""
         if not self._embedder.fails and self._embedder.is_there():
             self._begun = rest
-            self._backend.postpone(rest, _LEASE_S)  # which goes on being ours
+            self._backend.postpone(rest, _LEASE_S)  # renews our lease on them
             return True
         refused = asked and self._embedder.fails
         alone = refused and len(rest) == 1

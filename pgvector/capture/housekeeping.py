@@ -1,4 +1,4 @@
-"""The drain thread's work beside writes: it forgets what has served its time, and has old turns deleted."""
+"""The drain thread's work besides writes: it deletes expired records, and has old turns deleted."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ..store.replays import OPERATIONS_KEPT_DAYS
 
 TOMBSTONES_KEPT_DAYS = 730
 HISTORY_KEPT_DAYS = 730
-REMOVED_TEXTS_KEPT_DAYS = 90  # for so long a memory that a file let go of can be restored
-QUIET_S = 15.0  # without a hook, before old turns are deleted
+REMOVED_TEXTS_KEPT_DAYS = 90  # how long a memory that was removed from a file can be restored
+QUIET_S = 15.0  # how long no hook must have run before old turns are deleted
 _HOUSEKEEPING_S = 3600.0
 
 
 class RetentionSteps(Protocol):
-    """What carries the setting `retention` out, unless it is not `on`; see `step` of Housekeeping."""
+    """Carries out the setting `retention` while it is `on`; see `step` of Housekeeping."""
 
     on: bool
 
@@ -25,7 +25,7 @@ class RetentionSteps(Protocol):
 
 
 class Housekeeping:
-    """Forgets what has served its time. Used by the drain thread only."""
+    """Deletes expired records, and has old turns deleted. Used by the drain thread only."""
 
     def __init__(self, backend: Backend, retention: RetentionSteps, removal_hold_days: float) -> None:
         self._backend = backend
@@ -34,7 +34,7 @@ class Housekeeping:
         self._housekeeping = self._look = 0.0  # when (monotonic seconds) each of the two is next due
 
     def step(self) -> float:
-        """Do a bounded piece of what is due; return for how many seconds there is nothing to do.
+        """Do a bounded part of the work that is due; return for how many seconds there is nothing to do.
 
         Raises HermesPgvectorError.
         """

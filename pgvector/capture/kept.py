@@ -10,21 +10,21 @@ from ..domain.operations import Operation, ReconcileFile, RemoveMemory, ReplaceM
 from .spool import Spool
 from .spool_format import COLUMNS, readable, row_of
 
-Spare = Callable[[Operation], Operation | None]  # what is to be left of a write, None for nothing
+Spare = Callable[[Operation], Operation | None]  # returns what remains of a write, None for nothing
 PAGE = 500  # operations in memory at once
 _SIZE = "length(payload) + 100"  # bytes of a row, about
 _INSERT = f"INSERT OR IGNORE INTO kept (seq, {COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"
 
 
 def size_of(op: Operation) -> int:
-    """Return about how many bytes a kept write takes."""
+    """Return the approximate number of bytes that a kept write takes."""
     return len(encode(op)) + 100
 
 
 def keep(spool: Spool, ops: Sequence[Operation]) -> int:
-    """Add acknowledged writes in the order of their numbers, for a moment: a hook may have to wait. Raises SpoolError.
+    """Add acknowledged writes in the order of their numbers, few at a time: a hook may have to wait. Raises SpoolError.
 
-    One whose number is taken gets the next that is free. Returns the last number.
+    A write whose number is taken gets the next free one. Returns the last number.
     """
     with spool.written() as conn:
         number = 0
@@ -36,23 +36,23 @@ def keep(spool: Spool, ops: Sequence[Operation]) -> int:
 
 
 def pages(spool: Spool, theme: str | None = None) -> Iterator[list[Operation]]:
-    """Read what is kept, oldest first, of one theme or of all, a page at a time: together they may take much memory.
+    """Yield the kept writes of one theme or of all, oldest first, a page at a time, since all may take much memory.
 
-    Of a file that is gone or damaged, what can still be read. Raises SpoolError.
+    From a file that is gone or damaged, yield what can still be read. Raises SpoolError.
     """
     after = 0
     while True:
         with spool.reading() as conn:
             chosen = "seq > :after" + ("" if theme is None else " AND theme = :theme")
             page = [op for op, _ in readable(conn, "kept", "''", chosen, PAGE, after=after, theme=theme)]
-        if not page or page[-1].seq <= after:  # a damaged file may give the same again
+        if not page or page[-1].seq <= after:  # a damaged file may return the same rows again
             return
         yield page
         after = page[-1].seq
 
 
 def forget_until(spool: Spool, last: int) -> bool:
-    """Delete those up to this number; True when there were some. Raises SpoolError."""
+    """Delete the kept writes up to number `last`; return True if there were any. Raises SpoolError."""
     with spool.reading() as conn:
         old = [number for (number,) in yielding_gil(conn.execute("SELECT seq FROM kept WHERE seq <= ?", (last,)))]
     for part in in_slices(old, SHORT_SLICE):
@@ -62,14 +62,14 @@ def forget_until(spool: Spool, last: int) -> bool:
 
 
 def kept_bytes(spool: Spool) -> int:
-    """Return about how many bytes are kept. Raises SpoolError."""
+    """Return the approximate number of bytes that are kept. Raises SpoolError."""
     with spool.reading() as conn:
         (size,) = conn.execute(f"SELECT coalesce(sum({_SIZE}), 0) FROM kept").fetchone()
     return int(size)
 
 
 def end_of_surplus(spool: Spool, surplus: int) -> int:
-    """Return the number up to which there are so many bytes. Raises SpoolError."""
+    """Return the number up to which the oldest writes add up to `surplus` bytes. Raises SpoolError."""
     last = 0
     with spool.reading() as conn:
         for number, size in conn.execute(f"SELECT seq, {_SIZE} FROM kept ORDER BY seq"):
@@ -80,7 +80,7 @@ def end_of_surplus(spool: Spool, surplus: int) -> int:
 
 
 def change_kept(spool: Spool, theme: str, spare: Spare) -> int:
-    """Leave of the acknowledged writes of `theme` what `spare` leaves; returns how many changed. Raises SpoolError."""
+    """Reduce each acknowledged write of `theme` to what `spare` returns; return how many changed. Raises SpoolError."""
     count = 0
     for page in pages(spool, theme):
         changed = [(op, left) for op in page if (left := spare(op)) is not op]
@@ -96,7 +96,7 @@ def change_kept(spool: Spool, theme: str, spare: Spare) -> int:
 
 
 def without_texts(op: Operation, gone: Callable[[str], bool]) -> Operation | None:
-    """Return what is left of `op` without the texts that are gone: what it ended by removing or replacing stays so."""
+    """Return `op` without the texts that are gone, None if nothing is left; what it removed or replaced stays so."""
     if not any(map(gone, op.texts())):
         return op
     match op:

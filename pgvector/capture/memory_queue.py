@@ -1,4 +1,4 @@
-"""Operations in memory: a copy of a file's last ones, and queues of what is in no file, or is kept in one as well."""
+"""Operations in memory: copies of those in a spool file, and queues of those that are in no file or kept in one too."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OVERHEAD_BYTES = 1024  # of the objects that one operation consists of
 
 
 class HeldOperations:
-    """What waits in a file or was rejected, of at most `max_bytes`. Not thread safe: the file's lock is around it."""
+    """Copies of a file's waiting and rejected operations, up to `max_bytes`. Not thread safe: hold the file's lock."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -25,24 +25,24 @@ class HeldOperations:
         self._bytes = 0
 
     def add(self, seq: int, op: Operation, size: int) -> None:
-        """Hold `op`, which has the number `seq` in its file, where there is room."""
+        """Hold `op`, which has the number `seq` in its file, if there is room."""
         if self._bytes + size <= self._max_bytes:
             self._bytes += size
             self._waiting[seq] = (replace(op, seq=seq), size)
 
     def forget(self, seqs: Iterable[int]) -> None:
-        """Let go of what no longer waits."""
+        """Drop operations that no longer wait."""
         for seq in seqs:
             self._bytes -= self._waiting.pop(seq, (None, 0))[1]
 
     def reject(self, op: Operation, error: str) -> None:
-        """Hold on to what waits no longer, and was refused."""
+        """Hold an operation as rejected rather than waiting."""
         held = self._waiting.pop(op.seq, None)
         if held is not None:
             self._rejected[op.op_id] = (RejectedWrite(op, error), held[1])
 
     def forget_rejected(self) -> None:
-        """Let go of what was rejected."""
+        """Drop the rejected operations."""
         self._bytes -= sum(size for _, size in self._rejected.values())
         self._rejected.clear()
 
@@ -51,15 +51,15 @@ class HeldOperations:
         return len(self._waiting), len(self._rejected)
 
     def holds(self, seq: int) -> bool:
-        """Return whether this one waits."""
+        """Return whether the waiting operation `seq` is held."""
         return seq in self._waiting
 
     def waiting(self) -> list[Operation]:
-        """Return what waits, oldest first."""
+        """Return the waiting operations, oldest first."""
         return [op for op, _ in self._waiting.values()]
 
     def rejected(self) -> list[RejectedWrite]:
-        """Return what was rejected, oldest first."""
+        """Return the rejected operations, oldest first."""
         return [item for item, _ in self._rejected.values()]
 
 
@@ -75,12 +75,12 @@ class MemoryQueue:
 
     @property
     def depth(self) -> int:
-        """Return how many wait."""
+        """Return how many operations wait."""
         return len(self._waiting)
 
     @property
     def rejected_count(self) -> int:
-        """Return how many were rejected."""
+        """Return how many operations were rejected."""
         return len(self._rejected)
 
     def empty(self) -> bool:
@@ -100,13 +100,13 @@ class MemoryQueue:
                 self._rejected.pop(op.op_id, None)
 
     def reject(self, op: Operation, error: str) -> None:
-        """Keep `op` out of the way of the rest."""
+        """Set `op` aside, so that it does not hold up the rest."""
         with self._lock:
             self._waiting.pop(op.op_id, None)
             self._rejected[op.op_id] = RejectedWrite(op, error)
 
     def rejected(self) -> list[RejectedWrite]:
-        """Return what was rejected."""
+        """Return the rejected operations."""
         with self._lock:
             return list(self._rejected.values())
 
@@ -115,7 +115,7 @@ class MemoryQueue:
 
 
 class StandIn(MemoryQueue):
-    """The stand-in for the spool while no disk takes anything: at most `max_bytes`, lost with the process."""
+    """The stand-in for the spool while no disk can be written: at most `max_bytes`, lost with the process."""
 
     def __init__(self, max_bytes: int) -> None:
         super().__init__()
@@ -131,7 +131,7 @@ class StandIn(MemoryQueue):
                     f"{self.depth} writes wait in memory, as many as `write_queue_max_mb` allows, and no disk "
                     "can be written; make $HERMES_HOME/pgvector/spool writable, or free space there"
                 )
-            if op.op_id not in self._waiting:  # which the host may report twice
+            if op.op_id not in self._waiting:  # the host may report one write twice
                 self._waiting[op.op_id], self._sizes[op.op_id] = op, size
                 self._left_bytes -= size
 

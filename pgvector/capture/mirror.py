@@ -21,16 +21,16 @@ from .spool_directory import FOLDER_MODE
 
 logger = logging.getLogger(__name__)
 
-_CLOCK_STEP_S = 60.0  # a clock that is further back than that was set
+_CLOCK_STEP_S = 60.0  # a clock that is behind by more than this was set back
 _Signature = tuple[int, ...] | None
 
 
 @dataclass(frozen=True)
 class FileState:
-    """The entries of one file, and when it was written (seconds since the epoch, 0 where it is missing).
+    """The entries of one file, and when it was written (seconds since the epoch, 0 if it is missing).
 
-    `damaged`: bytes that are no text stand in it, so that what is missing from it may still be meant. `read_at`: by the
-    home's own clock (`Mirror.now`) before it was read, where that counts.
+    `damaged`: it contains bytes that are not text, so an entry missing from it may still be wanted. `read_at`: the time
+    by the home's own clock (`Mirror.now`) just before the file was read, where that matters.
     """
 
     target: str
@@ -54,7 +54,7 @@ class Mirror:
 
     @cached_property
     def origin(self) -> str:
-        """Return what tells this home on this host from every other. A fresh home is another, so it removes nothing."""
+        """Return the identifier of this home on this host. A fresh home gets another one, so it removes nothing."""
         where = hashlib.sha256(f"{socket.gethostname()}\0{self._home.resolve()}".encode(errors="replace")).hexdigest()[
             :12
         ]
@@ -67,9 +67,9 @@ class Mirror:
             return f":{where}"
 
     def now(self) -> float:
-        """Return a time (seconds since the epoch) later than any that this home got before, also where a clock stepped.
+        """Return a time (seconds since the epoch) later than any that this home got before, even if the clock stepped.
 
-        Readings of the files and writes to them are ordered by it. It is kept as the time of a file.
+        It orders the reads and writes of the files. It is stored as the modification time of a file.
         """
         with self._clock_lock:
             wall = time.time_ns()
@@ -97,9 +97,9 @@ class Mirror:
             )
 
     def changed(self) -> list[FileState]:
-        """Return the files that changed since the last call, at the first call all of them.
+        """Return the files that changed since the last call; on the first call, return all of them.
 
-        One that is missing counts where it was there before.
+        A missing file is included if it existed before.
         """
         states, seen = [], self._seen
         for target, name in MEMORY_FILES.items():
@@ -111,7 +111,7 @@ class Mirror:
                 if signature is not None:
                     self._note_there(target)
                 if signature is not None or self._was_there(target):
-                    # Before the file is read: what is noted later is none of this reading's business.
+                    # The time is taken before the file is read: later writes are not part of this reading.
                     states.append(_read(target, path, signature, read_at=self.now()))
                 seen[target] = signature
                 self._unreadable.pop(target, None)
@@ -128,11 +128,11 @@ class Mirror:
         return states
 
     def read_again(self) -> None:
-        """Have the next call of `changed` return all files: what they held may not be where it was stored."""
+        """Make the next call of `changed` return all files: the server may lack what was stored from them."""
         self._seen = {}
 
     def note_written(self, target: str) -> None:
-        """Note that the host has written a file, which may be gone by the time when it would be read."""
+        """Note that the host has written a file, since it may be gone before it is read."""
         if (self._home / "memories" / MEMORY_FILES[target]).exists():
             self._note_there(target)
 
@@ -147,7 +147,7 @@ class Mirror:
         return target in self._there or (self._home / "pgvector" / f"had-{MEMORY_FILES[target]}").exists()
 
     def entries(self) -> set[tuple[str, str]]:
-        """Return target and text of every entry that stands in the files now; of a file that cannot be read none."""
+        """Return target and text of every entry in the files now; a file that cannot be read has none."""
         found: set[tuple[str, str]] = set()
         for target, name in MEMORY_FILES.items():
             path = self._home / "memories" / name
@@ -157,7 +157,7 @@ class Mirror:
 
 
 def _make_whole(path: Path, text: str) -> None:
-    """Write a file that nobody finds empty, unless there is one by now: two processes may do so at once."""
+    """Create a file with its content atomically, unless it exists by now: two processes may do so at once."""
     path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     fresh = path.with_name(f".{uuid.uuid4().hex}-{path.name}")
     try:
@@ -173,7 +173,7 @@ def _make_whole(path: Path, text: str) -> None:
 
 
 def _signature(path: Path) -> _Signature:
-    """Return what changes when a file does: a copy that was put back may have the time and size of the one before."""
+    """Return attributes that change whenever a file does: time and size may be the same in a copy put in its place."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):

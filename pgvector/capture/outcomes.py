@@ -1,4 +1,4 @@
-"""What became of writes: for those who wait for it, and for the log."""
+"""The outcomes of writes, for threads that wait for them and for the log."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ class Outcomes:
         self._awaited: dict[uuid.UUID, Delivery] = {}
 
     def tell(self) -> None:
-        """Have all who wait look again."""
+        """Wake all waiting threads, so that they check again."""
         with self._changed:
             self._changed.notify_all()
 
     def note(self, ops: Sequence[Operation], end: Delivery) -> None:
-        """Note what became of writes, and have all who wait look again."""
+        """Record the outcome of writes, and wake all waiting threads."""
         with self._changed:
             self._awaited.update((op.op_id, end) for op in ops if op.op_id in self._awaited)
             self._changed.notify_all()
 
     def wait_for(self, done: Callable[[], object], timeout_s: float) -> bool:
-        """Wait until `done` gives something true; False when time runs out first."""
+        """Wait until `done` returns something true; return False if time runs out first."""
         with self._changed:
             return bool(self._changed.wait_for(done, timeout_s))
 
     def deliver(
         self, op: Operation, submit: Callable[[Operation], None], done: Callable[[], bool], wait_s: float
     ) -> Delivery:
-        """Submit a write and return what became of it; "waiting" once `done` holds or time runs out."""
+        """Submit a write and return its outcome: "waiting" if `done` becomes true or time runs out first."""
         self._awaited[op.op_id] = "waiting"
         try:
             submit(op)
@@ -54,12 +54,12 @@ class Outcomes:
         return end
 
 
-TOLD_EACH = 10  # writes that Postgres refuses, and from then on the 100th, 1,000th ...
-_QUIET_S = 60.0  # without a refusal for so long, the next one begins another time of trouble
+TOLD_EACH = 10  # rejected writes that are logged one by one; after them, the 100th, 1,000th ...
+_QUIET_S = 60.0  # after so long without a rejection, the next one starts another period of trouble
 
 
 class RejectionLog:
-    """Counts rejected writes of a time of trouble; each of the first `each` is to be told of. Thread safe."""
+    """Counts the rejected writes of one period of trouble; each of the first `each` is to be logged. Thread safe."""
 
     def __init__(self, each: int = 1) -> None:
         self._each = each
@@ -68,8 +68,7 @@ class RejectionLog:
         self._last = 0.0
 
     def add(self) -> int:
-        """Count one more; return how many there were when this one is to be told of, as the 1st, 10th, 100th ... are,
-        otherwise 0."""
+        """Count one more; return the count if it is to be logged, as the 1st, 10th, 100th ... are, otherwise 0."""
         with self._lock:
             now = time.monotonic()
             self._count = 1 if now - self._last > _QUIET_S else self._count + 1
@@ -78,7 +77,7 @@ class RejectionLog:
 
 
 def log_rejected(refusals: RejectionLog, op: Operation, why: Exception) -> None:
-    """Log that a write was rejected, or count it only."""
+    """Log that a write was rejected, or only count it."""
     if count := refusals.add():
         so_far = "" if count <= TOLD_EACH else f" ({count} so far)"
         logger.error(
@@ -91,22 +90,22 @@ def log_rejected(refusals: RejectionLog, op: Operation, why: Exception) -> None:
 
 
 class RetryLog:
-    """Tells that writes wait and are tried again, once, and that they go on. Used by the drain thread only."""
+    """Logs once that writes wait and are retried, and once that they go on. Used by the drain thread only."""
 
     def __init__(self) -> None:
         self._met_trouble = False
         self._told = False
 
     def failed(self, exc: HermesPgvectorError, *, lost_connection: bool) -> None:
-        """Note a batch that has to be tried again; the store has told of a lost connection."""
+        """Note a batch that has to be retried; the store itself logs a lost connection."""
         if isinstance(exc, (StoreConflict, StoreReplaced, StoreUnsettled, DeadlineExceeded)) and not self._met_trouble:
-            self._met_trouble = True  # mostly it works the next time
-        elif not lost_connection and not self._told:  # the words of other errors may change with each attempt
+            self._met_trouble = True  # usually the next attempt works
+        elif not lost_connection and not self._told:  # logged once, since the message may change with each attempt
             self._told = True
             logger.warning("hermes-pgvector: writes wait in the spool and are tried again: %s", exc)
 
     def over(self) -> None:
-        """Note that nothing of a batch has to be tried again."""
+        """Note that no part of a batch has to be retried."""
         self._met_trouble = False
         if self._told:
             self._told = False

@@ -1,4 +1,4 @@
-"""Folders of the spool that nobody else may look into, or put files into that would be taken for ours."""
+"""Spool folders that no other user can read, or put files into that would be taken for ours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..domain.errors import SpoolError
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that nobody else may look into. Raises SpoolError where something else is in its place."""
+    """Create a folder that no other user can access. Raises SpoolError if something else is in its place."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.mkdir(exist_ok=True, mode=0o700)
@@ -22,7 +22,7 @@ def make_private(folder: Path) -> None:
 
 
 def is_private(folder: Path) -> bool:
-    """Return whether it is a folder, no link to one, that is this user's and that nobody else may look into."""
+    """Return whether this is a folder, not a link to one, that belongs to this user and no other user can access."""
     try:
         found = folder.lstat()
     except OSError:
@@ -32,9 +32,9 @@ def is_private(folder: Path) -> bool:
 
 
 def close_to_others(folder: Path) -> None:
-    """Take from others the rights to the home's own folder. Raises SpoolError where it belongs to one of them.
+    """Remove other users' access to the spool folder in the home. Raises SpoolError if it belongs to one of them.
 
-    It may be a link of this user's, or of whom the home belongs to. A file system that knows no modes stays as it is.
+    It may be a link of this user or of the home's owner. On a file system without modes nothing changes.
     """
     if is_in_other_hands(folder):
         raise SpoolError(f"the folder {folder} belongs to another user; remove it")
@@ -44,7 +44,7 @@ def close_to_others(folder: Path) -> None:
 
 
 def is_in_other_hands(folder: Path) -> bool:
-    """Return whether the folder in a home, or a link there, is neither this user's nor of whom the home belongs to."""
+    """Return whether the folder in a home, or a link there, belongs to neither this user nor the home's owner."""
     if not hasattr(os, "getuid"):
         return False
     try:

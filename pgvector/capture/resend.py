@@ -1,4 +1,4 @@
-"""What Postgres has acknowledged, kept a while longer: a server that takes over may lack the last of it."""
+"""Recently acknowledged operations, kept a while longer: a server that takes over may lack the latest of them."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ from .spool_directory import Destination
 logger = logging.getLogger(__name__)
 
 _MOST_BYTES = 64_000_000
-_LOOK_AGAIN_S = 1.0  # after a look for which a file could not be read
+_LOOK_AGAIN_S = 1.0  # pause after a check in which a file could not be read
 
 
 class ResendQueue(MemoryQueue):
-    """Acknowledged writes that a server lacks, in the order in which they were acknowledged first.
+    """Acknowledged writes that a server lacks, in the order in which they were first acknowledged.
 
-    They go before all others, and a full disk does not hold them up. Nothing is lost with the process: what waits here
-    is kept in a spool file as well, and whoever reads that next asks the server anew.
+    They are sent before all other writes, and a full disk does not hold them up. Nothing is lost with the process: what
+    waits here is also kept in a spool file, and the next process that reads it queries the server again.
     """
 
     def __init__(self, current: Callable[[], Spool | None]) -> None:
-        """`current` returns the file that takes what Postgres refuses this time."""
+        """Create an empty queue; `current` returns the file for operations that Postgres rejects this time."""
         super().__init__()
         self._current = current
 
     def put(self, ops: Sequence[Operation]) -> int:
-        """Add those that are not here yet; return how many."""
+        """Add the operations that are not in the queue yet; return how many."""
         with self._lock:
             fresh = [op for op in ops if op.op_id not in self._waiting and op.op_id not in self._rejected]
             again = [*self._waiting.values(), *(replace(op, again=True) for op in fresh)]
@@ -57,19 +57,19 @@ class ResendQueue(MemoryQueue):
         return len(fresh)
 
     def oldest(self) -> int | None:
-        """Return the number of the first one, None where there is none. For the thread that empties it."""
+        """Return the number of the first operation, None if the queue is empty. For the thread that empties it."""
         return next((op.seq for op in self._waiting.values()), None)
 
     def __contains__(self, op: Operation) -> bool:
         return op.op_id in self._waiting
 
     def reject(self, op: Operation, error: str) -> None:
-        """Put `op` aside in the file of this process; while the disk takes nothing, only for its life."""
+        """Set `op` aside in this process's file, or in memory while the disk cannot be written."""
         super().reject(op, error)
         self.move_rejected()
 
     def move_rejected(self) -> None:
-        """Put aside in the file what was rejected and no disk took before."""
+        """Move rejected operations that are only in memory to the file."""
         with contextlib.suppress(SpoolError):
             while (item := next(iter(self.rejected()), None)) and (spool := self._current()) is not None:
                 spool.take_in([(item.operation, item.error)], 1)
@@ -77,11 +77,11 @@ class ResendQueue(MemoryQueue):
 
 
 class AcknowledgedWrites:
-    """Acknowledged operations of the last `keep_s`, in the file of this process. Used by the drain thread only.
+    """The operations acknowledged within the last `keep_s` seconds, in this process's spool file.
 
-    Those that the server lacks wait in `resend` when it is another one than before, or its tables are. They outlive
-    the file: what another one keeps is taken over before its end, and a process that ends leaves its own to the next
-    one.
+    Used by the drain thread only. When the server or its tables have been replaced, the operations that it lacks are
+    put into `resend`. Operations outlive their file: those of another file are taken over before it is released, and a
+    process that ends leaves its own to the next one.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class AcknowledgedWrites:
         files: Callable[[], Sequence[Spool]],
         current: Callable[[], Spool | None],
     ) -> None:
-        """`files` returns all that may keep some, also those that are gone; `current` what it writes to."""
+        """Set up: `files` returns all spools that may keep some, including lost ones, `current` the one to write to."""
         self._backend = backend
         self._keep_us = int(keep_s * 1e6)
         self._here = here
@@ -101,14 +101,14 @@ class AcknowledgedWrites:
         self.resend = ResendQueue(current)
         self._server = ""
         self._look_at = 0.0
-        self._began_us, self._began = time.time_ns() // 1000, time.monotonic()  # a clock that steps is not followed
-        self._last = 0  # number
-        self._unwritten: list[Operation] = []  # those that no disk took
+        self._began_us, self._began = time.time_ns() // 1000, time.monotonic()  # steps of the clock are ignored
+        self._last = 0  # the highest number given
+        self._unwritten: list[Operation] = []  # those not yet on disk, because it could not be written
         self._measured: Spool | None = None  # the file in which there are `_bytes` of them
         self._bytes = 0
 
     def add(self, ops: Sequence[Operation]) -> None:
-        """Keep what Postgres has committed just now; in memory while no disk takes it."""
+        """Keep operations that Postgres has just committed; in memory while no disk can be written."""
         if not self._keep_us:
             return
         for op in ops:
@@ -122,11 +122,11 @@ class AcknowledgedWrites:
         return self._began_us + int((time.monotonic() - self._began) * 1e6)
 
     def _write(self) -> None:
-        """Move what is in memory to the file, as far as the disk takes it."""
+        """Move the operations in memory to the file, as far as the disk can be written."""
         del self._unwritten[: self._keep(self._unwritten)]
 
     def _keep(self, ops: Sequence[Operation]) -> int:
-        """Keep them in the file, as far as the disk takes them; return how many."""
+        """Keep operations in the file, as far as the disk can be written; return how many."""
         kept = 0
         try:
             for part in in_slices(ops, SHORT_SLICE):
@@ -148,7 +148,7 @@ class AcknowledgedWrites:
         self._unwritten = [op for op in spared if op is not None]
 
     def expire(self) -> None:
-        """Forget what is old enough, and the oldest of too much; not what is to be sent again."""
+        """Delete expired operations, and the oldest above the size limit, but none that are to be resent."""
         self.resend.move_rejected()
         last = self._now_us() - self._keep_us
         if (needed := self.resend.oldest()) is not None:
@@ -168,14 +168,14 @@ class AcknowledgedWrites:
             self._measured, self._bytes = spool, kept_bytes(spool)
 
     def take_over(self, spool: Spool, *, gone: bool = False) -> bool:
-        """Keep what another file keeps, which is to be let go of; False while the disk does not take it.
+        """Take over the acknowledged operations of a file that is to be released.
 
-        What belongs to another database stays in the file until it is old enough. What a file that is gone keeps waits
-        in memory for the disk instead.
+        Return False while the disk cannot be written; the operations of a file that is `gone` then wait in memory
+        instead. Operations for another database stay in the file until they expire.
         """
         now = self._now_us()
         oldest = now - self._keep_us
-        with contextlib.suppress(SpoolError):  # it cannot be read, or has become so
+        with contextlib.suppress(SpoolError):  # the file cannot be read, from the start or part of the way
             if not self._here.takes(*spool.accepted_for()):
                 forget_until(spool, oldest)
                 return True
@@ -191,14 +191,14 @@ class AcknowledgedWrites:
                     self._write()
                 elif self._keep(fresh) < len(fresh):
                     return False
-                with contextlib.suppress(SpoolError):  # it is gone
+                with contextlib.suppress(SpoolError):  # the file is gone
                     forget_until(spool, page[-1].seq)
                 for written in filter(None, (self._current(), spool)):
                     written.checkpoint()
         return True
 
     def look(self) -> None:
-        """Have what the server lacks be sent again, once it is another one. Raises HermesPgvectorError."""
+        """When the server has changed, queue the operations that it lacks for resending. Raises HermesPgvectorError."""
         server = self._backend.server
         if not server or server == self._server or time.monotonic() < self._look_at:
             return
@@ -208,7 +208,7 @@ class AcknowledgedWrites:
         self._server = server
 
     def _look_into_files(self) -> bool:
-        """Have what the server lacks of what is kept anywhere be sent again; False where a file cannot be read now."""
+        """Queue all kept operations that the server lacks for resending; return False if a file cannot be read now."""
         lacking, all_read = self._lacking([self._unwritten]), True
         for spool in self._files():
             try:
@@ -227,16 +227,16 @@ class AcknowledgedWrites:
         return all_read
 
     def inherit(self, spool: Spool) -> bool:
-        """Have what a dead process's file keeps be sent again, or kept on; False while the disk does not take it.
+        """Queue what the server lacks of a dead process's kept operations for resending, and take all of them over.
 
-        Raises HermesPgvectorError.
+        Return False while the disk cannot be written. Raises HermesPgvectorError.
         """
         if self._here.takes(*spool.accepted_for()):
             self._send_again(self._lacking(pages(spool)))
         return self.take_over(spool)
 
     def _lacking(self, kept: Iterable[Sequence[Operation]]) -> list[Operation]:
-        """Return those that the server lacks. Raises HermesPgvectorError."""
+        """Return the operations that the server lacks. Raises HermesPgvectorError."""
         lacking: list[Operation] = []
         for page in kept:
             for part in in_slices([op for op in page if not isinstance(op, MalformedWrite)], PAGE):
@@ -245,16 +245,16 @@ class AcknowledgedWrites:
         return lacking
 
     def _send_again(self, lacking: Sequence[Operation]) -> int:
-        """Have them wait to be sent again; return how many."""
-        now = self._now_us()  # beyond which nothing is numbered that was taken over: it is kept until it is sent
-        once: dict[UUID, Operation] = {}  # what was sent again is kept twice: its first place is the right one
+        """Queue operations for resending; return how many were added."""
+        now = self._now_us()  # nothing is taken over under a higher number, so `expire` keeps it until it is resent
+        once: dict[UUID, Operation] = {}  # a resent operation is kept twice, and its first position is the right one
         for op in sorted(lacking, key=lambda op: op.seq):
             once.setdefault(op.op_id, replace(op, seq=min(op.seq, now)))
         return self.resend.put([*once.values()])
 
 
 def _without_removed(forget: ForgetMemories) -> Spare:
-    """Leave nothing of the texts that `forget` names, by target and digest."""
+    """Return a function that removes from an operation the texts that `forget` names by target and digest."""
     gone = set(forget.removals)
 
     def spare(op: Operation) -> Operation | None:

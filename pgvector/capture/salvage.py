@@ -1,4 +1,4 @@
-"""What a spool file held that was deleted, cut or overwritten, on its way into another one."""
+"""The move of operations from a spool file that was deleted, cut or overwritten into another one."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _AT_ONCE, _BYTES_AT_ONCE = 256, 1_000_000  # some milliseconds
 
 
 class Salvage(MemoryQueue):
-    """From the file `source`, of which `why` tells, into another one; and the queue of what is not there yet.
+    """The move from the lost file `source` into another one, and the queue of the operations not moved yet.
 
-    What is written to Postgres while it is moved is written once all the same.
+    `why` says how the file was lost. What is written to Postgres while it is moved is still written only once.
     """
 
     def __init__(self, source: Spool, into: Spool, why: SpoolGone) -> None:
@@ -26,17 +26,17 @@ class Salvage(MemoryQueue):
         self.source = source
         self.into = into
         self.why = why
-        self.lost = 0  # operations that cannot be had any more
+        self.lost = 0  # operations that cannot be recovered
         self.saved = 0
         self._is_read = False
 
     def go_on(self, for_s: float, *, may_read: bool) -> bool:
-        """Move for about so long; True when nothing is left to be moved. Raises SpoolError.
+        """Move operations for about `for_s` seconds; return True if none are left to be moved. Raises SpoolError.
 
-        Without `may_read` only what is in memory: a large file takes long to be read.
+        Without `may_read`, move only those in memory: reading a large file takes long.
         """
         deadline = time.monotonic() + for_s
-        if not self._lock.acquire(blocking=may_read):  # it is being read
+        if not self._lock.acquire(blocking=may_read):  # another thread is reading it
             return False
         try:
             if not (may_read or self._is_read or self.source.remembers_all()):
@@ -56,7 +56,7 @@ class Salvage(MemoryQueue):
         yield from ((op, "") for op in self._waiting.values())
 
     def _read(self) -> None:
-        """Read what is left to be moved, where nobody did. For whoever holds the lock."""
+        """Read the operations to be moved, unless that was done. The caller holds the lock."""
         if not self._is_read:
             found, self.lost = self.source.salvage()
             self.saved = len(found)
@@ -65,7 +65,7 @@ class Salvage(MemoryQueue):
             self._is_read = True
 
     def left(self) -> int:
-        """Return how much is left to be moved; -1 while that is not known."""
+        """Return how many operations are left to be moved; -1 while that is unknown."""
         return self.depth + self.rejected_count if self._is_read else -1
 
     @property

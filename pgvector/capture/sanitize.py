@@ -1,4 +1,4 @@
-"""What is taken out of a text, of metadata and of a session's name before they are stored."""
+"""Removes secrets and personal identifiers from texts, metadata and session names before they are stored."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..domain.text import clean, clean_json, digest
 
 MASKED_NOTE = "what looked like a password, key or token was masked before it was stored"
 _SESSION_MAX_CHARS = 256
-_STRUCTURE_TEXTS = ("subject", "scope", "when")  # in which a secret may stand
+_STRUCTURE_TEXTS = ("subject", "scope", "when")  # which may contain a secret
 
-# What hosts call whom they speak with; in their place stands a digest.
+# The keys by which hosts identify the people they talk to; their values are replaced by a digest.
 _PERSONAL = frozenset(
     {
         "user_id", "user_id_alt", "user_name", "chat_id", "chat_id_alt", "chat_name", "thread_id", "sender",
@@ -33,7 +33,7 @@ class Sanitizer:
         self.max_chars = settings.turn_max_mb * 1_000_000
 
     def text(self, text: str, counts: Counter[str]) -> str:
-        """Return `text` without secrets. Whoever wrote of a person's address meant to: identifiers stay."""
+        """Return `text` without secrets. Personal identifiers stay: whoever wrote a person's address meant to."""
         if self._masker is None:
             return text
         masked, found = self._masker.mask(text)
@@ -42,12 +42,12 @@ class Sanitizer:
         return masked
 
     def structure(self, said: Mapping[str, Any], counts: Counter[str]) -> dict[str, Any]:
-        """Return what is said of a memory besides its text, by the names of `Structure`, without secrets."""
+        """Return the attributes of a memory besides its text, named as in `Structure`, without secrets."""
         texts = {name: said[name] for name in _STRUCTURE_TEXTS if isinstance(said.get(name), str)}
         return {**said} | {name: self.text(text, counts) for name, text in texts.items()}
 
     def metadata(self, given: Mapping[Any, Any], counts: Counter[str]) -> dict[str, Any]:
-        """Return a copy that is fit for JSON, without secrets and without personal identifiers."""
+        """Return a copy that can be stored as JSON, without secrets and without personal identifiers."""
         plain = clean_json(given)
         kept = self._kept(plain, counts)
         return kept if isinstance(kept, dict) else {}
@@ -70,9 +70,9 @@ class Sanitizer:
 
 
 def session_name(given: object, identity_key: str = "") -> str:
-    """Return a session id as it is stored: clean, above 256 characters cut to 239, "-" and a hash of the whole.
+    """Return a session id as it is stored: clean, and above 256 characters cut to 239, "-" and a hash of the whole.
 
-    An index on it holds no more than 2.7 KB. A telephone number or an e-mail address in it is masked.
+    An index entry holds no more than 2.7 KB. A telephone number or an e-mail address in the id is masked.
     """
     return _session_name(clean(given), identity_key)
 

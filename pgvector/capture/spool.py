@@ -99,8 +99,7 @@ class Spool:
     def take(self, limit: int) -> list[Operation]:
         """Return up to `limit` of the oldest operations; they stay in the file until `ack`.
 
-        From a damaged file, return those before the damage, or else those in memory. Raises SpoolError if there are
-        none.
+        From a damaged file, return those before the damage, or else those in memory. Raises SpoolError if all are lost.
         """
         ops: list[Operation] = []
         with self._lock:
@@ -329,10 +328,7 @@ class Spool:
         self._held.add(self._last, op, _size(row[3]))
 
     def end(self) -> bool:
-        """Close the file; return True if it holds no waiting, rejected or kept operation.
-
-        No hook can append between the check and the closing.
-        """
+        """Close the file; return True if nothing waits, is rejected or is kept in it. No hook can append in between."""
         self._cross_off()
         any_row = " OR ".join(f"EXISTS (SELECT 1 FROM {table})" for table in ("operations", "aside", "kept"))
         empty = False

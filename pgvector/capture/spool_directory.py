@@ -1,7 +1,7 @@
-"""Where spool files of a home lie, whose is whose, and for which database their writes are.
+"""The spool files of a home: where they are, which process owns each, and which database their writes are for.
 
-Each process of a home has its own, held by a lock for the life of the process. What a dead process left is adopted by
-the next one that looks. While no disk takes them in the home, they lie elsewhere with this user.
+Each process of a home has its own file, locked for the life of the process. The file of a dead process is adopted by
+the next one that looks. While the home's disk cannot be written, the files are in another folder of this user.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from .spool_format import as_spool_error, holds, made_at_ns, maker_of, written_a
 logger = logging.getLogger(__name__)
 
 EMBEDDED_PLACE = "the embedded Postgres"
-FOLDER_MODE = 0o755  # of what holds the spool, whatever the umask: who may write there could put another in its place
-RECORD = Path("pgvector", "databases.json")  # in the home: which database was last found at each place
+FOLDER_MODE = 0o755  # of the spool's parent, whatever the umask: whoever can write there could replace the spool
+RECORD = Path("pgvector", "databases.json")  # in the home: the database last found at each place
 
 
 class Destination:
-    """The database at `place`: what the settings name, without user and password; empty is anywhere.
+    """The database at `place`, which is the address in the settings without user and password; empty means any.
 
-    `database` is what tells it from all others, wherever it is reached; empty while it was never reached.
+    `database` identifies it, whatever the address; empty if it was never reached.
     """
 
     def __init__(self, place: str, home: Path | None = None) -> None:
@@ -51,7 +51,7 @@ class Destination:
         return {}
 
     def saw(self, database: str) -> bool:
-        """Note which database is there; True when that was not known."""
+        """Record which database was found at `place`; return True if that was not known."""
         if not database or database == self.database:
             return False
         self.database = database
@@ -63,10 +63,10 @@ class Destination:
         return True
 
     def takes(self, place: str, database: str) -> bool:
-        """Return whether writes that were accepted for that other one may go here.
+        """Return whether writes that were accepted for `database` at `place` may be sent to this database.
 
-        Another database behind the same name is the operator's doing, and the same one behind another name is the same.
-        One that this home never reached may have been a mistake in the settings, which has been put right since.
+        They may if the address is the same, as when an operator replaced the database, or if the database is the same
+        at another address. One that this home never reached may have been a mistake in the settings, since corrected.
         """
         if not place or not self.place or place == self.place:
             return True
@@ -80,17 +80,17 @@ def destination_of(settings: Settings, home: Path) -> Destination:
 
 
 def spool_folder(home: Path) -> Path:
-    """Return where the writes that Postgres does not have yet are kept."""
+    """Return the folder of the writes that Postgres does not have yet."""
     return home / "pgvector" / "spool"
 
 
 def spool_folders(home: Path, environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
-    """Return all places, the one to be preferred first: the home, this user's state directory, the temporary one."""
+    """Return all folders, the preferred one first: in the home, this user's state directory, the temporary one."""
     digest = hashlib.sha256(os.fsencode(home.resolve())).hexdigest()[:16]
     chosen = environ.get("XDG_STATE_HOME", "")
     state = Path(chosen) if os.path.isabs(chosen) else Path(os.path.expanduser("~")) / ".local" / "state"
     user = os.getuid() if hasattr(os, "getuid") else 0
-    # Not by `tempfile`, which fails where no disk takes anything.
+    # Not by `tempfile`, which fails if no disk can be written.
     scratch = next((environ[name] for name in ("TMPDIR", "TEMP", "TMP") if environ.get(name)), "/tmp")
     temporary = Path(scratch) / f"hermes-pgvector-{user}-spool-{digest}"
     return spool_folder(home), state / "hermes-pgvector" / f"spool-{digest}", temporary
@@ -102,13 +102,13 @@ except ImportError:  # Windows: files of dead processes are adopted by hand ther
     fcntl = None  # type: ignore[assignment]
 
 
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # a lock is emptied when it is taken
-_LOCK_LEFT_S = 60.0  # the lock of no file is nobody's after so long
-ADOPTED_AT_ONCE = 8  # each takes some open files of the host's
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # a lock file is truncated when it is taken
+_LOCK_LEFT_S = 60.0  # a lock without a spool file is abandoned after this time
+ADOPTED_AT_ONCE = 8  # each takes some of the host's file descriptors
 
 
 class SpoolDirectory:
-    """The spool files of all processes of one HERMES_HOME, in `folder`, and in `spill` what that could not take."""
+    """The spool files of all processes of one HERMES_HOME: in `folder`, or in `spill` if that cannot be written."""
 
     def __init__(
         self,
@@ -126,18 +126,18 @@ class SpoolDirectory:
         self._sync = sync
         self._locks: dict[Path, int] = {}
         self._unreadable: set[Path] = set()
-        self._waiting: set[Path] = set()  # those of which it was told that they cannot be used now
-        self.some_wait = False  # of what was there to adopt when that was last looked for, something could not be had
+        self._waiting: set[Path] = set()  # files already reported as unusable for now
+        self.some_wait = False  # the last search for files to adopt found some that could not be used
         self._told_elsewhere = False
-        self._told_held: set[str] = set()  # places for which it was told that writes wait
-        # Those of which nothing waits: when each was last written, and how many operations were rejected in it.
+        self._told_held: set[str] = set()  # places already reported as having writes that wait for them
+        # Files to leave alone until they change: when each was last written, and how many rejected operations it has.
         self._resting: dict[Path, tuple[float, int]] = {}
 
     def open_own(self, *, taken_bytes: int = 0, spare: Container[Path] = (), instead_of: Path | None = None) -> Spool:
-        """Create a file of this process's, and lock it, in the first place that takes one and is not to be spared.
+        """Create and lock a file of this process in the first folder that can be written and is not in `spare`.
 
-        What it may hold is less by `taken_bytes`. Whoever reads it later does so when it would be the turn of
-        `instead_of`. Raises SpoolError, and then leaves none behind.
+        Its size limit is reduced by `taken_bytes`. In the order in which files are read later, it takes the place of
+        `instead_of`. Raises SpoolError, and then leaves no file behind.
         """
         problem: SpoolError | None = None
         for folder in (self.folder, *self._spill):
@@ -154,7 +154,7 @@ class SpoolDirectory:
         raise problem or SpoolError(f"{self.folder} cannot be written at the moment")
 
     def is_preferred(self, spool: Spool) -> bool:
-        """Return whether it lies where it should."""
+        """Return whether the spool is in the preferred folder."""
         return spool.path.parent == self.folder
 
     def _open_in(self, folder: Path, taken_bytes: int, instead_of: Path | None) -> Spool:
@@ -165,8 +165,8 @@ class SpoolDirectory:
                 close_to_others(folder)
             else:
                 make_private(folder)
-            # The name says when it was made, for those who come after us have to read the older one first.
-            # A clock that stepped back must not make it older than those that are there.
+            # The name contains the creation time, because later processes have to read the older file first.
+            # A clock that stepped back must not make the file older than existing ones.
             number = (
                 made_at_ns(instead_of)
                 if instead_of is not None
@@ -176,7 +176,7 @@ class SpoolDirectory:
             if not self._acquire(path):
                 raise SpoolError(f"cannot lock {path}")
         try:
-            with as_spool_error(path):  # SQLite would let the umask decide; the files beside it have its mode and owner
+            with as_spool_error(path):  # SQLite would apply the umask; the files beside this one get its mode and owner
                 _make(path)
             spool = Spool(path, max_bytes=max(0, self._max_bytes - taken_bytes), sync=self._sync)
             spool.label(self.destination.place, self.destination.database)
@@ -189,26 +189,25 @@ class SpoolDirectory:
             raise
 
     def adopt(self, at_most: int = 1 << 30) -> Iterator[Spool]:
-        """Yield the files of processes that are gone, oldest first, each locked to us; what cannot be read is kept and
-        reported."""
+        """Yield files of dead processes, oldest first, each locked by us; keep and report unreadable ones."""
         if at_most > 0:
             self.some_wait = False
             self._delete_left_locks()
             yield from itertools.islice(self._adopt_in_order(), at_most)
 
     def _delete_left_locks(self) -> None:
-        """Delete the locks of files that somebody deleted, and whose process died before it could."""
+        """Delete the locks of files that somebody deleted, where the process died before it could delete its lock."""
         with contextlib.suppress(OSError):
             for lock in self.folder.glob("*.db.lock"):
                 path = lock.with_suffix("")
-                # Whoever makes a file makes its lock first.
+                # A process creates the lock before the file, so a fresh lock may have no file yet.
                 left = not path.exists() and time.time() - lock.stat().st_mtime > _LOCK_LEFT_S
                 if left and path not in self._locks and self._acquire(path):
                     lock.unlink(missing_ok=True)
                     self.release(path)
 
     def _adopt_in_order(self) -> Iterator[Spool]:
-        """Yield what can be adopted; of a process whose older file cannot be had now, no newer one."""
+        """Yield the adoptable files; skip the newer files of a process whose older file cannot be used now."""
         held: set[str] = set()
         for path in self._paths():
             if maker_of(path) in held:
@@ -219,7 +218,7 @@ class SpoolDirectory:
                 held.add(maker_of(path))
 
     def _adopt(self, path: Path) -> Spool | None:
-        """Return the spool of a file that is nobody's; None for one that is to be left alone."""
+        """Return the spool of a file without an owner; None for a file that is to be left alone."""
         if path in self._locks or path in self._unreadable or self._rests(path):
             return None
         spool: Spool | None = None
@@ -233,7 +232,7 @@ class SpoolDirectory:
             return None
 
     def _holds_back(self, spool: Spool) -> bool:
-        """Let go of a file whose writes were accepted for another database, until somebody has changed it."""
+        """Release a file if its writes were accepted for another database, until it is changed; return True if so."""
         place, database = spool.accepted_for()
         if not spool.depth or self.destination.takes(place, database):
             return False
@@ -250,14 +249,14 @@ class SpoolDirectory:
         return True
 
     def _paths(self) -> list[Path]:
-        # What another user put into a folder of theirs would be stored as ours.
+        # Files that another user put into a folder of their own would be stored as ours.
         folders = [folder for folder in (self.folder,) if not is_in_other_hands(folder)]
         folders += [folder for folder in self._spill if is_private(folder)]
         found = [path for folder in folders for path in self._listed(folder)]
         return sorted(found, key=lambda path: (made_at_ns(path), written_at(path)))
 
     def _listed(self, folder: Path) -> list[Path]:
-        """Return the files of a folder; none, and say so, where it cannot be read now: what is elsewhere goes on."""
+        """Return the files of a folder; if it cannot be read now, log that and return none, so that others go on."""
         try:
             with as_spool_error(folder):
                 return [*folder.glob("*.db")]
@@ -266,7 +265,7 @@ class SpoolDirectory:
             return []
 
     def rejected_count(self) -> int:
-        """Return how many operations were rejected in files that hold nothing else."""
+        """Return how many rejected operations are in the files that are left alone."""
         return sum(rejected for _, rejected in self._resting.values())
 
     def _rests(self, path: Path) -> bool:
@@ -276,18 +275,18 @@ class SpoolDirectory:
         return False
 
     def rest(self, spool: Spool) -> None:
-        """Let go of an adopted file, deleted where it is empty; whoever changes it has it adopted anew."""
+        """Release an adopted file, or delete it if it is empty; it is adopted again once somebody changes it."""
         waiting, aside = spool.depth, spool.rejected_count
         self.discard(spool)
         if spool.path.exists():
             at = written_at(spool.path)
-            # An operator may have put writes back until a moment ago; later ones change `at`.
+            # An operator may have put writes back just before `at` was read; later ones change it.
             with contextlib.suppress(SpoolError), as_spool_error(spool.path):
                 if not holds(spool.path, waiting + 1, None):
                     self._resting[spool.path] = at, aside
 
     def _take_over(self, path: Path) -> Spool | None:
-        """Return the spool of a process that is gone; None while there is somebody, or when there is nothing left."""
+        """Lock and return the spool of a dead process; None if its owner lives, or if the file no longer exists."""
         with as_spool_error(path):
             if not self._acquire(path):
                 return None
@@ -298,7 +297,7 @@ class SpoolDirectory:
         return Spool(path, max_bytes=self._max_bytes, sync=self._sync)
 
     def give_up(self, spool: Spool, exc: SpoolError) -> None:
-        """Leave a file that cannot be read any further as it is."""
+        """Release a file that cannot be read any further, and leave it as it is."""
         spool.close()
         self._leave_alone(spool.path, exc)
 
@@ -317,41 +316,41 @@ class SpoolDirectory:
             logger.warning("hermes-pgvector: writes of an earlier process wait, and are tried again: %s", exc)
 
     def discard(self, spool: Spool) -> None:
-        """Close a spool and let it go; an empty one is deleted."""
+        """Close and release a spool; delete it if it is empty."""
         if spool.end():
             self.delete(spool)
         self.let_go(spool)
 
     def delete(self, spool: Spool) -> None:
-        """Delete the files of a spool whose content is elsewhere by now, or those that took their place."""
+        """Delete the files of a spool whose content has been moved, or the files that replaced them."""
         with contextlib.suppress(OSError):
             _delete(spool.path)
 
     def let_go(self, spool: Spool) -> None:
-        """Close a spool, and let another process have it."""
+        """Close a spool and release its lock, so that another process can adopt it."""
         spool.close()
         self.release(spool.path)
         self._tidy(spool.path.parent)
 
     def _tidy(self, folder: Path) -> None:
         if folder != self.folder:
-            with contextlib.suppress(OSError):  # something is left in it
+            with contextlib.suppress(OSError):  # it is not empty
                 folder.rmdir()
 
     def release(self, path: Path) -> None:
-        """Let another process have `path`."""
+        """Release the lock of `path`, so that another process can take it."""
         handle = self._locks.pop(path, None)
         if handle is not None:
             os.close(handle)
 
     def forget_after_fork(self) -> None:
-        """Close a child's copies of the locks: they stay the parent's, and end with it."""
+        """Close a forked child's copies of the lock descriptors: the locks belong to the parent and end with it."""
         for path in list(self._locks):
             self.release(path)
 
     def _acquire(self, path: Path) -> bool:
         handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | _NO_LINK, 0o600)
-        if not os.fstat(handle).st_size:  # ours, or as good as new
+        if not os.fstat(handle).st_size:  # just created, or still empty
             leave_to_owner(handle, path.parent)
         if fcntl is not None:
             try:
@@ -359,7 +358,7 @@ class SpoolDirectory:
             except OSError:
                 os.close(handle)
                 return False
-            # The holder deletes the lock file when it goes: what we locked may no longer be the file of that name.
+            # A holder deletes the lock file when it ends, so the file we locked may no longer be the one at that path.
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(handle), os.stat(f"{path}.lock")):
                     with contextlib.suppress(OSError):  # a full disk

@@ -1,4 +1,4 @@
-"""What of a turn is worth storing, and which messages are worth searching for."""
+"""Decides which sides of a turn are worth storing, and which messages are worth searching for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 Reason = Literal["", "empty", "synthetic", "acknowledgement", "too_short"]
 
-# How the host begins messages that it writes itself and passes on as the user's.
+# The beginnings of messages that the host writes itself and passes on as the user's.
 SYNTHETIC_PREFIXES: Final = (
     "[ASYNC DELEGATION",
     "[IMPORTANT: Background process",
@@ -26,8 +26,8 @@ SYNTHETIC_PREFIXES: Final = (
     "[The user attached an image",
     "(The user sent a message with no text content)",
 )
-# What it sets in front of what the user wrote, with an empty line between, and of which the end can be told: its text
-# is fixed and holds no bracket, or ends with words that are. Other notes may quote documents or program output.
+# Notes that the host puts before the user's text, followed by an empty line, whose end can be recognized: the text is
+# fixed and contains no bracket, or ends with fixed words. Other notes may quote documents or program output.
 _NOTE = re.compile(
     r"""\s*\[(?:
         (?:System\ note:|Note:\ model\ was\ just\ switched|Triggering\ message\ id:
@@ -61,7 +61,7 @@ _ASCII_WORD = re.compile(r"[a-z0-9][a-z0-9']*")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Which sides of a turn to store. `reason` says why the first one left out is left out; "" when none is."""
+    """Which sides of a turn to store. `reason` says why the first omitted side is left out; "" if both are stored."""
 
     store_user: bool
     store_assistant: bool
@@ -93,7 +93,7 @@ class TurnFilter:
 
 
 def own_words(user: str) -> str:
-    """Return what the user wrote, without notes that the host set before it; unchanged when nothing else is there."""
+    """Return what the user wrote, without notes that the host put before it; unchanged if there is nothing else."""
     start = 0
     while note := _NOTE.match(user, start):
         start = note.end()
@@ -111,7 +111,7 @@ def is_trivial_query(text: str) -> bool:
 
 
 def weighs(text: str, floor: int) -> bool:
-    """Return whether `text` has at least `floor` characters, blanks at the ends and inner runs of them not counted."""
+    """Return whether `text` weighs at least `floor` characters, not counting blanks at the ends and repeated ones."""
     # Blanks are squeezed in a prefix only: a long paste must not be copied to learn that it is long.
     sample = " ".join(text[: floor * 4 + 64].split())
     if len(sample) < floor and len(text) > floor * 4 + 64:
@@ -140,13 +140,13 @@ def _is_acknowledgement(text: str) -> bool:
     """Return whether `text` is nothing but acknowledgements, greetings, emoji and punctuation; False for blank text.
 
     That is, whether it can be cut into known phrases with nothing left over. Emoji, punctuation, accents, case and
-    stretched letters do not matter. The phrases stand, divided by commas, in `acknowledgements.txt`; those of languages
+    stretched letters do not matter. The phrases, separated by commas, are in `acknowledgements.txt`; those of languages
     that do not separate words, and Korean words written together, in `acknowledgements_unspaced.txt`.
     """
     if len(text) > _ACKNOWLEDGEMENT_MAX_CHARS or not text.strip():
         return False
     first = text.split(None, 1)[0].lower()
-    # Most messages are told by their first word, and this is a hook's time.
+    # The first word is enough to decide on most messages, and a hook waits for this.
     if first.isascii() and first.isalpha() and not (first in _FIRST_WORDS or _word_is_known(first)):
         return False
     words = _words(_EMOTICON.sub(" ", text))
@@ -158,7 +158,7 @@ def _is_acknowledgement(text: str) -> bool:
 
 
 def _word_is_known(word: str) -> bool:
-    """Return whether a word is a stretched phrase, as "okkkkay", or phrases written together."""
+    """Return whether a word is a stretched phrase, such as "okkkkay", or phrases written together."""
     if word.isascii() or word[0] < "\u0900":
         squeezed = _RUN.sub(r"\1", word)
         return len(word) - len(squeezed) > 1 and squeezed in _SQUEEZED
@@ -166,7 +166,7 @@ def _word_is_known(word: str) -> bool:
 
 
 def _can_be_cut(length: int, longest: int, known: Callable[[int, int], bool]) -> bool:
-    """Return whether 0 to `length` can be cut into pieces that are `known`, each of at most `longest`."""
+    """Return whether the range 0 to `length` can be cut into `known` pieces of at most `longest` each."""
     reachable = {0}
     for end in range(1, length + 1):
         if any(start in reachable and known(start, end) for start in range(max(0, end - longest), end)):
@@ -175,7 +175,7 @@ def _can_be_cut(length: int, longest: int, known: Callable[[int, int], bool]) ->
 
 
 def _words(text: str) -> list[str]:
-    if text.isascii():  # where nothing is to be told of a character that the pattern does not
+    if text.isascii():  # where the pattern alone is enough to classify characters
         return [word.rstrip("'") for word in _ASCII_WORD.findall(text.lower().replace("`", "'"))]
     kept: list[str] = []
     previous = " "
@@ -188,7 +188,7 @@ def _words(text: str) -> list[str]:
 
 
 def _fold(text: str) -> str:
-    """Level case, accents, width and look-alike letters; the vocabulary goes through the same."""
+    """Normalize case, accents, width and look-alike letters; the vocabulary is normalized in the same way."""
     level = unicodedata.normalize("NFKD", text.translate(_LETTERS).casefold())
     return "".join(char for char in level if unicodedata.category(char) != "Mn").translate(_LETTERS)
 
@@ -198,7 +198,7 @@ def _phrases(file: str) -> frozenset[str]:
     return frozenset(phrase for part in listing.split(",") if (phrase := " ".join(_words(part))))
 
 
-# Now rather than in the first hook: it takes milliseconds.
+# At import rather than in the first hook: it takes milliseconds.
 _PHRASES, _UNSPACED_PHRASES = _phrases("acknowledgements.txt"), _phrases("acknowledgements_unspaced.txt")
 _LONGEST_WORDS = max(phrase.count(" ") + 1 for phrase in _PHRASES)
 _LONGEST_CHARS = max(map(len, _UNSPACED_PHRASES))

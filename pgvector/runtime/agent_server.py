@@ -1,7 +1,7 @@
 """The embedded server as an agent uses it.
 
-The agent holds its share and connects. Where the server is down, missing or not migrated, and when its last user has
-left, the operator's tool does what is to be done, in a process of its own.
+The agent holds its share of the server and connects. If the server is down, missing or not migrated, or when its last
+user has left, the operator's tool does what is needed, in a process of its own.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from ..store.schema import ensure_schema
 
 logger = logging.getLogger(__name__)
 
-STARTUP_S = 60.0  # a server that has to be created on a slow disk
-# To start it may have to recover much, and migrations to change large tables; once told to stop it does so by itself.
+STARTUP_S = 60.0  # enough to create a server on a slow disk
+# A start may include a long recovery, and migrations may change large tables. A server told to stop does so by itself.
 _LONGEST_S = {"bring-up": 1800.0, "stop-unused": 60.0}
-_END_S = 60.0  # for the end of a process that has answered
+_END_S = 60.0  # how long a process that has answered may take to end
 OPERATOR = "admin.common.embedded_server"  # the program that does what an agent may not
-ANSWER = "hermes-pgvector server: "  # how the line begins by which the operator's process answers
+ANSWER = "hermes-pgvector server: "  # how the line begins with which the operator's process answers
 _ANSWER_LINE = re.compile(rb"^" + ANSWER.encode() + rb"(.*)\n", re.MULTILINE)
 
 
 def root_in(settings: Settings) -> Path | None:
-    """Return the directory of the embedded server that the settings name; None for the user's."""
+    """Return the directory of the embedded server that the settings name; None stands for the user's."""
     return Path(settings.embedded_dir).expanduser() if settings.embedded_dir else None
 
 
 def is_migrated(conninfo: str, dims: int) -> bool:
-    """Return False where migrations are missing; what else is wrong there is met and said by who uses the conninfo."""
+    """Return False if migrations are missing; any other problem is reported by the code that uses the conninfo."""
     try:
         with connect(conninfo) as conn:
             conn.deadline = time.monotonic() + STARTUP_S
             ensure_schema(conn, dims=dims)
     except UpgradeNeeded:
-        return True  # an operator's to begin, for it can be undone
+        return True  # an operator has to start that, since it can be undone
     except SchemaNotApplied:
         return False
     except HermesPgvectorError:
@@ -67,7 +67,7 @@ class AgentServer:
         self._announced = False
 
     def locate(self) -> str:
-        """Return how agents connect, once the server is up and migrated. Raises HermesPgvectorError."""
+        """Return the conninfo for agents, once the server is up and migrated. Raises HermesPgvectorError."""
         self._announce()
         joined = self._share.join()
         if joined is None or not is_migrated(joined.runtime, self._settings.dims):
@@ -75,7 +75,7 @@ class AgentServer:
         return joined.runtime
 
     def close(self) -> None:
-        """Give up the share; the last one to do so has the server stopped, and waits for that unless it is stuck."""
+        """Give up the share; the last process to do so has the server stopped, and waits unless the stop is stuck."""
         if self._share.leave():
             with self._operator("stop-unused"):
                 pass
@@ -86,7 +86,7 @@ class AgentServer:
         self._announced = True
 
     def _brought_up(self) -> Conninfo:
-        """Have the server brought up and migrated. Its process is present there until we are."""
+        """Have the operator's process start and migrate the server; it stays present there until this process is."""
         with self._operator("bring-up") as problem:
             joined = self._share.join()
         if problem is not None:
@@ -97,7 +97,7 @@ class AgentServer:
 
     @contextmanager
     def _operator(self, action: Literal["bring-up", "stop-unused"]) -> Iterator[HermesPgvectorError | None]:
-        """Have the operator's process do `action`; it stays for the block, which gets what went wrong."""
+        """Run `action` in the operator's process and yield its error or None; it lives until the block ends."""
         settings = self._settings
         given = (str(self._share.root), settings.embedded_bin_dir, settings.embedded_run_as, str(settings.dims))
         try:
@@ -113,17 +113,17 @@ class AgentServer:
         with process:
             yield _answer_of(process, time.monotonic() + _LONGEST_S[action])
             try:
-                # A line, and not the end of the pipe alone: a process that was forked meanwhile holds that open.
+                # Closing the pipe is not enough: a process that was forked meanwhile holds it open.
                 process.communicate(b"done\n", timeout=_END_S)
             except subprocess.TimeoutExpired:
                 process.kill()
 
 
 def _answer_of(process: subprocess.Popen[bytes], deadline: float) -> HermesPgvectorError | None:
-    """Return what kept the operator's process from its work, once it says so; None when all is well."""
+    """Wait for the answer of the operator's process, and return the error in it; None if all is well."""
     assert process.stdout is not None
     said = b""
-    # Without a thread: there are none any more when the interpreter ends.
+    # Without a thread: none can be started while the interpreter shuts down.
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         while selector.select(max(0.0, deadline - time.monotonic())):

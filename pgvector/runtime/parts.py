@@ -1,4 +1,4 @@
-"""The parts that a process and a command are both made of, from the settings."""
+"""The parts that an agent's process and a command are both made of, built from the settings."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ..store.backend import Backend
 
 @dataclass(frozen=True)
 class Models:
-    """What embeds and what reranks; None where the settings name nothing, or what they name cannot be used.
+    """The embedder and the reranker; None if the settings name none, or one that cannot be used.
 
-    `problems` has the reason of each consequence.
+    `problems` maps each consequence to its reason.
     """
 
     embedder: CachedEmbedder | None
@@ -33,7 +33,7 @@ class Models:
 
     @classmethod
     def of(cls, settings: Settings, home: Path, embed_key: str, rerank_key: str) -> Models:
-        """Return the models of the settings; does no network."""
+        """Return the models that the settings name; uses no network."""
         latencies = Latencies()
         problems = {}
         embedder = reorderer = None
@@ -48,22 +48,22 @@ class Models:
         return cls(embedder, reorderer, latencies, problems)
 
     def documents(self, settings: Settings, backend: Backend) -> DocumentEmbedder:
-        """Return what embeds the texts of rows."""
+        """Return the embedder for the texts of rows."""
         return DocumentEmbedder(self.embedder, backend, self.latencies, chunk_tokens=settings.chunk_tokens)
 
     def searcher(self, backend: Backend, said: SessionTurns | None = None) -> Searcher:
-        """Return what answers questions; `said` knows what the sessions at hand contain."""
+        """Return the searcher that answers questions; `said` knows what the current sessions contain."""
         return Searcher(backend, self.embedder, self.latencies, self.reorderer, said)
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Close the models."""
         for model in (self.embedder, self.reorderer):
             if model is not None:
                 model.close()
 
 
 def backend_of(settings: Settings, locate: Callable[[], str], *, connections: int = 0, replica: bool = True) -> Backend:
-    """Return the store that `locate` leads to, with at most `connections` (0: what the settings say).
+    """Return the store at the conninfo that `locate` returns, with at most `connections` (0: as in the settings).
 
     Without `replica` the primary answers all questions.
     """

@@ -1,4 +1,4 @@
-"""Puts the parts together: one runtime a process for each pair of settings and home, shared by every provider instance.
+"""Assembles the parts: in a process, one runtime for each pair of settings and home, shared by all provider instances.
 
 The host makes an instance for each API request and never shuts it down, so nothing here is bound to an instance.
 """
@@ -42,12 +42,12 @@ class _Registry:
     """The runtimes of this process."""
 
     def __init__(self) -> None:
-        self.lock = fork_lock(SLOW)  # a child gets no half-made runtime
+        self.lock = fork_lock(SLOW)  # a forked child gets no half-built runtime
         self.runtimes: dict[tuple[Settings, Path, str, str], Runtime] = {}
         self._abandoned: list[Runtime] = []
 
     def forget_after_fork(self) -> None:
-        """Drop every runtime: a child has neither our threads nor the right to our connections, and starts its own."""
+        """Drop every runtime: a child has neither our threads nor a right to our connections, and starts its own."""
         # Kept alive, so that no destructor talks to the parent's server.
         self._abandoned.extend(self.runtimes.values())
         self.runtimes.clear()
@@ -113,7 +113,7 @@ class Runtime:
     def leave(self, user: object, timeout_s: float) -> None:
         """Drain for at most `timeout_s`; the last user to leave closes the runtime. A dead user has left by itself.
 
-        What is unfinished goes on in the background: writes of a next session must not overtake it.
+        Unfinished writes go on in the background: the writes of a later session must not overtake them.
         """
         deadline = time.monotonic() + timeout_s
         with _registry.lock:
@@ -129,17 +129,17 @@ class Runtime:
             self.close(max(0.0, deadline - time.monotonic()))
 
     def forget_after_fork(self) -> None:
-        """Let go of a child's copies of what ends with the parent."""
+        """Release a forked child's copies of what belongs to the parent and ends with it."""
         self.spools.forget_after_fork()
         self._retention.forget_after_fork()
 
     def _withdraw(self) -> None:
-        """Take it out of what `acquire` returns."""
+        """Remove this runtime from those that `acquire` returns."""
         for key in [key for key, runtime in _registry.runtimes.items() if runtime is self]:
             del _registry.runtimes[key]
 
     def close(self, timeout_s: float) -> None:
-        """Drain within `timeout_s`, say what stays in the spool, let go of everything. Twice is fine."""
+        """Drain within `timeout_s`, log what stays in the spool, and close everything. May be called twice."""
         with _registry.lock:
             if self._closed:
                 return
@@ -163,7 +163,7 @@ class Runtime:
                 logger.warning("hermes-pgvector: %d writes did not reach Postgres before shutdown; they %s", *said)
 
     def stats(self) -> dict[str, Any]:
-        """Return flat counters, units in the names; what is text is a state or the last error."""
+        """Return flat counters with units in their names; text values are states or the last error."""
         return {
             "postgres": "up" if self.backend.is_up() else "down" if self.backend.problem else "starting",
             "endpoint": self.embedder.state() if self.embedder is not None else "none",
@@ -193,11 +193,11 @@ def _say_return() -> None:
 
 
 def acquire(settings: Settings, home: Path, environ: Mapping[str, str], user: object) -> Runtime:
-    """Return the runtime of these settings and this home, started in the background if there is none. Does no network.
+    """Return the runtime of these settings and this home; start one in the background if there is none.
 
-    It lives at least as long as `user` does, or until `user` leaves.
+    Uses no network. The runtime lives at least as long as `user` does, or until `user` leaves.
     """
-    if settings.dsn:  # with which no directory is used; that of a home changes when it is first written to
+    if settings.dsn:  # then the directory is unused, and a home's directory changes when the home is first written to
         settings = replace(settings, embedded_dir="")
     key = (settings, home, environ.get(settings.embed_api_key_env, ""), environ.get(settings.rerank_api_key_env, ""))
     with _registry.lock:

@@ -1,4 +1,4 @@
-"""The setting `retention` as an agent has it carried out: by the operator's tool, in a process of its own."""
+"""The setting `retention` in an agent: carried out by the operator's tool, in a process of its own."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from ..domain.commandline import command_of
 logger = logging.getLogger(__name__)
 
 _OPERATOR = "admin.prune.retention"
-ANSWER = "old turns, answer: "  # how the process begins an answer; what else is said there may be anybody's
-_LOOK_S = 0.25  # at whether the process has answered
-_BEGIN_AGAIN_S = 600.0  # after one that ended by itself: what it was at is free again then
+ANSWER = "old turns, answer: "  # how an answer of the process begins; other output there may come from anywhere
+_LOOK_S = 0.25  # between two checks whether the process has answered
+_BEGIN_AGAIN_S = 600.0  # after a process ended by itself: what it was working on is free again by then
 _ENDED = "hermes-pgvector: the process that deletes old turns, as the setting `retention` says, has ended: "
-_LAST_S = 2.0  # of a process at its end
+_LAST_S = 2.0  # how long a process may take to end
 
 
 class RetentionProcess:
-    """Has a bounded piece done at each `step`, and ends the process when nothing is due. Used by the drain thread only.
+    """Has a bounded part of the work done at each `step`, and ends the process when nothing is due.
 
-    `locate` gives the conninfo.
+    Used by the drain thread only. `locate` returns the conninfo.
     """
 
     def __init__(self, settings: Settings, locate: Callable[[], str]) -> None:
@@ -48,7 +48,7 @@ class RetentionProcess:
         return sum(self._deleted)
 
     def step(self) -> float:
-        """Have a piece done of what is due; return for how many seconds to leave it alone. Waits for nothing."""
+        """Have a part of the due work done; return after how many seconds to call again. Does not block."""
         if self._process is None:
             self._begin()
         elif not self._is_asked:
@@ -91,7 +91,7 @@ class RetentionProcess:
     def _ask(self, line: str) -> None:
         self._is_asked = True
         process = self._process
-        with suppress(OSError, ValueError):  # it has ended, which is heard
+        with suppress(OSError, ValueError):  # the process has ended, which the next step finds
             if process is not None and process.stdin is not None:
                 print(line, file=process.stdin, flush=True)
 
@@ -118,12 +118,12 @@ class RetentionProcess:
             logger.log(level, "%s", text)
 
     def close(self) -> None:
-        """End the process, and have no other one; twice is fine."""
+        """End the process and start no other one. May be called twice."""
         self.on = False
         self._end(0.0)
 
     def forget_after_fork(self) -> None:
-        """Let go of a child's copy of the pipe: the process is the parent's, and ends with it."""
+        """Release a forked child's copy of the pipe: the process belongs to the parent and ends with it."""
         process = self._process
         if process is not None and process.stdin is not None:
             with suppress(OSError, ValueError), open(os.devnull, "wb") as nothing:  # it is closed already

@@ -1,4 +1,4 @@
 """The private Postgres of a user: found, started, shared by all of the user's processes, and stopped.
 
-Only the binaries of a Postgres are borrowed; everything about their lifecycle is decided here.
+Only the Postgres binaries come from elsewhere; the server's lifecycle is managed here.
 """

@@ -73,7 +73,7 @@ def _number_in(path: Path) -> int:
 
 
 def _examine(directory: Path) -> Binaries | str:
-    """Return the binaries there, or why they do not count."""
+    """Return the binaries there, or why they cannot be used."""
     missing = [name for name in PROGRAMS if not os.access(directory / name, os.X_OK)]
     if missing:
         return f"no program {', '.join(missing)}"

@@ -27,20 +27,20 @@ __all__ = ["Conninfo", "EmbeddedServer", "default_root", "root_of"]
 
 POLL_S = 0.03
 
-# A fast shutdown writes a checkpoint first; after that time without progress the server is made to stop, and recovers
-# at its next start.
+# A fast shutdown writes a checkpoint first; after this time without progress the server is stopped immediately, and
+# recovers at its next start.
 FAST_STOP_S = 30.0
 HARD_STOP_S = 10.0
-LINGER_S = 3.0  # for processes of a server whose first one is gone
+LINGER_S = 3.0  # for the other processes of a server whose postmaster is gone
 
-# The backend of a connection that was just closed needs a moment to go. Counted in looks, each of which needs a backend
-# of its own: on a busy machine they take as much longer as that moment does.
+# The backend of a connection that was just closed needs a moment to exit. The wait is counted in queries, each of which
+# needs a backend of its own: a busy machine slows them down as much as it does the exit.
 LAST_CLIENT_LOOKS = 25
 
-# In the background and with its own log, so that neither our end nor our terminal touches the server.
+# In the background and with its own log, so that neither our end nor our terminal affects the server.
 _START = 'umask 077; exec </dev/null >>"$1" 2>&1; shift; "$@" &'
 
-# What Postgres or the system says when something outside of it is wrong, and what helps.
+# Messages of Postgres or the system when something outside of Postgres is wrong, and the remedy.
 _REMEDIES = (
     (
         ("No space left", "quota exceeded", "File too large"),
@@ -56,8 +56,8 @@ class EmbeddedServer(ServerShare):
     """A private Postgres in one directory, shared by all processes that name the same directory.
 
     Safe for many threads, processes and instances at once. `bin_dir` names a directory of Postgres programs (else they
-    are looked for), `run_as` the account to run them as when we are root, `settings` Postgres settings over the
-    defaults, used at the next start. Nothing is read or written before the first call.
+    are looked for), `run_as` the account to run them as when we are root, `settings` Postgres settings that override
+    the defaults from the next start on. Nothing is read or written before the first call.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class EmbeddedServer(ServerShare):
         self._ready: Conninfo | None = None
 
     def ensure(self, *, timeout_s: float = 60.0) -> Conninfo:
-        """Return how to connect to the running server, starting it and making role and database as needed.
+        """Return how to connect to the running server; start it and create role and database as needed.
 
         From then on this process counts as present, until `release` or its end. Costs one connection when the server
-        is up. Raises: EmbeddedServerError, with the cause and what helps, when nothing moves for `timeout_s`.
+        is up. Raises: EmbeddedServerError, with cause and remedy, when there is no progress for `timeout_s`.
         """
         require_posix()
         self._notice_fork()
@@ -103,7 +103,7 @@ class EmbeddedServer(ServerShare):
                 return self._ready
 
     def release(self) -> bool:
-        """Give up presence; stop the server when nobody else is present or connected. True if it stopped.
+        """Give up presence, and stop the server if nobody else is present or connected; return True if it stopped.
 
         Close this process's own connections first. Does nothing without a successful `ensure` before it, as in a
         forked child. Raises: EmbeddedServerError when the server does not stop.
@@ -114,7 +114,7 @@ class EmbeddedServer(ServerShare):
             return self._presence.held and self._stop_if_last(timeout)
 
     def stop_unused(self) -> bool:
-        """Stop the server when nobody is present or connected; True if it stopped. Raises: EmbeddedServerError."""
+        """Stop the server if nobody is present or connected; return True if it stopped. Raises: EmbeddedServerError."""
         require_posix()
         with self._explained():
             if not self._layout.root.is_dir():
@@ -124,12 +124,12 @@ class EmbeddedServer(ServerShare):
             return self._stop_if_last(timeout)
 
     def keep_up(self) -> None:
-        """Have the running server outlive its last user, until `stop` or its own end. Raises: EmbeddedServerError."""
+        """Keep the running server up without users, until `stop` or its own end. Raises: EmbeddedServerError."""
         with self._explained():
             write(self._account, self._layout.kept, processes.instance(self._layout))
 
     def is_kept_up(self) -> bool:
-        """Return True when the running server outlives its last user."""
+        """Return True when the running server is kept up after its last user leaves."""
         try:
             running = processes.instance(self._layout)
         except EmbeddedServerError:
@@ -144,7 +144,7 @@ class EmbeddedServer(ServerShare):
             return False
 
     def check(self) -> None:
-        """Raise EmbeddedServerError when no server can be started here, as far as that shows without starting one."""
+        """Raise EmbeddedServerError if no server can be started here, as far as can be told without starting one."""
         require_posix()
         with self._explained():
             check_account(self._account)
@@ -165,7 +165,7 @@ class EmbeddedServer(ServerShare):
             return False
 
     def stop(self) -> None:
-        """Stop the server, whoever uses it; those who do start it again when they next need it.
+        """Stop the server even if it is in use; its users start it again when they next need it.
 
         Raises: EmbeddedServerError when it does not stop, or is not ours to stop.
         """
@@ -176,9 +176,9 @@ class EmbeddedServer(ServerShare):
                     self._shut_down()
 
     def remove(self, *, force: bool = False) -> bool:
-        """Stop the server and deletes its files, with all data; False when there are none.
+        """Stop the server and delete its files, with all data; return False if there are none.
 
-        Raises: EmbeddedServerError, with everything as it was, while another process uses it, unless `force`.
+        Raises: EmbeddedServerError, and changes nothing, while another process uses it, unless `force`.
         """
         require_posix()
         layout = self._layout
@@ -188,7 +188,7 @@ class EmbeddedServer(ServerShare):
         with self._explained(), exclusive(layout.lock, self._timeout()):
             presence = open_lock(layout.presence_lock)
             try:
-                # Others that come now wait for the lock, and make a new server when we are done.
+                # Processes that come now wait for the lock, and create a new server when we are done.
                 if not (try_exclusive(presence) or force):
                     raise EmbeddedServerError(
                         f"another process uses the embedded Postgres in {layout.root}; stop it first"
@@ -200,14 +200,14 @@ class EmbeddedServer(ServerShare):
         return True
 
     def others_files(self) -> list[Path]:
-        """Return what `remove` leaves in the server's directory, since it is not the server's."""
+        """Return the files in the server's directory that `remove` leaves, since they are not the server's."""
         try:
             return others_files(self._layout)
         except OSError:
             return []
 
     def _notice_fork(self) -> None:
-        """In a forked child, forget what belongs to the parent; its mutex may be held by a thread that is not here."""
+        """Forget, in a forked child, what belongs to the parent: a thread that is not here may hold the old mutex."""
         if self._pid != os.getpid():
             self._presence.forget()
             self._pid = os.getpid()
@@ -236,7 +236,7 @@ class EmbeddedServer(ServerShare):
         self._ready = None
         try:
             with exclusive(self._layout.lock, timeout):
-                # While presence is held alone nobody can arrive: they wait until the server is down, and start it.
+                # While presence is held exclusively nobody can join: others start it again once it is down.
                 return self._presence.alone() and not self.is_kept_up() and self._is_idle() and self._shut_down()
         except FileNotFoundError:
             return False
@@ -245,7 +245,7 @@ class EmbeddedServer(ServerShare):
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Turn what the system refuses into our error, and adds to every error what is known to help."""
+        """Translate errors of the system into ours, and add to every error the remedy that is known."""
         try:
             yield
         except (EmbeddedServerError, OSError) as error:
@@ -258,7 +258,7 @@ class EmbeddedServer(ServerShare):
             raise EmbeddedServerError(f"{text}\n{remedy}; or set `dsn`" if remedy else text) from error
 
     def _bring_up(self, timeout: ProgressTimeout) -> None:
-        """Start the server, or waits for one that is starting or stopping, and makes what is missing in it."""
+        """Start the server, or wait for one that is starting or stopping, and create what is missing in it."""
         layout = self._layout
         with exclusive(layout.lock, timeout):
             while (seen := databases.look_closer(layout)).state is ServerState.SILENT:
@@ -268,7 +268,7 @@ class EmbeddedServer(ServerShare):
                             self._start(claim, timeout)
                     finally:
                         os.close(claim)
-                    # The server has its copy of the claim by now, so its end shows as a lock that can be had.
+                    # The server has inherited the claim by now, so when it ends, the lock becomes free.
                     seen = self._wait(timeout)
                     break
                 self._check_time(timeout, seen)
@@ -319,7 +319,7 @@ class EmbeddedServer(ServerShare):
         return False
 
     def _shut_down(self) -> bool:
-        """Stop the server; False when there is none. Only for the holder of `layout.lock`."""
+        """Stop the server; return False if there is none. Only for the holder of `layout.lock`."""
         for request, wait_s in ((signal.SIGINT, FAST_STOP_S), (signal.SIGQUIT, HARD_STOP_S)):
             pid = processes.postmaster(self._layout)
             if pid is None:
@@ -331,7 +331,7 @@ class EmbeddedServer(ServerShare):
                     remove_socket_dir(self._layout, self._account)
                     return True
                 time.sleep(POLL_S)
-        # The last processes of a server that was killed may outlive its first one for a moment.
+        # The last processes of a server that was killed may outlive its postmaster for a moment.
         timeout = self._timeout(LINGER_S)
         while not timeout.over():
             if processes.is_gone(self._layout):

@@ -1,4 +1,4 @@
-"""How the server is reached over its socket, and whether it answers with the database in it."""
+"""Connects to the server over its socket, and checks whether it answers and has the database."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ANSWER = "SELECT current_setting('data_directory'), EXISTS (SELECT FROM pg_role
 
 
 class ServerState(Enum):
-    """What a connection finds."""
+    """What an attempt to connect finds."""
 
     READY = "the database is there"
     BARE = "the server answers, the database or the role is missing"
@@ -32,7 +32,7 @@ class ServerState(Enum):
 
 @dataclass(frozen=True)
 class ServerAnswer:
-    """The state of the server, and libpq's words when it is silent."""
+    """The state of the server, and libpq's error message if it is silent."""
 
     state: ServerState
     error: str = ""
@@ -47,7 +47,7 @@ def conninfo(layout: Layout, *, user: str, dbname: str = DATABASE) -> str:
 
 
 def look(layout: Layout) -> ServerAnswer:
-    """Return what a connection finds is there.
+    """Return the state of the server, as an attempt to connect finds it.
 
     Raises: EmbeddedServerError when the socket belongs to a server on other data.
     """

@@ -1,4 +1,4 @@
-"""What is inside of the server: the cluster made by initdb, who may connect, the role and the database."""
+"""The contents of the server: the cluster created by initdb, the access rules, the role and the database."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OTHERS = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client ba
 
 
 def look_closer(layout: Layout) -> ServerAnswer:
-    """Return what `look` does, knowing also a server without the database. Raises: EmbeddedServerError."""
+    """Return what `look` does, but recognize a server without the database as well. Raises: EmbeddedServerError."""
     import psycopg
 
     seen = look(layout)
@@ -38,7 +38,7 @@ def look_closer(layout: Layout) -> ServerAnswer:
 
 
 def other_clients(layout: Layout) -> int | None:
-    """Return how many clients are connected besides us; None when the server does not say."""
+    """Return how many clients are connected besides us; None if the server does not answer."""
     import psycopg
 
     try:
@@ -50,7 +50,7 @@ def other_clients(layout: Layout) -> int | None:
 
 
 def provide(layout: Layout) -> None:
-    """Make the role and the database that are missing. Only for the holder of `layout.lock`.
+    """Create the role and the database if they are missing. Only for the holder of `layout.lock`.
 
     Raises: EmbeddedServerError.
     """
@@ -61,12 +61,12 @@ def provide(layout: Layout) -> None:
             if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone():
                 connection.execute("CREATE DATABASE hermes_memory OWNER postgres TEMPLATE template0 ENCODING 'UTF8'")
         with connect_as_admin(layout, DATABASE) as connection:
-            # The default before Postgres 15.
+            # Granted by default before Postgres 15.
             connection.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
             # Optional, and not in every build: with it a misspelt word finds what was meant.
             if connection.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'pg_trgm'").fetchone():
                 connection.execute("CREATE EXTENSION IF NOT EXISTS pg_trgm")
-            # Last, because its presence is what `look` takes for the end of this.
+            # Last, because `look` takes the role's presence as a sign that all of this is done.
             if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [RUNTIME]).fetchone():
                 connection.execute("CREATE ROLE hermes LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION")
     except psycopg.Error as error:
@@ -74,16 +74,16 @@ def provide(layout: Layout) -> None:
 
 
 def make_cluster(layout: Layout, account: Account, binaries: Binaries, *, timeout: ProgressTimeout, claim: int) -> None:
-    """Run initdb, which inherits `claim`: should we be killed, the next one waits for its end and then cleans up.
+    """Run initdb, which inherits `claim`: if we are killed, the next process waits for its end and then cleans up.
 
-    Interrupted, it leaves nothing that looks like a cluster. Raises: EmbeddedServerError.
+    If interrupted, it leaves nothing that looks like a cluster. Raises: EmbeddedServerError.
     """
     must_run(account, ["/bin/sh", "-c", 'rm -rf -- "$1"/data.init-*', "sh", layout.root])
     unfinished = layout.root / f"data.init-{secrets.token_hex(4)}"
     command: list[str | os.PathLike[str]] = [binaries["initdb"], "-D", unfinished, "-U", ADMIN, "-E", "UTF8", "-k"]
     command += ["--auth-local=reject", "--auth-host=reject"]
     if binaries.major >= 17:
-        # Sorts the same whatever the libraries of the machine, so that indexes survive its upgrades.
+        # Sorts the same whatever the machine's libraries, so that indexes survive the machine's upgrades.
         command += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
     locale = "C.UTF-8" if sys.platform == "linux" else "C"
     done = run(account, [*command, f"--locale={locale}"], timeout=timeout, pass_fds=[claim])
@@ -99,7 +99,7 @@ def make_cluster(layout: Layout, account: Account, binaries: Binaries, *, timeou
 def check_cluster(layout: Layout, binaries: Binaries) -> bool:
     """Return True when there is a cluster.
 
-    Raises: EmbeddedServerError, with the way out, when these binaries cannot run it.
+    Raises: EmbeddedServerError, which says what to do, when these binaries cannot run it.
     """
     version_file = layout.data / "PG_VERSION"
     if not version_file.is_file():
@@ -123,7 +123,7 @@ def check_cluster(layout: Layout, binaries: Binaries) -> bool:
 
 
 def write_access_rules(layout: Layout, account: Account) -> None:
-    """Let in the account that owns the server, and root when root had it started. Raises: EmbeddedServerError."""
+    """Admit the account that owns the server, and root if root had it started. Raises: EmbeddedServerError."""
     names = [account.name, "root"] if account.switched else [account.name]
     quoted = [name.replace('"', '""') for name in names]
     lines = [f'embedded  "{name}"  {role}\n' for name in quoted for role in (ADMIN, RUNTIME)]

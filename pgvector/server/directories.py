@@ -1,4 +1,4 @@
-"""Makes and removes the directories of the server, with the rights they need."""
+"""Creates and removes the directories of the server, with the permissions they need."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAKE_FOLDERS = 'umask 077; cd "$1" && shift && mkdir -p "$@"'
 # Postgres refuses data that its group may write or anyone else may read.
 _OPEN_DATA = stat.S_IWGRP | stat.S_IRWXO
 
-# What may be empty at rest, which many a tool for backups leaves out.
+# Folders that may be empty while the server is stopped, which many backup tools leave out.
 _EMPTY_AT_REST = (
     "pg_commit_ts", "pg_dynshmem", "pg_logical/mappings", "pg_logical/snapshots", "pg_notify", "pg_replslot",
     "pg_serial", "pg_snapshots", "pg_stat", "pg_stat_tmp", "pg_tblspc", "pg_twophase", "pg_wal/archive_status",
@@ -29,9 +29,9 @@ _EMPTY_AT_REST = (
 
 
 def make_root(layout: Layout, account: Account) -> None:
-    """Make the server's directory, closed to everyone but the account.
+    """Create the server's directory, closed to everyone but the account.
 
-    Raises: EmbeddedServerError when they cannot be made, belong to someone else, or are out of the account's reach.
+    Raises: EmbeddedServerError when it cannot be created, belongs to someone else, or is out of the account's reach.
     """
     check_account(account)
     try:
@@ -51,7 +51,7 @@ def make_root(layout: Layout, account: Account) -> None:
 
 
 def make_socket_dir(layout: Layout, account: Account) -> None:
-    """Make the directory of the server's socket, closed to everyone but the account. Raises: EmbeddedServerError."""
+    """Create the directory of the server's socket, closed to everyone but the account. Raises: EmbeddedServerError."""
     path = layout.sockets
     must_run(account, ["/bin/sh", "-c", _MAKE_SOCKET_DIR, "sh", path])
     found = path.lstat()
@@ -67,9 +67,9 @@ def make_socket_dir(layout: Layout, account: Account) -> None:
 
 
 def put_right(layout: Layout, account: Account) -> None:
-    """Give the data directory what a backup or a volume did not leave as it was: its mode, and its empty folders.
+    """Restore the mode and the empty folders of the data directory, which a backup or a volume may not preserve.
 
-    Postgres starts without neither. Raises: EmbeddedServerError.
+    Postgres does not start if either is missing. Raises: EmbeddedServerError.
     """
     data = layout.data
     if data.stat().st_mode & _OPEN_DATA:
@@ -84,13 +84,13 @@ def put_right(layout: Layout, account: Account) -> None:
 
 
 def remove_socket_dir(layout: Layout, account: Account) -> None:
-    """Leave nothing in /tmp when the server has stopped."""
+    """Remove the socket's directory from /tmp when the server has stopped."""
     if layout.sockets.parent != layout.root:
         run(account, ["rmdir", layout.sockets], timeout=fixed_timeout(30))
 
 
 def delete_files(layout: Layout) -> None:
-    """Delete the files of a server that is stopped, and its directory unless others' are in it. Raises: OSError."""
+    """Delete the files of a stopped server, and its directory unless other files are in it. Raises: OSError."""
     for path in _files_of(layout):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -101,13 +101,13 @@ def delete_files(layout: Layout) -> None:
 
 
 def others_files(layout: Layout) -> list[Path]:
-    """Return what lies in the server's directory and is not the server's, as a copy that somebody made of its data."""
+    """Return the files in the server's directory that are not its own, such as a copy somebody made of its data."""
     own = {path.name for path in _files_of(layout)}
     return sorted(path for path in layout.root.iterdir() if path.name not in own)
 
 
 def _files_of(layout: Layout) -> list[Path]:
-    """Return the files and folders of a server, there or not; the lock last."""
+    """Return the files and folders of a server, whether they exist or not; the lock last."""
     log = layout.root.glob(f"{layout.log.name}*")
     locks = (layout.kept, layout.server_lock, layout.presence_lock, layout.lock)
     return [layout.data, layout.root / "run", *log, *locks]
@@ -124,8 +124,8 @@ def _make_root(root: Path, account: Account) -> None:
     try:
         if os.fstat(fd).st_uid == account.uid:
             return
-        # An empty directory of root's (just made, or a fresh volume) is handed over. One with files in it is not ours;
-        # unless another process was faster, which the second look tells.
+        # An empty directory of root (just created, or a fresh volume) is handed over. One with files in it is not ours,
+        # unless another process was faster, which the second look shows.
         if account.switched and os.fstat(fd).st_uid == 0 and not os.listdir(fd):
             os.fchown(fd, account.uid, account.gid)
             os.fchmod(fd, 0o700)

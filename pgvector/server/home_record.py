@@ -1,7 +1,7 @@
-"""What a hermes home says of its embedded Postgres: where that was, and where the home itself was then.
+"""The record in a hermes home of its embedded Postgres: where the server was, and where the home itself was then.
 
-The directory of the server follows from the paths of the home and of the user's data, and those change: a home is
-moved, or a variable is set in one shell only.
+The server's directory is derived from the paths of the home and of the user's data, and those change: a home is moved,
+or a variable is set in one shell only.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from ..domain.files import replace_text
 
 
 class HomeRecord(NamedTuple):
-    """A home by its own path, and the directory of its server."""
+    """The path of a home, and the directory of its server."""
 
     home: Path
     server: Path
 
 
 def path_in(home: Path) -> Path:
-    """Return the file of the record."""
+    """Return the path of the record's file."""
     return home / "pgvector" / "embedded.json"
 
 
 def recorded(home: Path) -> HomeRecord | None:
-    """Return what the home says; None where it says nothing that can be read."""
+    """Return the home's record; None if there is none that can be read."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         return read_cached(path_in(home), _parse)
     return None
@@ -42,7 +42,7 @@ def _parse(path: Path, raw: bytes) -> HomeRecord | None:
 
 
 def record(home: Path, server: Path) -> None:
-    """Note both, where that changes anything; a home that cannot be written goes without."""
+    """Write the record if it changes anything; a home that cannot be written goes without one."""
     now = HomeRecord(home, server)
     if recorded(home) == now:
         return

@@ -39,7 +39,7 @@ class Account:
 
 
 def choose_account(run_as: str = "") -> Account:
-    """Return the account to run Postgres as: ourselves, or as root `run_as`, else the first of USUAL_ACCOUNTS there is.
+    """Return the account to run Postgres as: our own, or as root `run_as`, else the first existing of USUAL_ACCOUNTS.
 
     Raises: EmbeddedServerError when there is no such account.
     """
@@ -86,9 +86,9 @@ _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./+=:~@ -]+")
 def root_of(hermes_home: Path) -> Path:
     """Return the directory of the server for a hermes home and its profiles.
 
-    That of ~/.hermes is the user's. Any other home has one of its own, lest the themes of two homes mix, unless it has
-    used the user's before this was so: what it wrote is there. While there is none yet, the one that the home has
-    recorded counts, if it did so at this path. Nothing is created.
+    ~/.hermes uses the user's server. Any other home has a server of its own, so that the themes of two homes do not
+    mix, unless it has already used the user's server, where its data is. While that directory has no data, the one that
+    the home has recorded is used, if it was recorded at this path. Nothing is created.
     """
     where = whole_home(hermes_home)
     usual = _usual_root(where)
@@ -97,7 +97,7 @@ def root_of(hermes_home: Path) -> Path:
 
 
 def whole_home(hermes_home: Path) -> Path:
-    """Return the home that shares a server with all its profiles, for one of them or itself."""
+    """Return the home that shares a server with all its profiles, given that home or one of the profiles."""
     where = Path(os.path.realpath(hermes_home.expanduser()))
     return where.parent.parent if where.parent.name == "profiles" else where
 
@@ -107,15 +107,15 @@ def _usual_root(where: Path) -> Path:
     if where == Path(os.path.realpath(Path.home() / ".hermes")):
         return shared
     digest = hashlib.sha256(os.fsencode(Path.home()) + b"\0" + os.fsencode(where)).hexdigest()[:12]
-    # In root's case the user's directory belongs to the account that runs its server, and may yet have to be made.
+    # For root, the user's directory belongs to the account that runs its server, and may not exist yet.
     own = SYSTEM_DIR / digest if shared.parent == SYSTEM_DIR else shared / "homes" / digest
     return shared if not own.is_dir() and (shared / "data").exists() and _has_run(where) else own
 
 
 def reserve(root: Path) -> None:
-    """Make the directory of a server that is still to come, so that `root_of` tells the same from now on.
+    """Create the directory of a future server, so that `root_of` returns the same from now on.
 
-    Where that fails nothing is said: whoever starts the server will say it.
+    A failure is ignored: whoever starts the server will report it.
     """
     with suppress(OSError):
         if root.parent == SYSTEM_DIR:
@@ -160,7 +160,7 @@ class Layout:
 
     @classmethod
     def of(cls, root: Path, account: Account) -> Layout:
-        """Return the layout below `root`; its sockets are elsewhere when their path would be too long or odd."""
+        """Return the layout below `root`; its sockets are elsewhere if their path would be too long or need quoting."""
         root = Path(os.path.realpath(root))
         sockets = root / "run"
         length_bytes = len(os.fsencode(sockets / SOCKET_NAME))
@@ -177,32 +177,32 @@ class Layout:
 
     @property
     def log(self) -> Path:
-        """Return what the server writes while it runs."""
+        """Return the log file of the server."""
         return self.root / "server.log"
 
     @property
     def lock(self) -> Path:
-        """Held alone by who starts or stops the server."""
+        """Return the lock file that whoever starts or stops the server holds exclusively."""
         return self.root / "lock"
 
     @property
     def server_lock(self) -> Path:
-        """Held by every process of the server itself."""
+        """Return the lock file that every process of the server itself holds."""
         return self.root / "server.lock"
 
     @property
     def kept(self) -> Path:
-        """Return which running server outlives its last user; another one does not."""
+        """Return the file that names the running server to be kept up after its last user leaves."""
         return self.root / "kept"
 
     @property
     def presence_lock(self) -> Path:
-        """Held, shared, by who uses the server."""
+        """Return the lock file that the users of the server hold, shared."""
         return self.root / "presence.lock"
 
 
 def make_public_dir(path: Path) -> None:
-    """Make a directory and those above it that are missing, readable by all whatever the umask. Raises: OSError."""
+    """Create a directory and its missing parents, readable by all whatever the umask. Raises: OSError."""
     if path.is_dir():
         return
     make_public_dir(path.parent)

@@ -1,4 +1,4 @@
-"""Locks between processes, by flock(2): the kernel drops them with the process, also at kill -9."""
+"""Locks between processes, by flock(2): the kernel releases them when the process ends, even by kill -9."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def open_lock(path: Path, *, make: bool = True) -> int:
 
 
 def try_exclusive(fd: int) -> bool:
-    """Return True when `fd` now holds its file alone."""
+    """Try to lock the file of `fd` exclusively; return True on success."""
     return _try(fd, fcntl.LOCK_EX)
 
 
@@ -47,20 +47,20 @@ class Presence:
     def __init__(self) -> None:
         self._fd = -1
         self._pid = os.getpid()
-        # Which file the descriptor was opened for: daemons close descriptors, and numbers are used again.
+        # Which file the descriptor was opened for: daemons close descriptors, and their numbers are reused.
         self._file = (0, 0)
 
     @property
     def held(self) -> bool:
-        """Return whether this very process is present."""
+        """Return whether this process itself is present."""
         return self._fd >= 0 and self._pid == os.getpid()
 
     def take(self, path: Path, *, make: bool = True) -> bool:
-        """Take the lock, or keep it; False while a process that stops the server holds it alone. Raises: OSError."""
+        """Take or keep the lock; False while a process that stops the server holds it exclusively. Raises: OSError."""
         if self.held:
             if _identity(os.stat(path) if path.exists() else None) == self._file:
                 return True
-            # The directory was removed and made again: others look at another file now.
+            # The directory was removed and created again: others use another lock file.
             self.drop()
         fd = open_lock(path, make=make)
         if not _try(fd, fcntl.LOCK_SH):
@@ -70,13 +70,13 @@ class Presence:
         return True
 
     def alone(self) -> bool:
-        """Return True when nobody else is present; nobody can become present before `drop` then."""
+        """Return True if nobody else is present; then nobody can become present before `drop`."""
         return self.held and try_exclusive(self._fd)
 
     def drop(self) -> None:
         """Give the lock up; doing so twice is fine."""
         if self.held:
-            # A forked child may have the descriptor too, and would keep the lock alive if it were only closed.
+            # A forked child may have the descriptor too, and would keep the lock alive if we only closed ours.
             with suppress(OSError):
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
         self.forget()

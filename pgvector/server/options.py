@@ -11,7 +11,7 @@ from .layout import PORT, Layout
 DEFAULTS = {
     "max_connections": "100",
     "shared_buffers": "128MB",
-    # Compiling costs more than any query here takes.
+    # Compiling takes longer than any query here.
     "jit": "off",
     "autovacuum": "on",
     # Files in the data directory: containers give 64 MB of /dev/shm, and a logout may clear a user's.
@@ -28,16 +28,16 @@ DEFAULTS = {
     "timezone": "UTC",
     "log_timezone": "UTC",
     "lc_messages": "C",
-    # What users wrote is in statements and details: it does not belong into a log.
+    # Statements and details contain what users wrote, which does not belong in a log.
     "log_min_messages": "warning",
     "log_min_error_statement": "panic",
     "log_error_verbosity": "terse",
     "log_parameter_max_length_on_error": "0",
-    # The log is only cut at a start, so nothing may write to it all the time.
+    # The log is only rotated at a start, so nothing may write to it all the time.
     "log_checkpoints": "off",
 }
 
-# Where the server is and who gets in is decided here and nowhere else.
+# The settings for where the server is and who can connect, which are decided here and nowhere else.
 FIXED = frozenset(
     {
         "listen_addresses",
@@ -58,9 +58,9 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 
 def arguments(layout: Layout, settings: Mapping[str, str]) -> list[str]:
-    """Return the arguments for `settings` over DEFAULTS. No shell reads into them.
+    """Return the arguments for `settings` over DEFAULTS. No shell interprets them.
 
-    Raises: EmbeddedServerError for a name that cannot be one, or that is not for others to set.
+    Raises: EmbeddedServerError for an invalid setting, or for one of FIXED.
     """
     chosen = dict(DEFAULTS)
     for name, value in settings.items():

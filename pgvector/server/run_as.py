@@ -1,7 +1,7 @@
 """Runs programs as the account that owns the server.
 
-What changes files below the server's directory is run as the account and not done by root itself: there, the account
-could plant a link to a file that only root may write.
+What changes files below the server's directory runs as the account, never as root: the account could plant a link there
+to a file that only root may write.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .layout import Account
 from .waiting import ProgressTimeout, fixed_timeout
 
 # The server lives on after the agent that started it, under an account that others may share:
-# API keys and PG* variables of the agent's environment must not go with it.
+# it must not inherit API keys and PG* variables from the agent's environment.
 KEPT_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 _SLICE_S = 0.1
@@ -82,7 +82,7 @@ def must_run(
 
 
 def write(account: Account, path: os.PathLike[str], text: str) -> None:
-    """Replace a file of the account's, atomically, readable by the account only."""
+    """Replace a file of the account atomically, readable by the account only."""
     must_run(account, ["/bin/sh", "-c", _WRITE, "sh", path], text=text)
 
 
@@ -100,14 +100,14 @@ def check_account(account: Account) -> None:
 
 
 def _output(process: subprocess.Popen[bytes], given: bytes, timeout: ProgressTimeout) -> bytes | None:
-    """Return what a process prints until its end; None when it was killed because `timeout` is over."""
+    """Return the output of a process when it ends; None if it was killed because `timeout` is over."""
     with process:
         rest: bytes | None = given
         while True:
             try:
                 return process.communicate(rest, timeout=_SLICE_S)[0]
             except subprocess.TimeoutExpired:
-                rest = None  # it is on its way
+                rest = None  # the first call sends it
                 if timeout.over():
                     process.kill()
                     return None

@@ -1,6 +1,6 @@
-"""A process's share of the embedded server: it is present, knows how to connect, and leaves.
+"""A process's share of the embedded server: being present, connecting and leaving.
 
-Starting and stopping are not here: an agent has that done by the operator's tool, in a process of its own.
+Starting and stopping are not part of it: an agent has that done by the operator's tool, in a process of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Conninfo:
 
 
 class ServerShare:
-    """The part of one process in the server of one directory. Nothing is read or written before the first call."""
+    """One process's share of the server in one directory. Nothing is read or written before the first call."""
 
     def __init__(self, root: Path | None = None, *, run_as: str = "") -> None:
         self.root = (default_root() if root is None else root).expanduser().absolute()
@@ -37,24 +37,24 @@ class ServerShare:
         self._left = False
 
     def reserve(self) -> None:
-        """Make the directory, before a home has anything else that would tell that it ran."""
+        """Create the directory before the home contains any other sign that an agent has run."""
         if self.root != default_root():
             reserve(self.root)
 
     def join(self) -> Conninfo | None:
-        """Return how to connect, and be present until `leave`; None, and not present, where no server is ready.
+        """Return how to connect, and be present until `leave`; return None, without presence, if no server is ready.
 
-        Costs one connection. Raises: EmbeddedServerError on Windows, where a server on other data answers, or where no
+        Costs one connection. Raises: EmbeddedServerError on Windows, if a server on other data answers, or if no
         account could own the server.
         """
         require_posix()
         layout = self._layout
         with self._mutex:
             try:
-                # A file of ours would stand in the way of the account that is to own the directory.
+                # Creates no lock file: ours would be in the way of the account that is to own the directory.
                 if self._left or not self._presence.take(layout.presence_lock, make=False):
                     return None
-            except OSError:  # no server was ever here, or whoever starts it will say what is wrong
+            except OSError:  # no server was ever here, or whoever starts it will report the problem
                 return None
         try:
             if look(layout).state is ServerState.READY:
@@ -66,7 +66,7 @@ class ServerShare:
         return None
 
     def leave(self) -> bool:
-        """Give up presence, for good; True when nobody is present any more, so that the server may be stopped."""
+        """Give up presence for good; return True if nobody is present any more, so that the server may be stopped."""
         with self._mutex:
             self._left = True
             if not self._presence.held:

@@ -11,15 +11,15 @@ from pathlib import Path
 from ..domain.errors import EmbeddedServerError
 from .locks import open_lock, try_exclusive
 
-LOOKS = 8  # at the signs, while nothing moves
-LONGEST = 20  # times the wait without progress: something may move for ever and get nowhere
+LOOKS = 8  # checks of the signs during a wait without progress
+LONGEST = 20  # times the wait without progress: something may change for ever and get nowhere
 
-# Short against the 100 ms of a start, long against what a try costs.
+# Short compared to the 100 ms of a start, long compared to the cost of an attempt.
 POLL_S = 0.02
 
 
 class ProgressTimeout:
-    """A limit that is over once `signs` has given the same for `still_s` seconds, or after LONGEST times that."""
+    """A timeout that is over once `signs` has returned the same for `still_s` seconds, or after LONGEST times that."""
 
     def __init__(self, signs: Callable[[], object], still_s: float) -> None:
         self._signs = signs
@@ -28,7 +28,7 @@ class ProgressTimeout:
         self._seen = signs()
 
     def over(self) -> bool:
-        """Return True when it makes no sense to wait on. Cheap enough to be asked at every turn of a loop."""
+        """Return True when waiting longer makes no sense. Cheap enough to be called in every iteration of a loop."""
         now = time.monotonic()
         if now - self._looked >= self._still_s / LOOKS:
             self._looked = now
@@ -38,13 +38,13 @@ class ProgressTimeout:
 
 
 def fixed_timeout(seconds: float) -> ProgressTimeout:
-    """Return a limit for what shows no progress."""
+    """Return a timeout for work that shows no progress."""
     return ProgressTimeout(lambda: None, seconds)
 
 
 @contextmanager
 def exclusive(path: Path, timeout: ProgressTimeout) -> Iterator[None]:
-    """Hold a lock file alone, against threads and processes alike.
+    """Hold a lock file exclusively, against threads and processes alike.
 
     Raises: EmbeddedServerError when `timeout` is over first.
     """
