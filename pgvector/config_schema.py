@@ -1,4 +1,4 @@
-"""The form of the host's desktop for this plugin: scripts/make_config_schema.py generates it from the settings.
+"""The desktop form of this plugin, generated from the settings by scripts/make_config_schema.py.
 
 The host saves the form in $HERMES_HOME/pgvector/config.json and does not read config.yaml. An empty field leaves the
 value of config.yaml in effect. `dims` is not in the form: none of our code runs when the host saves it, and `dims` has

@@ -16,7 +16,7 @@ from hermes_memory_pgvector.config.settings import FIELDS, Field
 from hermes_memory_pgvector.host.setup import API_KEY
 
 FILE = Path(__file__).resolve().parents[1] / "pgvector" / "config_schema.py"
-_HEAD = '''"""The form of the host's desktop for this plugin: scripts/make_config_schema.py generates it from the settings.
+_HEAD = '''"""The desktop form of this plugin, generated from the settings by scripts/make_config_schema.py.
 
 The host saves the form in $HERMES_HOME/pgvector/config.json and does not read config.yaml. An empty field leaves the
 value of config.yaml in effect. `dims` is not in the form: none of our code runs when the host saves it, and `dims` has
