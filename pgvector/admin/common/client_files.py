@@ -1,4 +1,4 @@
-"""The configuration files of MCP clients: an entry read from them, or put into them with all else kept."""
+"""The configuration files of MCP clients: read an entry, or put one in and keep everything else."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _BOM = "\ufeff"
 
 @dataclass(frozen=True)
 class Installed:
-    """What became of an entry, and where the file as it was before is kept."""
+    """What was done to an entry, and where the file's previous version is kept."""
 
     action: Literal["added", "renewed", "unchanged"]
     path: Path
     entry: dict[str, Any]
     backup: Path | None = None
-    before: object = None  # the entry that stood there
+    before: object = None  # the entry that was there before
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ class InstalledEntry:
 
 
 def entry_in(place: ClientFile, name: str) -> object:
-    """Return a client's entry of this name; None without one. Raises ConfigurationError for a file that is broken."""
+    """Return a client's entry of this name; None if there is none. Raises ConfigurationError for a broken file."""
     return _servers(place, _text(place)).get(name)
 
 
 def entries_for(home: Path) -> Iterator[InstalledEntry]:
-    """Yield the entries by which clients of this user start our server for a home; a broken file has none."""
+    """Yield the entries with which this user's clients start our server for a home; broken files are skipped."""
     for client in CLIENTS:
         place = file_of(client, home, None)
         with suppress(ConfigurationError):
@@ -72,12 +72,12 @@ def _is_for(home: Path, entry: Mapping[str, Any]) -> bool:
 
 
 def install(place: ClientFile, name: str, entry: Mapping[str, Any], *, really: bool) -> Installed:
-    """Put an entry into a client's file, which is replaced in one step; once it is there nothing is changed.
+    """Put an entry into a client's file, which is replaced in one step; change nothing if the entry is there already.
 
-    Raises ConfigurationError, with the file as it was, for one that is broken, cannot be written or has another
-    server under this name.
+    Raises ConfigurationError, with the file unchanged, if it is broken, cannot be written or has another server under
+    this name.
     """
-    path = Path(os.path.realpath(place.path))  # a link stays a link: what it points at is replaced
+    path = Path(os.path.realpath(place.path))  # a symlink is kept: the file it points to is replaced
     before = _text(place)
     found = _servers(place, before).get(name)
     if found is not None and not is_ours(found):
@@ -98,7 +98,7 @@ def install(place: ClientFile, name: str, entry: Mapping[str, Any], *, really: b
 
 
 def shown_entry(place: ClientFile, name: str, entry: Mapping[str, Any]) -> str:
-    """Return the lines that put an entry into a file by hand."""
+    """Return the lines to add to a file by hand for an entry."""
     if place.form == "toml":
         return written_table((place.table, name), entry)
     whole = {place.table: {name: dict(entry)}}
@@ -130,7 +130,7 @@ def _servers(place: ClientFile, text: str) -> Mapping[str, Any]:
 
 
 def _parsed(place: ClientFile, text: str) -> Any:
-    """Return what the client finds in the text."""
+    """Return the text as the client parses it."""
     plain = text.removeprefix(_BOM)
     if not plain.strip():
         return {}
@@ -147,7 +147,7 @@ def _parsed(place: ClientFile, text: str) -> Any:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a name that stands twice, of which writing the file anew would keep one."""
+    """Return the pairs as a dict. Raise ValueError for a duplicate name, one of which would be lost by rewriting."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name stands twice in one object")
@@ -185,7 +185,7 @@ def _with_json(before: str, wanted: Mapping[str, Any]) -> str:
     found = _INDENT.search(before)
     indent = found[1] if found else 2
     edited = json.dumps(wanted, indent=indent, ensure_ascii=False)
-    if any("\ud800" <= char <= "\udfff" for char in edited):  # half a pair, which UTF-8 cannot hold
+    if any("\ud800" <= char <= "\udfff" for char in edited):  # a lone surrogate, which UTF-8 cannot encode
         edited = json.dumps(wanted, indent=indent)
     if not before or before.endswith("\n"):
         edited += "\n"
@@ -202,7 +202,7 @@ def _with_toml(place: ClientFile, before: str, name: str, entry: Mapping[str, An
 
 
 def _kept(path: Path) -> Path | None:
-    """Return the copy that is made of a file before it is changed; its owner's alone, for clients keep keys there."""
+    """Back up a file before it is changed and return the copy; only its owner may read it: clients keep keys there."""
     if not path.exists():
         return None
     backup = path.with_name(f"{path.name}.{datetime.now(UTC):%Y%m%d-%H%M%S-%f}.bak")
@@ -217,12 +217,12 @@ Form = Literal["json", "toml", "yaml"]
 CLIENTS: Final = ("claude-code", "cursor", "codex", "hermes")
 ENTRY_NAME: Final = "pgvector"
 _PROGRAM: Final = "hermes-pgvector"
-_SIGNS: Final = (_PROGRAM, "hermes_memory_pgvector")  # one of which stands in every entry of ours
+_SIGNS: Final = (_PROGRAM, "hermes_memory_pgvector")  # each of our entries contains one of these
 
 
 @dataclass(frozen=True)
 class ClientFile:
-    """Where a client keeps its servers: a table of this name in a file of this form."""
+    """Where a client lists its servers: a table named `table` in a file of this format."""
 
     path: Path
     form: Form
@@ -230,7 +230,7 @@ class ClientFile:
 
 
 def file_of(client: str, home: Path, project: Path | None) -> ClientFile:
-    """Return the file of a client, or with `project` that of a folder. Raises WrongUsage where folders have none."""
+    """Return a client's file for the user, or for the folder `project`. Raises WrongUsage where folders have none."""
     user = Path.home()
     if client == "claude-code":
         return ClientFile(project / ".mcp.json" if project else user / ".claude.json", "json", "mcpServers")
@@ -245,9 +245,9 @@ def file_of(client: str, home: Path, project: Path | None) -> ClientFile:
 
 
 def entry_of(client: str, home: Path, *options: str) -> dict[str, Any]:
-    """Return the entry: this very program, in this home, whatever the client's own PATH and environment are.
+    """Return the entry for this very program in this home, independent of the client's own PATH and environment.
 
-    `options` are those of the server.
+    `options` are passed to the server.
     """
     program = Path(sys.executable).parent / _PROGRAM
     command = [str(program)] if program.is_file() else command_of("cli")
@@ -258,7 +258,7 @@ def entry_of(client: str, home: Path, *options: str) -> dict[str, Any]:
 
 
 def options_in(entry: object) -> dict[str, str]:
-    """Return what an entry of ours says to the server: the values of its --theme and --compat, where it has them."""
+    """Return the values of --theme and --compat in an entry of ours, if it has them."""
     args = entry.get("args") if isinstance(entry, Mapping) else None
     words = [each for each in args if isinstance(each, str)] if isinstance(args, Sequence) else []
     split = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
@@ -272,7 +272,7 @@ def is_ours(entry: object) -> bool:
 
 
 def renewed(found: object, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entry to be written where one of ours stands: what else a person put into it stays."""
+    """Return the entry to write over an existing one; what else a person has put into that is kept."""
     if not isinstance(found, Mapping):
         return dict(wanted)
     environment = found.get("env")

@@ -1,4 +1,4 @@
-"""Parsing and printing, as every verb does it; what a verb needs is imported when the verb is named."""
+"""Parsing and printing shared by all verbs; a verb's module is imported only when the verb is used."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _UNKNOWN = re.compile(r"argument (COMMAND|ACTION): invalid choice: '(.*?)' \(cho
 
 
 class Parser(argparse.ArgumentParser):
-    """Says which verb was probably meant, rather than list all of them, and refuses itself what it does not know.
+    """Suggests the verb that was probably meant instead of listing them all, and rejects unknown arguments itself.
 
-    Left to the parser above, an unknown option of ours would be answered with the usage of the whole host.
+    If that were left to the parent parser, an unknown option of ours would print the usage of the whole host.
     """
 
     _as_json = False
-    verb: Verb | None = None  # what this is the parser of, until its arguments are added
-    taken: frozenset[str] = frozenset()  # what the verb above takes as well: what was given there holds here too
+    verb: Verb | None = None  # the verb that this parser is for, until its arguments are added
+    taken: frozenset[str] = frozenset()  # options that the parent verb accepts too: a value given there holds here
 
     def fill(self) -> None:
-        """Add the arguments of the verb, whose module is loaded now. Raises ImportError where a package is missing."""
+        """Import the verb's module and add its arguments. Raises ImportError if a package is missing."""
         verb, self.verb = self.verb, None
         if verb is not None:
             _add_command(self, verb.load())
@@ -54,7 +54,7 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse, and exit where an argument is not known."""
+        """Parse the arguments, and exit if one is unknown."""
         from ...domain.redaction import mask_dsn
 
         given = sys.argv[1:] if args is None else list(args)
@@ -72,7 +72,7 @@ class Parser(argparse.ArgumentParser):
         return known, left
 
     def error(self, message: str) -> NoReturn:
-        """Print it and exit."""
+        """Print the message and exit."""
         if found := _UNKNOWN.fullmatch(message):
             message = _nearest(*found.groups())
         elif message.endswith("required: ACTION") and self._subparsers is not None:
@@ -82,7 +82,7 @@ class Parser(argparse.ArgumentParser):
         super().error(message)
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """Exit; that nobody reads the help to its end is no error."""
+        """Exit; a reader that closes the pipe before the end of the help is not an error."""
         try:
             sys.stdout.flush()
         except BrokenPipeError:
@@ -91,7 +91,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _nearest(kind: str, given: str, names: str) -> str:
-    """Return an error for a word that is not one of `names`, with those it may have meant."""
+    """Return an error for a word that is not one of `names`, with the names that may have been meant."""
     known = re.findall(r"[\w-]+", names)
     near = [name for name in known if name.startswith(given)] or difflib.get_close_matches(given, known)
     meant = f"; did you mean: {', '.join(near)}?" if given and near else f", only {', '.join(known)}"
@@ -99,7 +99,7 @@ def _nearest(kind: str, given: str, names: str) -> str:
 
 
 class GroupedHelp(argparse.RawDescriptionHelpFormatter):
-    """Puts a heading above the first command of each group; `headings` are by that command's name."""
+    """Prints a heading above the first command of each group; `headings` is keyed by that command's name."""
 
     def __init__(self, prog: str, headings: Mapping[str, str]) -> None:
         super().__init__(prog)
@@ -113,7 +113,7 @@ class GroupedHelp(argparse.RawDescriptionHelpFormatter):
 
 @contextmanager
 def read_or_not() -> Iterator[None]:
-    """Go on behind the block where nobody reads what it prints, as with `| head`: what is to be done is done anyway."""
+    """Ignore a pipe closed by the reader, as with `| head`, so that the code after the block still runs."""
     try:
         yield
         sys.stdout.flush()
@@ -123,10 +123,10 @@ def read_or_not() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What a verb takes and does. `run` gets the parsed arguments and the hermes home and returns an exit code.
+    """The arguments and action of a verb. `run` takes the parsed arguments and the hermes home, returns an exit code.
 
-    A verb with `actions` and no `run` is only their common name. Each takes --hermes-home and --json beside its own
-    arguments.
+    A verb with `actions` and no `run` only groups them. Every command that runs takes --hermes-home and --json beside
+    its own arguments.
     """
 
     examples: str
@@ -139,8 +139,8 @@ class Command:
 class Verb:
     """A verb, or an action of one, as the help lists it.
 
-    `command` may name the module below admin/, with a dot before it beside admin/, that has it by the verb's name in
-    capitals. `more` are actions that another feature has.
+    `command` may name a module below admin/ (with a leading dot: beside admin/) that defines the Command under the
+    verb's name in capitals, or under the name after a colon. `more` are actions that another feature provides.
     """
 
     name: str
@@ -149,7 +149,7 @@ class Verb:
     more: Sequence[Verb] = ()
 
     def load(self) -> Command:
-        """Return the command, of which the module is imported now."""
+        """Return the command, importing its module if needed."""
         if isinstance(self.command, Command):
             return self.command
         module, _, name = self.command.partition(":")
@@ -158,14 +158,14 @@ class Verb:
 
 
 def add_groups(parser: argparse.ArgumentParser, groups: Mapping[str, Sequence[Verb]]) -> None:
-    """Add all verbs to the parser of the tool; its help shows them under the names of their groups."""
+    """Add all verbs to the tool's parser; its help shows them under their groups' headings."""
     headings = {verbs[0].name: heading for heading, verbs in groups.items()}
     parser.formatter_class = partial(GroupedHelp, headings=headings)
     _add_verbs(parser, [verb for verbs in groups.values() for verb in verbs], depth=0)
 
 
 def fill_all(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of every verb below a parser, as a page about all of them, or a completion, needs them."""
+    """Add the arguments of every verb below a parser, as shell completion or a page about all verbs needs them."""
     if isinstance(parser, Parser):
         parser.fill()
     for action in parser._actions:
@@ -200,7 +200,7 @@ def _add_verbs(
 
 
 def _add_command(parser: Parser, command: Command) -> None:
-    """Complete the parser of a verb; what is parsed carries the `run` that was meant."""
+    """Add a verb's arguments and actions to its parser; the parsed result carries the `run` to call."""
     parser.epilog = f"Examples:\n{_indented(typed(command.examples))}\n\n{EXITS}"
     if command.run is not None:
         parser.add_argument(
@@ -222,9 +222,10 @@ def action(name: str, summary: str, examples: str, run: Run, arguments: Sequence
 
 
 def argument(name: str, about: str, **settings: Any) -> Argument:
-    """Return what adds an argument or an option, with argparse's `settings`.
+    """Return a function that adds an argument or an option with argparse's `settings`.
 
-    Behind the name may stand the metavar, as in "--since WHEN"; an option of which nothing more is said is a switch.
+    The name may be followed by the metavar, as in "--since WHEN"; an option with neither metavar nor settings is a
+    flag.
     """
     name, _, metavar = name.partition(" ")
     if metavar:
@@ -236,17 +237,17 @@ def argument(name: str, about: str, **settings: Any) -> Argument:
 
 add_yes = argument("--yes", "do it; without this only what would be done is shown")
 add_admin_dsn = argument("--admin-dsn DSN", "an admin's DSN; $HERMES_PGVECTOR_ADMIN_DSN is used without this option")
-# Where the agents' own login does as well, and a variable left set must not widen what is seen.
+# For commands that the agents' own login can run as well: a variable left set must not widen what is seen.
 add_login = argument("--admin-dsn DSN", "connect with this DSN, not as the agents do (no variable is used for this)")
 
 
 def given_admin_dsn(args: argparse.Namespace) -> str:
-    """Return the admin's DSN of the command line or the environment; empty without one."""
+    """Return the admin's DSN from the command line or the environment; empty if neither has one."""
     return args.admin_dsn or os.environ.get("HERMES_PGVECTOR_ADMIN_DSN", "")
 
 
 def printed(args: argparse.Namespace, value: Any, show: Callable[[], object]) -> int:
-    """Print `value` for a machine with --json, else have `show` print it for a person; return the exit code."""
+    """Print `value` as JSON with --json, otherwise have `show` print it for people; return the exit code."""
     if args.json:
         print_json(value)
     else:
@@ -255,12 +256,12 @@ def printed(args: argparse.Namespace, value: Any, show: Callable[[], object]) ->
 
 
 def print_json(value: Any) -> None:
-    """Print `value` for a machine."""
+    """Print `value` as JSON."""
     print(json.dumps(value, indent=2, default=str))
 
 
 def print_error(message: str, kind: str) -> None:
-    """Print an error for a machine, on a line of its own."""
+    """Print an error as JSON, on a line of its own."""
     print(json.dumps({"error": message, "type": kind}))
 
 
@@ -279,21 +280,21 @@ class ShowVersion(argparse.Action):
 
 
 def missing_package(exc: ImportError) -> str:
-    """Return what is missing and how to get it."""
+    """Return a message that names the missing package and says how to get it."""
     from ...domain.commandline import lacking
 
     return f"{lacking() or exc} ({sys.executable})"
 
 
 def positive(text: str) -> int:
-    """Return the number of an option that counts something."""
+    """Return the value of an option that must be a whole number, 1 or more."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError("write a whole number, 1 or more")
     return int(text)
 
 
 def between(least: float, most: float) -> Callable[[str], float]:
-    """Return what reads the number of an option that must lie from `least` to `most`."""
+    """Return a function that reads the number of an option, which must lie from `least` to `most`."""
 
     def read(text: str) -> float:
         try:
@@ -308,7 +309,7 @@ def between(least: float, most: float) -> Callable[[str], float]:
 
 
 def filled(text: str) -> str:
-    """Return an argument that a blank would turn into everything: a shell's variable may not be set."""
+    """Return an argument that is not blank: an unset shell variable must not select everything."""
     if not text.strip():
         raise argparse.ArgumentTypeError("is empty; leave it out, or check the variable it came from")
     return text

@@ -1,4 +1,4 @@
-"""The HNSW indexes: how they stand, without them for a while, and built while agents go on."""
+"""The HNSW indexes: their state, dropping them, and building them while agents work."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ...store.sql import query
 from ...store.vectors import STORES
 from .fetching import one
 
-Tell = Callable[[str, int, int], None]  # what is built, and how much of the table is in it, of how much
+Tell = Callable[[str, int, int], None]  # index being built, blocks done, blocks in all
 
-_LOCK_STEER = 731057949  # one process at a time begins a change of the model, builds indexes or switches
+_LOCK_STEER = 731057949  # held by the one process that begins a change of the model, builds indexes or switches
 _STEER_POLL_S = 0.2
 _TELL_EVERY_S = 1.0
-_NEIGHBOURS_BYTES = 750  # 710 are what a row takes beside its vector while an index with m = 16 is built
+_NEIGHBOURS_BYTES = 750  # building an index with m = 16 takes 710 a row beside its vector
 ROWS: dict[Store, str] = {"memories": "memory_entries", "turns": "conversations"}
 CHUNKS: dict[Store, str] = {"memories": "memory_chunks", "turns": "conversation_chunks"}
 _INDEX_NAMES = {"sig": "theme_sig", "code": "theme_code"}
@@ -31,10 +31,10 @@ _never = threading.Event()
 
 
 class HnswIndex(NamedTuple):
-    """One HNSW index. `state` is whole, missing, unfinished or being built; `rows` are estimated.
+    """One HNSW index. `state` is whole, missing, unfinished or being built; `rows` is an estimate.
 
-    `theme` is the one whose rows it holds, empty for that of a whole table.
-    `wants_bytes` is the maintenance_work_mem in which it is built in one go, `given_bytes` what the server gives.
+    `theme` is the theme whose rows it holds; empty for an index of a whole table.
+    `wants_bytes` is the maintenance_work_mem that a build in memory needs, `given_bytes` what the server allows.
     """
 
     store: Store
@@ -47,14 +47,14 @@ class HnswIndex(NamedTuple):
     theme: str = ""
 
     def is_to_build(self) -> bool:
-        """Return True when it is not there, or not whole, and nobody is building it."""
+        """Return True if the index is missing or incomplete and nobody is building it."""
         return self.state in ("missing", "unfinished")
 
 
 def for_store(
     name: str, store: Store, *, dims: int = 0, index: str = "", column: str = "sig_next", package: str = ""
 ) -> sql.Composed:
-    """Return a statement, of this folder or of `package`, with the names of the tables and indexes of `store` in it."""
+    """Return a statement, of this folder or of `package`, with the names of `store`'s tables and indexes filled in."""
     rows, chunks = ROWS[store], CHUNKS[store]
     indexes = {
         f"{what}{kind}_index": sql.Identifier(f"{rows}_{_INDEX_NAMES.get(what, what)}{kind}_idx")
@@ -79,14 +79,14 @@ def for_store(
         code_bits=sql.Literal(3 * dims),
         index=sql.Identifier(index or "none"),
         column=sql.Identifier(column),
-        # `compact` drops vectors of turns only.
+        # `compact` drops vectors, but only those of turns.
         always=sql.SQL("NOT NULL" if store == "memories" else ""),
         **indexes,
     )
 
 
 def indexes(conn: DeadlineConnection) -> list[HnswIndex]:
-    """Return how the HNSW indexes stand: of each table that of whole vectors where there is one, else of signatures."""
+    """Return each table's HNSW index: the one over whole vectors if it exists, otherwise the one over signatures."""
     found = []
     for store in STORES:
         full = index_of(conn, store, _full_name(store))
@@ -97,7 +97,7 @@ def indexes(conn: DeadlineConnection) -> list[HnswIndex]:
 def index_of(
     conn: DeadlineConnection, store: Store, name: str, *, theme: str = "", rows: int | None = None
 ) -> HnswIndex:
-    """Return how the index of that name stands, of a theme of so many `rows` or of the whole table."""
+    """Return the state of the index of that name, which covers a theme of so many `rows` or the whole table."""
     with translated():
         names = {"table": ROWS[store], "index": name}
         row = one(conn, query("hnsw_index_state", package=__package__), names)
@@ -108,12 +108,12 @@ def index_of(
 
 
 def is_changing(conn: DeadlineConnection) -> bool:
-    """Return True while a change of the model is under way, when the tables have no HNSW index of the old vectors."""
+    """Return True while a change of the model is in progress, when the tables have no HNSW index of the old vectors."""
     return conn.execute("SELECT to_regclass('hermes_reembed') IS NOT NULL").fetchone() == (True,)
 
 
 def drop(conn: DeadlineConnection) -> list[str]:
-    """Drop the HNSW indexes while agents go on; the names of those that were there."""
+    """Drop the HNSW indexes while agents work; return the names of those that existed."""
     dropped = []
     with translated(), one_at_a_time(conn):
         for index in (index_of(conn, store, name(store)) for store in STORES for name in (_name, _full_name)):
@@ -124,20 +124,20 @@ def drop(conn: DeadlineConnection) -> list[str]:
 
 
 def drop_former(conn: DeadlineConnection) -> None:
-    """Drop the indexes of whole vectors that versions before 1.1 made, under `one_at_a_time`."""
+    """Drop the indexes over whole vectors made by versions before 1.1. Call under `one_at_a_time`."""
     for store in STORES:
         if _is_former(conn, _name(store)):
             drop_index(conn, _name(store))
 
 
 def build(conn: DeadlineConnection, conninfo: str, tell: Tell, *, memory: str = "", full: bool = False) -> list[str]:
-    """Build the HNSW indexes that are not whole while agents go on, however long it takes; their names.
+    """Build the HNSW indexes that are missing or incomplete, while agents work and however long it takes; return names.
 
-    One that somebody else is building is left to them. With `full` those of whole vectors take the place of the others.
+    An index that somebody else is building is left to them. With `full`, indexes over whole vectors replace the others.
 
-    `memory` is the maintenance_work_mem for it, as Postgres writes sizes; empty is the server's own. `conninfo` leads
-    to the same database: how far a build is can only be asked on another connection. Raises ConfigurationError while
-    the model is being changed.
+    `memory` is the maintenance_work_mem to use, as Postgres writes sizes; empty means the server's own. `conninfo`
+    leads to the same database: the progress of a build can only be read on another connection. Raises
+    ConfigurationError while the model is being changed.
     """
     with translated(), one_at_a_time(conn):
         make_ready(conn, memory)
@@ -153,7 +153,7 @@ def build(conn: DeadlineConnection, conninfo: str, tell: Tell, *, memory: str = 
 
 
 def make_ready(conn: DeadlineConnection, memory: str) -> None:
-    """Give builds their memory. Raises ConfigurationError while the model is being changed."""
+    """Set the memory for builds. Raises ConfigurationError while the model is being changed."""
     if is_changing(conn):
         raise ConfigurationError("a change of the model is under way, and builds its own; see: hermes-pgvector doctor")
     if memory:
@@ -161,14 +161,14 @@ def make_ready(conn: DeadlineConnection, memory: str) -> None:
 
 
 def to_build(conn: DeadlineConnection, *, full: bool = False) -> list[HnswIndex]:
-    """Return what `build` builds."""
+    """Return the indexes that `build` would build."""
     wanted = [index_of(conn, store, _full_name(store)) for store in STORES] if full else indexes(conn)
     former = [_name(store) for store in STORES if _is_former(conn, _name(store))]
     return [index for index in wanted if index.is_to_build() or index.name in former]
 
 
 def restore(conn: DeadlineConnection) -> None:
-    """Build those that a change of the model has dropped, under `one_at_a_time`."""
+    """Rebuild the indexes that a change of the model has dropped. Call under `one_at_a_time`."""
     for store in STORES:
         build_with(conn, _name(store), for_store("index_hnsw", store, index=_name(store), column="sig"))
 
@@ -176,17 +176,17 @@ def restore(conn: DeadlineConnection) -> None:
 def build_with(
     conn: DeadlineConnection, index: str, statement: sql.Composed, say: Callable[[str], None] = lambda line: None
 ) -> bool:
-    """Build `index` by `statement` where it is not there and whole; False where it is. Under `one_at_a_time`."""
+    """Build `index` with `statement`; return False if it exists and is valid. Call under `one_at_a_time`."""
     state = conn.execute(
         "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%s)", (f'"{index}"',)
     ).fetchone()
     if state == (True,):
         return False
-    # It takes as long as it takes, and what a time limit stopped would be there, but invalid.
+    # A build has no time limit: one that was stopped would leave an invalid index behind.
     conn.execute(
         "SELECT set_config('statement_timeout', '0', false) AS work, set_config('lock_timeout', '0', false) AS lock"
     )
-    if state is not None:  # what a build that was killed has left
+    if state is not None:  # left by a build that was killed
         conn.execute(sql.SQL("DROP INDEX CONCURRENTLY {}").format(sql.Identifier(index)))
     say(f"building {index}")
     conn.execute(statement)
@@ -195,8 +195,9 @@ def build_with(
 
 @contextmanager
 def one_at_a_time(conn: DeadlineConnection) -> Iterator[None]:
-    """Yield one process at a time; the others wait."""
-    # By asking again: a concurrent build of an index waits for every statement that runs, a waiting one among them.
+    """Run the block in one process at a time; the others wait."""
+    # Wait by polling: a concurrent index build waits for every running statement, and so also for one that waits for a
+    # lock.
     while conn.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK_STEER,)).fetchone() != (True,):
         _never.wait(_STEER_POLL_S)
     try:
@@ -208,7 +209,7 @@ def one_at_a_time(conn: DeadlineConnection) -> Iterator[None]:
 
 @contextmanager
 def told(conninfo: str, backend: int, index: str, tell: Tell) -> Iterator[None]:
-    """Tell how far the build that `backend` does in the block is."""
+    """Report the progress of the build that `backend` runs in the block."""
     ended = threading.Event()
 
     def watch() -> None:
@@ -229,7 +230,7 @@ def told(conninfo: str, backend: int, index: str, tell: Tell) -> Iterator[None]:
 
 
 def drop_index(conn: DeadlineConnection, index: str) -> None:
-    """Drop an index while agents go on, under `one_at_a_time`."""
+    """Drop an index while agents work. Call under `one_at_a_time`."""
     conn.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(index)))
 
 

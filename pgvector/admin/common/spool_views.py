@@ -1,4 +1,4 @@
-"""The spools of all processes of a home, as an operator sees them: what waits, what was rejected, how it goes."""
+"""The spools of all processes of a home, as an operator sees them: waiting writes, rejected writes, counters."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ except ImportError:  # Windows
 
 _TEXT_SHOWN = 200
 _PATIENCE_MS = 5000
-_UNBOUNDED = 1 << 62  # nothing is appended here, so no bound applies
+_UNBOUNDED = 1 << 62  # nothing is appended here, so no limit applies
 
 
 @dataclass(frozen=True)
 class SpoolView:
-    """One process's spool. `living`: the process is still there; `report_age_s`: since it last told its counters.
+    """One process's spool. `living`: the process still runs; `report_age_s`: time since it last published its counters.
 
-    `oldest_at` is when (seconds since the epoch) what waits longest was accepted, None when nothing waits.
+    `oldest_at` is when (seconds since the epoch) the oldest waiting write was accepted, None if nothing waits.
     """
 
     path: Path
@@ -53,11 +53,11 @@ class SpoolView:
     report_age_s: float | None
     problem: str = ""
     oldest_at: float | None = None
-    place: str = ""  # for which database its writes were accepted, and what tells that from others
+    place: str = ""  # the database that its writes were accepted for, and below what identifies that database
     database: str = ""
 
     def is_for(self, here: Destination) -> bool:
-        """Return whether what waits in it may go to that database."""
+        """Return whether its waiting writes may go to that database."""
         return not self.waiting or here.takes(self.place, self.database)
 
     @property
@@ -67,8 +67,10 @@ class SpoolView:
 
 
 def send(settings: Settings, home: Path, *, really: bool) -> list[SpoolView]:
-    """Have writes of stopped processes that were accepted for another database go to that of the settings; return the
-    files meant, changed if `really`."""
+    """Readdress the writes that stopped processes accepted for another database to the one in the settings.
+
+    Return the spool files concerned, which are changed only if `really`.
+    """
     here = destination_of(settings, home)
     meant = [view for view in inspect_spools(home) if not view.living and not view.is_for(here)]
     for view in meant if really else ():
@@ -78,7 +80,7 @@ def send(settings: Settings, home: Path, *, really: bool) -> list[SpoolView]:
 
 
 def spool_paths(home: Path) -> list[Path]:
-    """Return the spool files of all processes of the home, wherever they lie."""
+    """Return the spool files of all processes of the home, in whichever folder they are."""
     own = spool_folder(home)
     folders = [
         each for each in spool_folders(home) if (not is_in_other_hands(each) if each == own else is_private(each))
@@ -87,7 +89,7 @@ def spool_paths(home: Path) -> list[Path]:
 
 
 def inspect_spools(home: Path) -> list[SpoolView]:
-    """Return every spool of the home, read without disturbing the process that uses it."""
+    """Return a view of every spool of the home, read without disturbing the process that uses it."""
     views = []
     for path in spool_paths(home):
         living = _is_held(path)
@@ -103,13 +105,13 @@ def inspect_spools(home: Path) -> list[SpoolView]:
                 place, database = spool.accepted_for()
                 views.append(replace(view, place=place, database=database))
         except SpoolError as exc:
-            with contextlib.suppress(FileNotFoundError):  # what was in it has arrived meanwhile
+            with contextlib.suppress(FileNotFoundError):  # its writes have reached Postgres meanwhile
                 views.append(SpoolView(path, living, 0, path.stat().st_size, (), {}, None, str(exc)))
     return views
 
 
 def deleted_spools(home: Path) -> list[Path]:
-    """Return the files that living processes still write to and that somebody deleted meanwhile."""
+    """Return the spool files that living processes still write to although somebody has deleted them."""
     found = []
     for folder in filter(is_private, spool_folders(home)):
         for lock in sorted(folder.glob("*.db.lock")):
@@ -120,7 +122,7 @@ def deleted_spools(home: Path) -> list[Path]:
 
 
 def render_rejected(items: list[RejectedWrite]) -> str:
-    """Return rejected writes for people."""
+    """Return a text for people that lists the rejected writes."""
     if not items:
         return "no write was rejected"
     return "\n".join(
@@ -132,7 +134,7 @@ def render_rejected(items: list[RejectedWrite]) -> str:
 
 
 def rejected_as_dict(item: RejectedWrite) -> dict[str, str]:
-    """Return a rejected write for machines; of a long text the beginning."""
+    """Return a rejected write as plain data; a long text is shortened to its beginning."""
     op = item.operation
     text = _shown(op)
     return {
@@ -148,21 +150,21 @@ def rejected_as_dict(item: RejectedWrite) -> dict[str, str]:
 def _date(at: float) -> str:
     try:
         return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
-    except (ValueError, OverflowError, OSError):  # what was rejected may be wrong in every part
+    except (ValueError, OverflowError, OSError):  # any part of a rejected write may be invalid
         return "unknown time"
 
 
 def short_id(item: RejectedWrite) -> str:
-    """Return what an operator names a rejected write by."""
+    """Return the short id by which an operator names a rejected write."""
     return item.operation.op_id.hex[:8]
 
 
 def change_rejected(
     home: Path, action: Literal["retry", "drop"], ids: list[str], *, everything: bool, really: bool
 ) -> list[RejectedWrite]:
-    """Retry or drop rejected writes, named by the first digits of their ids; return those meant, changed if `really`.
+    """Retry or drop rejected writes, named by the first digits of their ids; return them, changed only if `really`.
 
-    Raises InvalidArgument for an id that names none.
+    Raises InvalidArgument for an id that matches none.
     """
     views, change = inspect_spools(home), retry if action == "retry" else drop
     _check_named(ids, views)
@@ -188,7 +190,7 @@ def _check_named(ids: list[str], views: Sequence[SpoolView]) -> None:
 
 @contextmanager
 def _unless_gone(path: Path) -> Iterator[None]:
-    """Forgive that the file is gone: what was in it has arrived."""
+    """Ignore a SpoolError if the file is gone: its writes have reached Postgres."""
     try:
         yield
     except SpoolError:
@@ -198,7 +200,7 @@ def _unless_gone(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Spool]:
-    if not path.exists():  # SQLite would make one
+    if not path.exists():  # SQLite would create one
         raise SpoolGone(f"the spool {path} is no longer there")
     spool = Spool(path, max_bytes=_UNBOUNDED, patience_ms=_PATIENCE_MS)
     try:
@@ -218,7 +220,7 @@ def published(spool: Spool) -> tuple[float, dict[str, Any]]:
 
 
 def retry(spool: Spool, ops: Sequence[Operation]) -> None:
-    """Put rejected writes at the end of what waits, in the order in which they were accepted."""
+    """Move rejected writes to the end of the queue, in the order in which they were accepted."""
     for part in in_slices(ops, SHORT_SLICE):
         with spool.written() as conn:
             move(conn, "aside", "operations", COLUMNS, COLUMNS, part)
@@ -233,9 +235,9 @@ def drop(spool: Spool, ops: Sequence[Operation]) -> None:
 
 
 def drop_copies(home: Path, texts: Collection[tuple[str, str]], *, really: bool = True) -> tuple[int, int]:
-    """Drop the rejected writes that hold one of these themes' texts, if `really`; return how many, and how many wait.
+    """Count the rejected and waiting writes that hold one of these (theme, text) pairs; drop the rejected if `really`.
 
-    Of acknowledged writes, which are kept a while, the texts go as well.
+    The texts are also removed from acknowledged writes, which are kept for a while. Return (rejected, waiting).
     """
     wanted: defaultdict[str, set[str]] = defaultdict(set)
     for theme, text in texts:
@@ -259,7 +261,7 @@ def _is_meant(op: Operation, wanted: Mapping[str, set[str]]) -> bool:
 
 
 def _said_texts(op: Operation) -> set[str]:
-    """Return the texts that a write would store as memories, or looks for."""
+    """Return the texts that a write would store as memories, and the text it would replace or remove."""
     match op:
         case MalformedWrite(payload=payload):
             many = payload.get("contents")
@@ -273,7 +275,7 @@ def _said_texts(op: Operation) -> set[str]:
 
 
 def _is_held(path: Path) -> bool:
-    """Return whether the living process that made the spool `path` holds it, not one that has adopted it."""
+    """Return whether the process that created the spool `path` is alive and holds it; an adopter does not count."""
     if fcntl is None:
         return True
     try:
@@ -290,9 +292,10 @@ def _is_held(path: Path) -> bool:
 
 
 def drop_of(home: Path, theme: str, session_id: str | None = None, *, really: bool = True) -> tuple[int, int]:
-    """Drop the rejected writes of a theme, or of a session its turns, if `really`; return how many, and how many wait.
+    """Count a theme's rejected and waiting writes, or only the turns of a session; drop the rejected ones if `really`.
 
-    The acknowledged ones that are kept a while go as well. What waits is in all files that can be opened.
+    Matching acknowledged writes, which are kept for a while, are dropped too. Waiting writes are counted in all files
+    that can be opened. Return (rejected, waiting).
     """
     dropped, waiting = 0, 0
     for path in spool_paths(home):
@@ -313,7 +316,7 @@ def drop_of(home: Path, theme: str, session_id: str | None = None, *, really: bo
 
 
 def _is_of(op: Operation, session_id: str | None) -> bool:
-    """Return whether a write is one of a session's turns; each is where no session is named."""
+    """Return whether a write is a turn of the session; every write is if no session is named."""
     match op:
         case StoreTurn():
             return session_id in (None, op.session_id)
@@ -323,7 +326,7 @@ def _is_of(op: Operation, session_id: str | None) -> bool:
 
 
 def told_of_copies(dropped: int, waiting: int, what: str, *, really: bool, again: str) -> list[str]:
-    """Return what there is to say of rejected and waiting writes of what was deleted, as "of the same text"."""
+    """Return notes on rejected and waiting writes of something deleted; `what` is a phrase like "of the same text"."""
     notes = []
     if dropped:
         verb = "was dropped" if dropped == 1 else "were dropped"
@@ -336,7 +339,7 @@ def told_of_copies(dropped: int, waiting: int, what: str, *, really: bool, again
 
 
 def _shown(op: Operation) -> str:
-    """Return what a write holds, for people."""
+    """Return the text of a write, for people."""
     match op:
         case MalformedWrite(payload=payload):
             return str(payload.get("content") or payload.get("old_text") or payload.get("messages") or "")

@@ -32,11 +32,11 @@ _BOM = "\ufeff"
 def set_values(home: Path, values: Mapping[Key, object], *, really: bool = True) -> bool:
     """Set nested keys such as ("memory", "provider") in the home's config.yaml; return whether that changes anything.
 
-    The file and its directories are made when missing; it is replaced in one step and keeps its mode; `really` False
-    only looks. Raises ConfigurationError, with the file untouched, when it cannot be read, written or changed without
-    changing something else; the message says what to write by hand.
+    The file and its directories are created if missing; it is replaced in one step and keeps its mode. If not `really`,
+    nothing is written. Raises ConfigurationError, with the file untouched, if it cannot be read, written, or changed
+    without changing something else; the message says what to write by hand.
     """
-    # A link stays a link: what it points at is replaced.
+    # A symlink is kept: the file it points to is replaced.
     path = Path(os.path.realpath(home / CONFIG_NAME))
     plain = {key: _plain(value) for key, value in values.items()}
     text, edited = _before_and_after(path, plain)
@@ -68,7 +68,7 @@ def _before_and_after(path: Path, values: Mapping[Key, object]) -> tuple[str, st
 
 
 class _CannotEdit(Exception):
-    """Why the file cannot be edited."""
+    """The reason why the file cannot be edited."""
 
 
 def _read(path: Path) -> bytes:
@@ -84,7 +84,7 @@ def _refusal(path: Path, values: Mapping[Key, object], why: str) -> Configuratio
 
 
 def _edited(text: str, values: Mapping[Key, object]) -> str:
-    """Return `text` with the values set. Raises _CannotEdit where they cannot be, or not without changing more."""
+    """Return `text` with the values set. Raises _CannotEdit if that is impossible, or would change something else."""
     config = _load(text, "it is not valid YAML")
     wanted = config
     for key, value in values.items():
@@ -92,7 +92,7 @@ def _edited(text: str, values: Mapping[Key, object]) -> str:
     if repr(wanted) == repr(config):
         return text
     edited = _round_trip(text, values)
-    # The host reads the file with PyYAML, which knows YAML 1.1: what that finds in it is what counts.
+    # The host reads the file with PyYAML, which implements YAML 1.1, so PyYAML's reading of the result is what counts.
     if repr(_load(edited, "the change would break it")) != repr(wanted):
         names = ", ".join(".".join(key) for key in values)
         raise _CannotEdit(f"{names} cannot be set there without changing something else")
@@ -102,7 +102,7 @@ def _edited(text: str, values: Mapping[Key, object]) -> str:
 
 
 def _comments(text: str) -> Counter[str]:
-    """Count the lines that are comments."""
+    """Count how often each comment line occurs."""
     return Counter(line.strip() for line in text.splitlines() if line.lstrip().startswith("#"))
 
 
@@ -132,13 +132,13 @@ def _round_trip(text: str, values: Mapping[Key, object]) -> str:
     editor = YAML()
     editor.preserve_quotes = True
     editor.explicit_start = text.startswith("---")
-    editor.width = sys.maxsize  # a long line stays one
+    editor.width = sys.maxsize  # never wrap a long line
     out = io.StringIO()
     try:
         document = editor.load(text.replace("\r\n", "\n"))
         if document is None:
             document, editor.explicit_start = CommentedMap(), False
-            out.write(text if text.endswith("\n") or not text else text + "\n")  # nothing but comments
+            out.write(text if text.endswith("\n") or not text else text + "\n")  # the file holds nothing but comments
         _indent_as(document, editor)
         for key, value in values.items():
             _set(document, key, value)
@@ -147,15 +147,15 @@ def _round_trip(text: str, values: Mapping[Key, object]) -> str:
         raise _CannotEdit(f"a name stands in it twice{yaml_place(error)}") from None
     except YAMLError as error:
         raise _CannotEdit(f"it cannot be edited{yaml_place(error)}") from None
-    except AttributeError:  # of an alias within its own anchor
+    except AttributeError:  # raised for an alias within its own anchor
         raise _CannotEdit("it refers to itself") from None
     edited = out.getvalue().replace("\r\n", "\n")
     return edited.replace("\n", "\r\n") if "\r\n" in text else edited
 
 
 def _indent_as(document: Any, editor: YAML) -> None:
-    """Have `editor` indent by what the document's first blocks are indented by."""
-    steps: dict[bool, int] = {}  # of lists, of mappings
+    """Make `editor` indent as the document's first blocks do."""
+    steps: dict[bool, int] = {}  # by whether it is a mapping (True) or a list (False)
     nodes = [document]
     for node in nodes:
         for inner in filter(_is_block, node.values()):
@@ -166,7 +166,7 @@ def _indent_as(document: Any, editor: YAML) -> None:
 
 
 def _set(document: Any, key: Key, value: object) -> None:
-    """Set one key of the document; comments that stand below the line before it come to stand below its own."""
+    """Set one key of the document; comments below the preceding line are moved below the key's own line."""
     node = document
     *parents, name = key
     for depth, parent in enumerate(parents):
@@ -179,13 +179,13 @@ def _set(document: Any, key: Key, value: object) -> None:
         return
     above = name if name in node else next(reversed(node), None)
     below = "" if above is None else _cut_below(node, above)
-    node[name] = None  # else a text takes over the style of the one before
+    node[name] = None  # otherwise ruamel.yaml keeps the style of the old text
     node[name] = _styled(value)
     _put_below(node, name, below)
 
 
 def _set_items(node: Any, name: str, wanted: list[object]) -> None:
-    """Take out of a list what is not wanted any more and append what is missing; other items keep their comments."""
+    """Remove the items of a list that are no longer wanted and append missing ones; other items keep their comments."""
     items = node[name]
     for place in reversed(range(len(items))):
         if items[place] not in wanted:
@@ -198,7 +198,7 @@ def _set_items(node: Any, name: str, wanted: list[object]) -> None:
                 items.ca.comment[1].append(_comment(below))
             else:
                 node[name] = _styled([])
-                node.ca.items.get(name, [None] * 4)[3] = None  # else its own comment stands in the way of the value
+                node.ca.items.get(name, [None] * 4)[3] = None  # else its own comment is in the way of the value
                 _put_below(node, name, below + "".join(token.value for token in items.ca.end))
     for item in wanted:
         if item not in items:
@@ -208,7 +208,7 @@ def _set_items(node: Any, name: str, wanted: list[object]) -> None:
 
 
 def _styled(value: Any) -> Any:
-    """Return a value as it is to be written: lists on one line, and text quoted that PyYAML would take for another."""
+    """Return a value styled for writing: lists on one line, and text quoted if PyYAML would read it differently."""
     if isinstance(value, dict):
         return CommentedMap({name: _styled(inner) for name, inner in value.items()})
     if isinstance(value, list):
@@ -225,7 +225,7 @@ def _styled(value: Any) -> Any:
 
 
 def _last_line(node: Any, name: Any) -> tuple[Any, Any]:
-    """Return the innermost node in which the last line of an entry stands, and its name there."""
+    """Return the innermost node that holds the last line of an entry, and the entry's name there."""
     while _is_block(node[name]):
         node = node[name]
         name = next(reversed(node)) if isinstance(node, dict) else len(node) - 1
@@ -233,12 +233,12 @@ def _last_line(node: Any, name: Any) -> tuple[Any, Any]:
 
 
 def _is_block(value: Any) -> bool:
-    """Return whether a value is a mapping or list that is written line by line."""
+    """Return whether a value is a mapping or list in block style, and not empty."""
     return isinstance(value, (CommentedMap, CommentedSeq)) and bool(value) and not value.fa.flow_style()
 
 
 def _cut_below(node: Any, name: Any) -> str:
-    """Take out the comments and blank lines below an entry, which ruamel.yaml keeps with it."""
+    """Remove and return the comments and blank lines below an entry, which ruamel.yaml stores with the entry."""
     node, name = _last_line(node, name)
     slots, slot = node.ca.items.get(name), _slot(node)
     if not slots or slots[slot] is None:
@@ -262,7 +262,7 @@ def _put_below(node: Any, name: Any, below: str) -> None:
 
 
 def _slot(node: Any) -> int:
-    """Return where ruamel.yaml keeps what follows an entry's value."""
+    """Return the slot in which ruamel.yaml stores what follows an entry's value."""
     return 2 if isinstance(node, dict) else 0
 
 
@@ -271,7 +271,7 @@ def _comment(text: str) -> Any:
 
 
 def _plain(value: object) -> object:
-    """Return the value as one of YAML's own types. Raises ConfigurationError for what YAML cannot hold."""
+    """Return the value as a type that YAML has. Raises ConfigurationError if there is none."""
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     if isinstance(value, (str, Path)):
