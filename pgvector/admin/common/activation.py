@@ -17,20 +17,20 @@ from .yaml_file import set_values
 
 Activation = Literal["already active", "by hermes config set", "in config.yaml"]
 
-# The command takes two seconds; a cold disk is slower, and the file can be edited without it.
+# The command takes two seconds, more with a cold disk; the file can be edited without it.
 _HERMES_TIMEOUT_S = 60.0
 
 
 def find_hermes() -> str | None:
-    """Return the path of the hermes command, of this Python's environment before any other; None when there is none."""
+    """Return the path of the hermes command, this Python's environment first; None if there is none."""
     beside = Path(sys.executable).parent
     return shutil.which("hermes", path=str(beside)) or shutil.which("hermes")
 
 
 def activate(hermes_home: Path, hermes: str | None) -> Activation:
-    """Set memory.provider in the home's config.yaml, or by the `hermes` command, which keeps no comments.
+    """Set memory.provider in the home's config.yaml, or with the `hermes` command, which keeps no comments.
 
-    Raises: ConfigurationError when neither can.
+    Raises: ConfigurationError if neither works.
     """
     if is_active(hermes_home):
         return "already active"
@@ -47,15 +47,15 @@ def activate(hermes_home: Path, hermes: str | None) -> Activation:
 
 
 def enable(hermes_home: Path, hermes: str | None) -> bool:
-    """Have the host's plugin manager load us at start-up, before two first requests can do it at once.
+    """Make the host's plugin manager load us at start-up, before its first two requests can do it at the same time.
 
-    False when neither config.yaml nor the `hermes` command lets us: `hermes plugins enable pgvector` by hand does it.
+    Return False if neither config.yaml nor the `hermes` command allows it; then run `hermes plugins enable pgvector`.
     """
     if is_enabled(hermes_home):
         return True
     enabled = at(host_config(hermes_home), "plugins", "enabled") or []
     if not isinstance(enabled, list):
-        return False  # somebody meant something by that
+        return False  # somebody set this on purpose
     try:
         set_values(hermes_home, {("plugins", "enabled"): [*enabled, PROVIDER]})
     except ConfigurationError:
@@ -64,14 +64,14 @@ def enable(hermes_home: Path, hermes: str | None) -> bool:
 
 
 def main() -> int:
-    """Enable it for an agent, in the home that is the argument; 1 when config.yaml cannot be changed."""
+    """Enable the plugin for an agent, in the home given as argument; return 1 if config.yaml cannot be changed."""
     return 0 if enable(Path(sys.argv[1]), None) else 1
 
 
 def deactivate(hermes_home: Path) -> str:
-    """Give memory.provider back to what it was before us and load us no more; return what it is now, empty for none.
+    """Restore the memory.provider from before our activation and disable our plugin; return the provider, or "".
 
-    Nothing is deleted. Raises ConfigurationError when config.yaml cannot be read or changed.
+    Nothing is deleted. Raises ConfigurationError if config.yaml cannot be read or changed.
     """
     if not is_legible(hermes_home):
         raise ConfigurationError(f"{hermes_home / CONFIG_NAME} cannot be read, and was left as it is: mend it first")
@@ -91,7 +91,7 @@ def _before_file(hermes_home: Path) -> Path:
 
 
 def _note_before(hermes_home: Path) -> None:
-    """Keep which provider we take the place of, for `deactivate`."""
+    """Record which provider we replace, for `deactivate`."""
     before = at(host_config(hermes_home), "memory", "provider")
     if isinstance(before, str) and before.strip():
         text = before.strip() + "\n"
@@ -121,7 +121,7 @@ def _noted_before(hermes_home: Path) -> str:
 
 
 def _host_may(hermes_home: Path, hermes: str | None, *command: str) -> bool:
-    """Have the host change its file, and return whether it did: of one that it cannot read it would keep nothing."""
+    """Have the host change its file, unless it is illegible: the host would lose its content. Return whether it did."""
     return hermes is not None and is_legible(hermes_home) and _run(hermes_home, hermes, *command)
 
 

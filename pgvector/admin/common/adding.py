@@ -27,14 +27,14 @@ from .outcome import Outcome
 from .refs import Ref
 from .theme_rows import theme_exists
 
-_KEPT_OF_WHO = ("source", "os_user", "host")  # beside the memory itself
+_KEPT_OF_WHO = ("source", "os_user", "host")  # of `who`, stored with the memory itself
 _NEW_THEME = "{theme!r} held nothing before: if the name is a slip, forget this; see: hermes-pgvector themes list"
 _EMBED_S = 120.0  # how long a command waits for the vectors of one long text
 
 
 @dataclass(frozen=True)
 class NewMemory:
-    """A memory that an operator gives, and by which `verb`; without `said_at` it is said now."""
+    """A memory that an operator adds, and with which `verb`; without `said_at` it counts as said now."""
 
     theme: str
     target: str
@@ -46,9 +46,9 @@ class NewMemory:
 
 
 def add(context: CommandContext, given: NewMemory) -> Outcome:
-    """Store a memory as the tool `remember` does: secrets masked, the same text confirmed rather than doubled.
+    """Store a memory as the tool `remember` does: secrets are masked, an existing text is confirmed, not duplicated.
 
-    Raises InvalidArgument for an empty text or where the theme does not hold what it shall replace, StoreUnavailable
+    Raises InvalidArgument for an empty text or if the theme does not hold the memory to be replaced, StoreUnavailable
     without a database.
     """
     op, notes = memory_to_add(context.keep, given)
@@ -60,7 +60,7 @@ def add(context: CommandContext, given: NewMemory) -> Outcome:
 
 
 def add_in(conn: DeadlineConnection, context: CommandContext, op: RememberMemory) -> Outcome:
-    """Store the memory of `memory_to_add`. Raises InvalidArgument as `add`."""
+    """Store the memory made by `memory_to_add`. Raises InvalidArgument as `add` does."""
     before = memories.id_of(conn, op.theme, op.target, op.content)
     _check_replaced(conn, op.theme, op.structure, before)
     new = "" if theme_exists(conn, op.theme) else typed(_NEW_THEME).format(theme=op.theme)
@@ -82,14 +82,14 @@ def add_in(conn: DeadlineConnection, context: CommandContext, op: RememberMemory
 
 
 def embed_added(context: CommandContext, done: Outcome, *, patience_s: float = _EMBED_S) -> None:
-    """Give memories that were added their vectors, where that is possible within `patience_s`."""
+    """Embed added memories, if that is possible within `patience_s`."""
     context.backend.wrote(row["theme"] for row in done.rows)
     for row in done.rows:
         row |= embed_now(context, row["theme"], row["id"], row["content"], patience_s=patience_s)
 
 
 def memory_to_add(keep: Sanitizer, given: NewMemory) -> tuple[RememberMemory, list[str]]:
-    """Return the write of an operator's memory, and what there is to say of it. Raises WrongUsage."""
+    """Return the write that stores an operator's memory, and notes about it. Raises WrongUsage."""
     content, notes = masked(keep, given.text)
     if malformed_notation(content):
         notes.append(MALFORMED_NOTE)
@@ -111,7 +111,7 @@ def memory_to_add(keep: Sanitizer, given: NewMemory) -> tuple[RememberMemory, li
 
 
 def _check_replaced(conn: DeadlineConnection, theme: str, said: Structure, own: int | None) -> None:
-    """Raise InvalidArgument where the theme does not hold the memory that is to be replaced."""
+    """Raise InvalidArgument if the theme does not hold the memory that is to be replaced."""
     if said.replaces is None:
         return
     if said.replaces == own:
@@ -121,7 +121,7 @@ def _check_replaced(conn: DeadlineConnection, theme: str, said: Structure, own: 
 
 
 def masked(keep: Sanitizer, text: str) -> tuple[str, list[str]]:
-    """Return a text as it is stored, without secrets, and a note where some were masked. Raises WrongUsage."""
+    """Return a text as it is stored, with secrets masked, and a note if there were any. Raises WrongUsage."""
     said = clean(text).strip()
     if not said:
         raise WrongUsage("the text is empty; say in plain words what to remember")
@@ -132,13 +132,13 @@ def masked(keep: Sanitizer, text: str) -> tuple[str, list[str]]:
 def embed_now(
     context: CommandContext, theme: str, row_id: int, content: str, *, patience_s: float = _EMBED_S
 ) -> dict[str, Any]:
-    """Give a memory its vectors now where that is possible; else the agents do it."""
+    """Embed a memory now if that is possible; otherwise the agents do it later."""
     row = PendingRow("memories", row_id, theme, content)
     return {"embedded": fill_now(context, row, patience_s=patience_s)}
 
 
 def fill_now(context: CommandContext, row: PendingRow, *, patience_s: float) -> bool:
-    """Give a row its vectors within `patience_s`; return whether it has them."""
+    """Store a row's vectors within `patience_s`; return whether it has them."""
     documents, until = context.documents, time.monotonic() + patience_s
     try:
         while documents.is_there() and not documents.fails and time.monotonic() < until:
@@ -146,5 +146,5 @@ def fill_now(context: CommandContext, row: PendingRow, *, patience_s: float) -> 
                 context.backend.fill([row], chunks)
                 return True
     except HermesPgvectorError:
-        pass  # the row is stored; what is wrong with vectors, doctor says
+        pass  # the row is stored; doctor reports what is wrong with vectors
     return False

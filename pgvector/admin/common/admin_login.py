@@ -18,9 +18,9 @@ from .embedded_server import bring_up, embedded_server, existing_database, start
 
 @contextlib.contextmanager
 def admin_conninfo(settings: Settings, admin_dsn: str) -> Iterator[str]:
-    """Give one command how an admin logs in: `admin_dsn`, or the embedded server's own.
+    """Yield an administrator's conninfo for one command: `admin_dsn`, or the embedded server's own.
 
-    Raises ConfigurationError when `dsn` is set and no `admin_dsn` given.
+    Raises ConfigurationError if `dsn` is set and `admin_dsn` is not given.
     """
     if admin_dsn:
         with naming("--admin-dsn"):
@@ -41,9 +41,9 @@ def admin_conninfo(settings: Settings, admin_dsn: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def agents_admin(settings: Settings, admin_dsn: str) -> Iterator[str]:
-    """Do as `admin_conninfo`, for what changes the very database that agents use.
+    """Do as `admin_conninfo`, for commands that change the very database that agents use.
 
-    Raises ConfigurationError as that does, and where `admin_dsn` leads to another one.
+    Raises ConfigurationError as that does, and if `admin_dsn` leads to another database.
     """
     if admin_dsn:
         require_same(settings, admin_dsn)
@@ -52,9 +52,10 @@ def agents_admin(settings: Settings, admin_dsn: str) -> Iterator[str]:
 
 
 def require_same(settings: Settings, admin_dsn: str) -> None:
-    """Raise ConfigurationError where an admin's login leads to another database than that of the agents.
+    """Raise ConfigurationError if an admin's login leads to another database than the agents'.
 
-    A variable may have been left set for another home. Where one of both cannot be reached, whoever needs it tells.
+    The variable may have been left set for another home. If one of the two cannot be reached, whatever needs it reports
+    it.
     """
     try:
         with existing_database(settings) as existing:
@@ -74,7 +75,7 @@ def require_same(settings: Settings, admin_dsn: str) -> None:
 
 
 def resize_embedded(settings: Settings, dims: int) -> bool:
-    """Let the embedded database, where it has no vector yet, take vectors of `dims` floats; whether it had none.
+    """Let the embedded database, if it has no vector yet, take vectors of `dims` floats; return whether it had none.
 
     Raises what `resize_empty` raises.
     """
@@ -83,10 +84,10 @@ def resize_embedded(settings: Settings, dims: int) -> bool:
 
 
 def resize_empty(conn: DeadlineConnection, dims: int) -> bool:
-    """Let a database without any vector take vectors of `dims` floats; False when it has some, and stays as it is.
+    """Let a database without any vector take vectors of `dims` floats; return False, with no change, if it has some.
 
-    Its texts wait for their vectors then, as if they had just been written. Raises ConfigurationError while a change of
-    the model is under way, DeadlineExceeded while the tables are in use.
+    Its texts then wait for vectors as if just written. Raises ConfigurationError while a change of the model is in
+    progress, DeadlineExceeded while the tables are in use.
     """
     if not new_vectors.is_without_vectors(conn):
         return False

@@ -1,4 +1,4 @@
-"""A language model that an operator names: asked with bounded patience, and what it costs counted in tokens."""
+"""A language model that an operator names: requests with timeout and retries, and their cost counted in tokens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _pause = threading.Event()
 
 @dataclass
 class TokenCount:
-    """What requests have cost. `estimated`: the endpoint did not count some of it, so our guess stands in."""
+    """The cost of requests so far. `estimated`: the endpoint did not report some counts, so they are estimates."""
 
     requests: int = 0
     asked: int = 0
@@ -38,14 +38,14 @@ class TokenCount:
         self.answered += estimate_tokens(answer.text) if answer.answer_tokens is None else answer.answer_tokens
 
     def __str__(self) -> str:
-        """Return the cost as a person reads it."""
+        """Return the cost as text for people."""
         how = "estimated" if self.estimated else "as the endpoint counts"
         return f"{self.asked:,} tokens asked and {self.answered:,} answered in {self.requests:,} requests ({how})"
 
 
 @dataclass
 class AskedModel:
-    """Asks a chat endpoint; one that is busy or away a few times."""
+    """A chat endpoint to ask; if it is busy or unavailable, it is tried a few times."""
 
     client: ChatClient
     cost: TokenCount = field(default_factory=TokenCount)
@@ -56,9 +56,10 @@ class AskedModel:
         return self.client.model
 
     def answer(self, instruction: str, text: str, *, max_tokens: int) -> str:
-        """Return what the model says to `text` under an instruction.
+        """Return the model's answer to `text` under an instruction.
 
-        Raises EmbedderUnavailable when nobody answers, EmbedderError for an answer that is no text or was cut off.
+        Raises EmbedderUnavailable if the endpoint does not answer, EmbedderError for an answer that is no text or was
+        cut off.
         """
         told = self._patiently(instruction, text, max_tokens)
         self.cost.add(instruction + text, told)
@@ -78,9 +79,9 @@ class AskedModel:
 
 @contextmanager
 def model_at(args: argparse.Namespace, home: Path, *, prefix: str) -> Iterator[AskedModel]:
-    """Give the model that --PREFIXurl, --PREFIXmodel and --PREFIXkey-env name. Raises WrongUsage.
+    """Yield the model that --PREFIXurl, --PREFIXmodel and --PREFIXkey-env name. Raises WrongUsage.
 
-    The key is a variable of the environment or of the home's .env; no setting holds it.
+    The key comes from a variable of the environment or of the home's .env; no setting holds it.
     """
     given = {name: getattr(args, f"{prefix}{name}".replace("-", "_")) or "" for name in ("url", "model", "key-env")}
     variable = given["key-env"]

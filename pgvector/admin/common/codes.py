@@ -1,4 +1,4 @@
-"""The codes by which near vectors are found, for rows of a version that knew none: computed while agents go on."""
+"""The codes by which near vectors are found, computed while agents work for rows stored by a version without codes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import hnsw
 from .fetching import one
 from .retrying import write_by_blocks
 
-# What else tells a row apart from others; it stands in the indexes.
+# The columns that identify a row within its theme; they are in the indexes.
 _KEYS = {
     "memory_entries": ("id",),
     "conversations": ("id",),
@@ -23,10 +23,10 @@ _query = partial(query, package=__package__)
 
 
 def complete(conn: DeadlineConnection, tell: hnsw.Tell) -> list[str]:
-    """Compute what codes are missing and build the indexes that go with them; return what was done, by its name.
+    """Compute missing codes and build their indexes; return what was done, by its name.
 
-    Done by one process at a time, and begun anew it goes on where it was. Where rows were without codes the HNSW
-    indexes are gone afterwards: each row is written once more, at which they would cost most of the time.
+    Only one process does it at a time, and an interrupted run is continued by the next one. If rows lacked codes, the
+    HNSW indexes are dropped: each row is written once more, and updating them would take most of the time.
     """
     done: list[str] = []
     with translated(), hnsw.one_at_a_time(conn):
@@ -47,7 +47,7 @@ def complete(conn: DeadlineConnection, tell: hnsw.Tell) -> list[str]:
 
 
 def lacking_rows(conn: DeadlineConnection) -> list[str]:
-    """Return the tables with rows that have a vector and no code."""
+    """Return the tables with rows that have a vector but no code."""
     with translated():
         return [table for table in _KEYS if _state(conn, table)[0]]
 
@@ -59,13 +59,13 @@ def _state(conn: DeadlineConnection, table: str) -> tuple[bool, int]:
 
 
 def _fill(conn: DeadlineConnection, table: str, tell: hnsw.Tell) -> None:
-    """Compute the codes of a table; once more where a row moved meanwhile to where the walk had been."""
+    """Compute the codes of a table; repeat it if a row has moved meanwhile to a block that was already done."""
     while (state := _state(conn, table))[0]:
         write_by_blocks(conn, _of(table, "fill_codes"), state[1], partial(tell, f"codes of {table}"))
 
 
 def _replace_signatures(conn: DeadlineConnection, table: str) -> list[str]:
-    """Let the index of signatures hold only those rows that have nothing else."""
+    """Restrict the index of signatures to the rows that have no code."""
     old = f"{table}_theme_sig_idx"
     if conn.execute(_query("signatures_are_apart"), {"index": f'"{old}"'}).fetchone() == (True,):
         return []

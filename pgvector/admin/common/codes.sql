@@ -1,4 +1,4 @@
--- The codes of rows that were stored by a version that knew none. An administrator's.
+-- Codes for rows that were stored by a version without codes. For an administrator.
 
 -- name: codes_are_missing
 -- exempt: whether there are such rows, no stored text. Rows without a vector keep their signature only.

@@ -1,4 +1,4 @@
-"""The parts of a runtime that a command needs which searches or edits: no drain, no spool, nothing that outlives it."""
+"""The parts of a runtime for a command that searches or edits: without the writer and the spool, closed at its end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .database import EndpointKeys, naming, settings_of
 from .embedded_server import borrowed_server
 
 _REPLICA_S = 2.0  # longest wait to learn whether a replica can be used
-_CONNECTIONS = 2  # a search holds one; the one after it may begin before that is back
+_CONNECTIONS = 2  # a search holds one; the next search may begin before it is returned
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class CommandContext:
     problems: tuple[str, ...]
 
     def in_files(self) -> tuple[set[tuple[str, str]], str]:
-        """Return target and text of what this home's MEMORY.md and USER.md say, as stored, and the home's origin."""
+        """Return (target, text) of this home's MEMORY.md and USER.md entries, as stored, and the home's origin."""
         mirror = Mirror(self.home)
         return {(target, self.keep.text(text, Counter())) for target, text in mirror.entries()}, mirror.origin
 
@@ -60,7 +60,7 @@ class CommandContext:
 def context_for(
     args: argparse.Namespace, home: Path, *, reads: bool = False
 ) -> Iterator[tuple[CommandContext, ThemeRules]]:
-    """Give what searches and edits, and the rules of names; with `reads` nothing is changed, so a replica will do.
+    """Yield a command's context and the rules for theme names; with `reads` it only reads, so a replica may serve it.
 
     Raises SchemaNotApplied and StoreUnavailable.
     """
@@ -73,7 +73,7 @@ def context_for(
 def opened_context(
     settings: Settings, home: Path, *, login: str = "", reads: bool = False, connections: int = _CONNECTIONS
 ) -> Iterator[CommandContext]:
-    """Give what searches and edits, by another login than the settings' where one is given; see `context_for`."""
+    """Yield a command's context, with another login than the settings' if one is given; see `context_for`."""
     models = Models.of(settings, home, *EndpointKeys.of(settings, home))
     with borrowed_server(settings) as locate:
         backend = backend_of(

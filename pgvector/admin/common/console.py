@@ -1,6 +1,6 @@
-"""Print what a person reads: drawn on a terminal, plain columns that `grep` and `cut` like everywhere else.
+"""Output for people: drawn tables on a terminal, elsewhere plain columns that suit `grep` and `cut`.
 
-NO_COLOR and TERM=dumb are honoured. Text that comes from the database can move no cursor and set no colour.
+NO_COLOR and TERM=dumb are honoured. Text from the database can neither move the cursor nor set a colour.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from ...domain.text import harmless, on_one_line
 
 _GAP = "  "
 _LOOK_S, _LOOKS = 0.1, 3
-_PADDED = 40  # columns; a longer cell of a table in a pipe stands out of its column, rather than widen it for all
-_KEPT = 2000  # characters of a cell; longer ones are for `show`, `export` and --json
+_PADDED = 40  # columns; in a pipe, a longer cell sticks out of its column instead of widening it for all rows
+_KEPT = 2000  # characters of a cell; for longer texts there are `show`, `export` and --json
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table: the row's key, what stands above it, and how it may be cut.
+    """One column of a table: the row's key, the heading, and whether it may be cut.
 
-    `flexible` gives way first where a terminal is narrow; elsewhere nothing is cut.
+    `flexible` columns are shortened first on a narrow terminal; elsewhere nothing is cut.
     """
 
     key: str
@@ -40,14 +40,14 @@ class Column:
 
     @property
     def title(self) -> str:
-        """Return what stands above the column."""
+        """Return the heading of the column."""
         return self.heading or self.key.replace("_", " ")
 
 
 def settle_streams() -> None:
-    """Have a verb read and print whatever this process was started with.
+    """Make the standard streams usable, whatever this process was started with.
 
-    A stream that is closed is empty, and what the encoding of stdout lacks is escaped.
+    A closed stream is replaced by an empty one, and characters that stdout's encoding lacks are escaped.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -57,12 +57,12 @@ def settle_streams() -> None:
 
 
 def abandon(stream: TextIO) -> None:
-    """Have what is still printed there go nowhere: its reader is gone."""
+    """Discard whatever is still printed to `stream`, because its reader is gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def show_table(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]], *, empty: str = "nothing found") -> None:
-    """Print rows under the columns' headings, or `empty`."""
+    """Print rows under the columns' headings, or `empty` if there are none."""
     cells = [[_shown(row.get(column.key)) for column in columns] for row in rows]
     if not cells:
         print(empty)
@@ -73,7 +73,7 @@ def show_table(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]], *, 
 
 
 def show_pairs(pairs: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> None:
-    """Print names and values, one a line, the values in one column."""
+    """Print names and values, one pair a line, with the values aligned."""
     known = list(pairs.items() if isinstance(pairs, Mapping) else pairs)
     width = max((len(name) for name, _ in known), default=0)
     for name, value in known:
@@ -85,7 +85,7 @@ def show_pairs(pairs: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> None:
 
 
 def say(text: str = "", style: str = "") -> None:
-    """Print a line; `style` is rich's, as "bold" or "red", and only seen on a terminal."""
+    """Print a line; `style` is rich's, such as "bold" or "red", and only visible on a terminal."""
     if style and sys.stdout.isatty():
         _say([(harmless(text, lines=True), style)])
     else:
@@ -93,7 +93,7 @@ def say(text: str = "", style: str = "") -> None:
 
 
 def remark(text: str) -> None:
-    """Print to stderr what a person should know of the output, and no program reads."""
+    """Print to stderr what a person should know about the output and no program needs."""
     print(harmless(text, lines=True), file=sys.stderr)
 
 
@@ -109,7 +109,7 @@ def complain(text: str) -> None:
 
 @contextmanager
 def said_while(line: str, busy: Callable[[], bool]) -> Iterator[None]:
-    """Print `line` to stderr when `busy` has been true for 300 ms in the block."""
+    """Print `line` to stderr once `busy` has been true for 300 ms within the block."""
     over = threading.Event()
 
     def look() -> None:
@@ -129,7 +129,7 @@ def said_while(line: str, busy: Callable[[], bool]) -> Iterator[None]:
 
 
 def _shown(value: Any) -> str:
-    """Return a value as a person reads it, on one line."""
+    """Return a value formatted for people, on one line."""
     if value is None or isinstance(value, bool):
         return {None: "", True: "yes", False: "no"}[value]
     match value:
@@ -150,7 +150,7 @@ def _shortened(value: Any) -> str:
 
 
 def _width(text: str) -> int:
-    """Return the columns that a terminal needs for a text."""
+    """Return how many terminal columns a text takes."""
     wide = sum(unicodedata.east_asian_width(each) in "WF" for each in text) if not text.isascii() else 0
     return len(text) + wide
 
@@ -167,7 +167,7 @@ def _aligned(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Itera
 
 
 def _needed(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> list[int]:
-    """Return the columns of a terminal that each column of a table takes uncut."""
+    """Return how many terminal columns each column of a table takes without cutting."""
     table = [[column.title for column in columns], *cells]
     return [max(map(_width, each)) + len(_GAP) for each in zip(*table, strict=True)]
 

@@ -21,7 +21,7 @@ from .saving import given_settings
 
 
 def settings_of(home: Path) -> Settings:
-    """Return the settings of a hermes home; what is wrong with them goes to stderr."""
+    """Return the settings of a hermes home; problems with them are reported on stderr."""
     loaded = load_settings(None, home)
     for warning in loaded.warnings:
         warn(warning)
@@ -36,13 +36,13 @@ class EndpointKeys(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings, home: Path) -> EndpointKeys:
-        """Return what the variables that the settings name hold, in the environment or the home's .env."""
+        """Return the values of the variables that the settings name, from the environment or the home's .env."""
         environ = environment(home)
         return cls(environ.get(settings.embed_api_key_env, ""), environ.get(settings.rerank_api_key_env, ""))
 
 
 def known_settings(home: Path) -> dict[str, Any]:
-    """Return the settings that somebody set, and where Ollama is."""
+    """Return the settings that somebody has set, and Ollama's address (OLLAMA_HOST)."""
     return given_settings(home) | {"OLLAMA_HOST": environment(home).get("OLLAMA_HOST", "")}
 
 
@@ -50,11 +50,11 @@ def known_settings(home: Path) -> dict[str, Any]:
 def connection(
     settings: Settings, login: str | None = None, *, named: str = "", any_dims: bool = False
 ) -> Iterator[DeadlineConnection]:
-    """Open a connection to the database of the settings, embedded or not, or by another login; its tables are there.
+    """Open a connection to the settings' database, embedded or not, or with another login, and check its tables.
 
-    `named`: the option that named it, where that was not the setting `dsn`. `any_dims`: vectors of another length than
-    the setting says are only told. Raises SchemaNotApplied, StoreUnavailable, and DimensionMismatch unless `any_dims`;
-    in the block, errors of the database are ours.
+    `named`: the option that gave the DSN, if it was not the setting `dsn`. With `any_dims`, vectors of another length
+    than the setting's only cause a warning. Raises SchemaNotApplied, StoreUnavailable, and DimensionMismatch unless
+    `any_dims`; within the block, database errors are translated to ours.
     """
     with borrowed_server(settings) as locate, ExitStack() as stack:
         with naming(named or ("--admin-dsn" if login else "dsn")):
@@ -71,7 +71,7 @@ def connection(
 
 @contextmanager
 def naming(option: str) -> Iterator[None]:
-    """Have what fails in the block name the option that gave the DSN, in place of the setting `dsn`."""
+    """Make errors in the block name the option that gave the DSN instead of the setting `dsn`."""
     try:
         yield
     except StoreUnavailable as exc:
@@ -82,9 +82,9 @@ def naming(option: str) -> Iterator[None]:
 def database(
     args: argparse.Namespace, home: Path, *, any_dims: bool = True
 ) -> Iterator[tuple[DeadlineConnection, Settings, ThemeRules]]:
-    """Open a connection for a command with --admin-dsn, with the settings and their rules of names.
+    """Open a connection for a command with --admin-dsn; yield it with the settings and their rules for theme names.
 
-    Rows can be looked at, moved and removed whatever length their vectors have, unless `any_dims` is False.
+    Rows can be viewed, moved and removed whatever the length of their vectors, unless `any_dims` is False.
     """
     settings = settings_of(home)
     with connection(settings, args.admin_dsn, any_dims=any_dims) as conn:

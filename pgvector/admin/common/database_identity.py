@@ -1,4 +1,4 @@
-"""What tells one database from every other one."""
+"""The identity of a database."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from ...store.sql import query
 
 
 def identity(conn: DeadlineConnection) -> tuple[object, ...]:
-    """Return what tells this database from every other one that runs, whichever way leads there."""
+    """Return values that distinguish this database from every other running one, by whatever route it is reached."""
     with translated():
         return tuple(conn.execute(query("database_identity")).fetchone() or ())

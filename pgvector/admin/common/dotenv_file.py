@@ -17,10 +17,10 @@ _NOT_ONE_LINE = frozenset("\n\r\0")
 
 
 def set_dotenv(home: Path, values: Mapping[str, str | None]) -> bytes | None:
-    """Set variables, or with None remove them; return what the file held before, None where there was none.
+    """Set variables, or remove those that are None; return the file's previous content, None if there was no file.
 
-    Other lines stay byte for byte. The file is replaced in one step and afterwards is its owner's alone. Raises
-    ConfigurationError, with the file as it was.
+    Other lines stay byte for byte. The file is replaced in one step and is then readable only by its owner. Raises
+    ConfigurationError, with the file unchanged.
     """
     path = _path(home)
     for name, value in values.items():
@@ -41,7 +41,7 @@ def set_dotenv(home: Path, values: Mapping[str, str | None]) -> bytes | None:
 
 
 def restore_dotenv(home: Path, before: bytes | None) -> None:
-    """Put back what `set_dotenv` found. Raises OSError."""
+    """Restore the content that `set_dotenv` returned. Raises OSError."""
     path = _path(home)
     if before is None:
         path.unlink(missing_ok=True)
@@ -50,7 +50,7 @@ def restore_dotenv(home: Path, before: bytes | None) -> None:
 
 
 def _path(home: Path) -> Path:
-    # A link stays a link: what it points at is replaced.
+    # A symlink is kept: the file it points to is replaced.
     return Path(os.path.realpath(home / DOTENV_NAME))
 
 
@@ -60,7 +60,7 @@ def _edited(text: str, values: Mapping[str, str | None]) -> str:
     pieces = [_BOM] * text.startswith(_BOM)
     for name, _, written in assignments(text.removeprefix(_BOM)):
         if name in values:
-            # An assignment's piece begins with the blank lines above it.
+            # An assignment's text begins with the blank lines above it.
             above = written[: len(written) - len(written.lstrip())].rpartition("\n")
             written = "".join(above[:2]) + _line(name, left.pop(name, None), newline)
         pieces.append(written)

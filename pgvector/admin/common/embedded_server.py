@@ -1,4 +1,4 @@
-"""The embedded server for a command, and, as a program of its own, for the agents."""
+"""The embedded server for a command and, run as a separate program, for the agents."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _COMPLETE = "complete"
 
 
 def embedded_server(settings: Settings) -> EmbeddedServer:
-    """Return the embedded server these settings mean; does no I/O."""
+    """Return the embedded server of these settings; does no I/O."""
     return EmbeddedServer(root_in(settings), bin_dir=settings.embedded_bin_dir, run_as=settings.embedded_run_as)
 
 
 def has_cluster(settings: Settings) -> bool:
-    """Return whether the embedded server of these settings was made already."""
+    """Return whether the embedded server of these settings has been created."""
     return (embedded_server(settings).root / "data" / "PG_VERSION").exists()
 
 
 @contextmanager
 def existing_database(settings: Settings) -> Iterator[LocateDatabase]:
-    """Return for one command how to get the conninfo of the database that is there already; empty without one."""
+    """Yield a function that returns the conninfo of the existing database, for one command; empty if there is none."""
     server = embedded_server(settings)
     started = False
 
@@ -55,7 +55,7 @@ def existing_database(settings: Settings) -> Iterator[LocateDatabase]:
 
 
 def bring_up(server: EmbeddedServer, *, dims: int) -> Conninfo:
-    """Start the embedded server if it is not up, migrate it if it is not, and return how to connect."""
+    """Start the embedded server unless it is up, migrate the database if needed, and return how to connect."""
     was_up = server.running()
     conninfo = server.ensure(timeout_s=STARTUP_S)
     if not is_migrated(conninfo.runtime, dims) or not (was_up or _is_complete(conninfo.admin)):
@@ -64,7 +64,7 @@ def bring_up(server: EmbeddedServer, *, dims: int) -> Conninfo:
 
 
 def _bring_up_for_an_agent(server: EmbeddedServer, *, dims: int) -> bool:
-    """Do as `bring_up`, but leave to `complete` what takes long in a filled database; return whether there is any."""
+    """Do as `bring_up`, but leave what takes long in a filled database to `complete`; return whether that is needed."""
     conninfo = server.ensure(timeout_s=STARTUP_S)
     if not is_migrated(conninfo.runtime, dims):
         migrate(conninfo.admin, dims=dims, runtime_role="hermes", completes=False)
@@ -72,9 +72,9 @@ def _bring_up_for_an_agent(server: EmbeddedServer, *, dims: int) -> bool:
 
 
 def _is_complete(admin: str, *, indexes: bool = False) -> bool:
-    """Return False where a migration was killed before every row had its words and code, or an HNSW index was whole.
+    """Return False if a migration was killed before every row had its words and code, or an HNSW index was complete.
 
-    The latter only with `indexes`: to build one takes long.
+    The index is only checked with `indexes`, because building one takes long.
     """
     with connect(admin) as conn:
         begun = indexes and any(index.state == "unfinished" for index in hnsw.indexes(conn))
@@ -83,7 +83,7 @@ def _is_complete(admin: str, *, indexes: bool = False) -> bool:
 
 @contextmanager
 def starting_said(server: EmbeddedServer) -> Iterator[None]:
-    """Tell the person who waits on stderr that Postgres is started in the block, where that takes 300 ms."""
+    """Tell the waiting person on stderr that Postgres is being started in the block, if that takes 300 ms."""
     if server.running():
         yield
         return
@@ -93,7 +93,7 @@ def starting_said(server: EmbeddedServer) -> Iterator[None]:
 
 @contextmanager
 def borrowed_server(settings: Settings) -> Iterator[Callable[[], str]]:
-    """Give one command a function that brings the embedded server up, which is let go of at the end."""
+    """Yield a function that brings the embedded server up for one command; the server is released at the end."""
     with ExitStack() as stack:
 
         def locate() -> str:
@@ -106,12 +106,12 @@ def borrowed_server(settings: Settings) -> Iterator[Callable[[], str]]:
 
 
 def account_notice(settings: Settings) -> str:
-    """Return as whom the embedded server runs when that is not ourselves; empty when it is, or a `dsn` is set."""
+    """Return a notice naming the account the embedded server runs as; empty if it is our own, or a `dsn` is set."""
     return "" if settings.dsn else embedded_server(settings).notice()
 
 
 def main() -> int:
-    """Do what an agent asks for in the arguments, answer with a line, and keep the server until the agent is there."""
+    """Do what an agent asks for in the arguments, answer in one line, and hold the server until the agent holds it."""
     action, root, bin_dir, run_as, dims = sys.argv[1:]
     server = EmbeddedServer(Path(root), bin_dir=bin_dir, run_as=run_as)
     if action == _COMPLETE:
@@ -127,29 +127,29 @@ def main() -> int:
         _answer(exc)
     if lacks:
         _complete_beside_agents(sys.argv[2:])
-    sys.stdin.readline()  # or the agent's end
+    sys.stdin.readline()  # or until the agent ends
     server.release()
     return 0
 
 
 def _complete(server: EmbeddedServer, *, dims: int) -> int:
-    """Make what a filled database lacks; say once that this process is present at the server."""
+    """Make what a filled database lacks; answer once this process is registered at the server."""
     try:
         conninfo = server.ensure(timeout_s=STARTUP_S)
         _answer()
         complete(conninfo.admin, dims=dims)
     finally:
-        server.release()  # the next start goes on where this did not get through, of which doctor tells
+        server.release()  # the next start continues if this did not finish; doctor reports what is missing
     return 0
 
 
 def _complete_beside_agents(arguments: Sequence[str]) -> None:
-    """Leave a process behind that makes what a filled database lacks, and return once it is present.
+    """Start a process that makes what a filled database lacks and outlives this one; return once it is registered.
 
-    Agents recall by what there is meanwhile.
+    Meanwhile agents recall with what is there.
     """
     command = command_of(OPERATOR, _COMPLETE, *arguments)
-    with suppress(OSError):  # the next start goes on
+    with suppress(OSError):  # the next start tries again
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -162,7 +162,7 @@ def _complete_beside_agents(arguments: Sequence[str]) -> None:
 
 
 def _answer(problem: HermesPgvectorError | None = None) -> None:
-    # As it was raised: the agent knows how commands can be typed there.
+    # The message as it was raised: the agent knows how commands can be typed in its place.
     said = (type(problem).__name__, problem.args[0]) if problem is not None else ("", "")
-    with suppress(BrokenPipeError):  # an agent that was killed meanwhile
+    with suppress(BrokenPipeError):  # the agent was killed meanwhile
         print(ANSWER + json.dumps(said), flush=True)

@@ -1,4 +1,4 @@
-"""Options that say of a memory what it says of itself besides its text."""
+"""Options for what a memory records about itself besides its text."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def said_in(args: argparse.Namespace, keep: Sanitizer) -> dict[str, Any]:
 
 
 def said_of(given: Mapping[str, Any], keep: Sanitizer) -> dict[str, Any]:
-    """Return what is said of a memory, by the names of `Structure`, secrets masked; None where "" takes it away.
+    """Return the given properties of a memory by the names of `Structure`, secrets masked; None where "" clears one.
 
     Raises InvalidArgument.
     """

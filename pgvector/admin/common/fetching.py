@@ -1,4 +1,4 @@
-"""What is asked of Postgres: the one row of a statement, and many rows in pieces."""
+"""Reading from Postgres: the single row of a statement, and sequences in pieces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def one(
     *,
     anew: bool = False,
 ) -> Any:
-    """Return the row of a statement that has one, such as a count; `anew`: planned for these values."""
+    """Return the row of a statement that has exactly one, such as a count; `anew`: planned anew for these values."""
     row = conn.execute(statement, values, prepare=False if anew else None).fetchone()
     assert row is not None, "such a statement has a row"
     return row

@@ -1,4 +1,4 @@
-"""How full the host's own memory files are, by the host's own limits."""
+"""How full the host's own memory files are, by the host's limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LIMITS = {"memory": ("memory_char_limit", 2200), "user": ("user_char_limit", 13
 
 @dataclass(frozen=True, slots=True)
 class FileFill:
-    """One file: the characters that the host counts in it, and how many it may have."""
+    """One memory file: the characters that the host counts in it, and their limit."""
 
     file: str
     entries: int
@@ -27,16 +27,16 @@ class FileFill:
 
     @property
     def share(self) -> float:
-        """Return the part of the limit that is taken; 0 without a limit."""
+        """Return the used share of the limit; 0 without a limit."""
         return self.chars / self.limit if self.limit > 0 else 0.0
 
     @property
     def nearly_full(self) -> bool:
-        """Return whether an agent soon has to drop entries to keep new ones."""
+        """Return whether an agent will soon have to drop entries to keep new ones."""
         return self.share >= _NEARLY_FULL
 
     def row(self) -> dict[str, Any]:
-        """Return it for machines, and for a table."""
+        """Return it as a row of a table, and for JSON."""
         return asdict(self) | {"share": round(self.share, 3)}
 
     def __str__(self) -> str:
@@ -44,7 +44,7 @@ class FileFill:
 
 
 def fill_of(home: Path, target: str, entries: Collection[str]) -> FileFill:
-    """Return how full the file of a target is with these entries."""
+    """Return how full a target's file is with these entries."""
     return _fill(host_config(home), target, entries)
 
 
@@ -62,7 +62,7 @@ def _limit(config: object, target: str) -> int:
 
 
 def fills(home: Path) -> list[FileFill]:
-    """Return how full the files are that stand in this home's prompts; one that is missing counts as empty."""
+    """Return how full the files are that this home's prompts include; a missing one counts as empty."""
     config, entries = host_config(home), Mirror(home).entries()
     in_prompts = _in_prompts(config)
     every = (_fill(config, target, [text for of, text in entries if of == target]) for target in MEMORY_FILES)
@@ -70,11 +70,11 @@ def fills(home: Path) -> list[FileFill]:
 
 
 def files_in_prompts(home: Path) -> list[str]:
-    """Return the files of the host's own memory that stand in its prompts: MEMORY.md, USER.md, both or none."""
+    """Return which of the host's memory files its prompts include: MEMORY.md, USER.md, both or none."""
     return _in_prompts(host_config(home))
 
 
 def _in_prompts(config: object) -> list[str]:
     switches = {"MEMORY.md": "memory_enabled", "USER.md": "user_profile_enabled"}
-    # On where nothing is said.
+    # The default is on.
     return [name for name, switch in switches.items() if at(config, "memory", switch) not in (False, "false", 0)]

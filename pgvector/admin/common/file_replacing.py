@@ -1,4 +1,4 @@
-"""Files and folders replaced in one step: whoever reads one finds the former or the new, never a part."""
+"""Replacement of files and folders in one step: a reader finds the old one or the new one, never a part."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _POLL_S = 0.05
 
 
 def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
-    """Put `data` at `path` in one step, keeping owner and, unless another `mode` is given, mode.
+    """Write `data` to `path` in one step, keeping the owner and, unless `mode` is given, the mode.
 
-    Raises OSError, also where a device or pipe stands there: a link may lead to /dev/null.
+    Raises OSError, also if a device or pipe is there: a link may lead to /dev/null.
     """
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is no regular file")
@@ -45,9 +45,9 @@ def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
 
 
 def swap(fresh: Path, target: Path, old: Path) -> bool:
-    """Rename `fresh` to `target`, and what stood there to `old`; returns whether anything did.
+    """Rename `fresh` to `target`, and what was there to `old`; return whether there was anything.
 
-    Of a link that stood there nothing is kept. Raises OSError, with all as it was.
+    A symlink that was there is not kept. Raises OSError, with everything as before.
     """
     existed = os.path.lexists(target)
     if existed:
@@ -64,7 +64,7 @@ def swap(fresh: Path, target: Path, old: Path) -> bool:
 
 
 def write_file(path: Path, data: bytes, otherwise: str, *, mode: int | None = None) -> None:
-    """Do as `replace_file`. Raises ConfigurationError where that cannot be done, with what it means: `otherwise`."""
+    """Do as `replace_file`. Raises ConfigurationError if that fails, with `otherwise`: what to do, or what it means."""
     try:
         replace_file(path, data, mode=mode)
     except OSError as exc:
@@ -73,7 +73,7 @@ def write_file(path: Path, data: bytes, otherwise: str, *, mode: int | None = No
 
 @contextmanager
 def locked(lock: Path, busy: str, *, wait_s: float = 0.0) -> Iterator[None]:
-    """Hold a lock file in the block, made where it is missing. Raises ConfigurationError, `busy` after `wait_s`."""
+    """Hold a lock file in the block, creating it if missing. Raises ConfigurationError(`busy`) after `wait_s`."""
     try:
         lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = open_lock(lock)

@@ -1,4 +1,4 @@
-"""How long the vectors of a model are, found by asking it."""
+"""The length of a model's vectors, found by asking the model."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ...embed.onnx import dims_of
 
 
 def dims_given(settings: Settings, api_key: str, *, home: Path) -> int:
-    """Return how many floats the model that the settings name gives, whatever `dims` says, by embedding a word.
+    """Return how many floats a vector of the settings' model has, whatever `dims` says, by embedding a word.
 
-    0 when `embed_url` is empty. Raises EmbedderError or ConfigurationError.
+    0 if `embed_url` is empty. Raises EmbedderError or ConfigurationError.
     """
     if is_local(settings.embed_url):
         return dims_of(local_folder(settings.embed_url, home))

@@ -1,4 +1,4 @@
--- The HNSW indexes, as an operator sees them.
+-- The HNSW indexes, for operators.
 
 -- name: hnsw_index_state
 -- exempt: reads the catalogue only. An HNSW index that is being built is not valid either.
@@ -22,7 +22,7 @@ SELECT blocks_done AS done, blocks_total AS total FROM pg_stat_progress_create_i
  WHERE pid = %(backend)s AND blocks_total > 0 AND phase LIKE 'building index%%';
 
 -- name: theme_indexes
--- exempt: reads the catalogue only. Those over the rows of one theme; which one that is, their condition says.
+-- exempt: reads the catalogue only. The HNSW indexes over the rows of one theme, which their condition names.
 SELECT c.relname::text AS name, greatest(0, c.reltuples)::bigint AS rows,
        replace(substring(pg_get_expr(i.indpred, i.indrelid) FROM '''(.*)''::text'), '''''', '''') AS theme
   FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid JOIN pg_am AS m ON m.oid = c.relam
@@ -35,11 +35,11 @@ CREATE INDEX CONCURRENTLY {index} ON {rows} USING hnsw (code bit_hamming_ops) WI
   WHERE agent_identity = {theme};
 
 -- name: some_vectors
--- Of rows from all over a theme, the same ones each time.
+-- Takes rows from all over a theme, the same ones each time.
 SELECT embedding FROM {table} WHERE agent_identity = %(theme)s AND embedding IS NOT NULL ORDER BY hashint8(id) LIMIT %(most)s;
 
 -- name: plan_as_recall
--- exempt: touches no table. What a transaction of an agent relies on, see set_timeouts.
+-- exempt: touches no table. The settings that an agent's transaction relies on, see set_timeouts.
 SELECT set_config('enable_sort', 'off', true) AS sort, set_config('jit', 'off', true) AS jit,
        set_config('plan_cache_mode', 'force_generic_plan', true) AS plans,
        set_config('random_page_cost', current_setting('seq_page_cost'), true) AS seeks;

@@ -1,4 +1,4 @@
-"""Counts and sizes of the database, fast enough to be asked every few seconds, whatever the size of the tables."""
+"""Counts and sizes of the database, fast enough to ask for every few seconds, whatever the size of the tables."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ...store.vector_search import ask_estimate, planned_rows
 from .fetching import one
 
 _query = partial(query, package=__package__)
-COUNTED_ROWS = 50_000  # of a table or of what waits, in some 10 ms; of more there are estimates
+COUNTED_ROWS = 50_000  # of a table or pending, counted exactly in some 10 ms; higher counts are estimates
 COUNTED_THEMES = 10_000
 _PENDING = {"memories": "memory_entries_pending_idx", "turns": "conversations_pending_idx"}
 _STORES: tuple[Store, Store] = ("memories", "turns")
 
 
 def holdings(conn: DeadlineConnection) -> dict[str, Any]:
-    """Return rows, what waits for a vector, themes, growth by the rows' own times, and bytes.
+    """Return counts of rows, of rows waiting for a vector and of themes, growth by the rows' own times, and bytes.
 
-    `about` names the numbers that are estimates: rows from the planner's statistics, what waits from the catalogue's.
-    A database that is spread over machines counts all: what it would be estimated by is of its parts.
+    `about` names the numbers that are estimates: rows from the planner's statistics, pending rows from the catalogue's.
+    A database distributed over machines counts everything, because its statistics cover only its parts.
     """
     spread = "_spread" if conn.spread else ""
     with translated():
@@ -37,7 +37,7 @@ def holdings(conn: DeadlineConnection) -> dict[str, Any]:
 
 
 def _counts(conn: DeadlineConnection) -> tuple[dict[str, int], set[str]]:
-    """Return how many rows there are and wait, and which of these numbers are estimates."""
+    """Return the numbers of rows and of pending rows, and the names of those that are estimates."""
     if conn.spread:
         return one(conn, _query("count_some"), {"most": None})._asdict(), set()
     counts: dict[str, int] = one(conn, _query("count_some"), {"most": COUNTED_ROWS + 1})._asdict()
@@ -55,7 +55,7 @@ def _counts(conn: DeadlineConnection) -> tuple[dict[str, int], set[str]]:
 
 
 def pending(conn: DeadlineConnection) -> tuple[int, bool]:
-    """Return how many rows that this role sees wait for a vector, and whether there are more."""
+    """Return how many rows visible to this role wait for a vector, at most COUNTED_ROWS, and whether there are more."""
     with translated():
         row = one(conn, _query("count_some"), {"most": COUNTED_ROWS + 1})
     count = row.pending_memories + row.pending_turns
@@ -63,5 +63,5 @@ def pending(conn: DeadlineConnection) -> tuple[int, bool]:
 
 
 def held_removals(conn: DeadlineConnection) -> list[Any]:
-    """Return how many removals wait: origin, target, held_why, count, held_at of the oldest, for each file."""
+    """Return the removals that wait, for each file: origin, target, held_why, count, held_at of the oldest."""
     return conn.execute(_query("count_held_removals")).fetchall()

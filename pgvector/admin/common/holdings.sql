@@ -1,7 +1,7 @@
--- What an operator watches, again and again: nothing here reads a large table whole.
+-- Figures that an operator watches repeatedly: no statement here reads a large table in full.
 
 -- name: count_some
--- exempt: totals for the operator, no stored text. Not further than `most`, without that to the end.
+-- exempt: totals for the operator, no stored text. Counts up to `most`; if that is NULL, to the end.
 SELECT (SELECT count(*) FROM (SELECT 1 FROM memory_entries LIMIT %(most)s) AS few) AS memories,
        (SELECT count(*) FROM (SELECT 1 FROM conversations LIMIT %(most)s) AS few) AS turns,
        (SELECT count(*) FROM (SELECT 1 FROM memory_entries WHERE embedding IS NULL AND sig IS NULL
@@ -19,7 +19,7 @@ SELECT c.relname AS name, pg_table_size(c.oid) AS table_bytes, pg_indexes_size(c
  ORDER BY 2 DESC, 1;
 
 -- name: relation_sizes_spread
--- exempt: sizes for the operator, no stored text. Of tables that are spread over machines, with all their parts.
+-- exempt: sizes for the operator, no stored text. For tables distributed over machines, with all their parts.
 SELECT name, table_bytes, citus_total_relation_size(name::regclass) - table_bytes AS index_bytes
   FROM (SELECT logicalrelid::text AS name, citus_table_size(logicalrelid) AS table_bytes FROM pg_dist_partition) AS spread
  ORDER BY 2 DESC, 1;
@@ -33,8 +33,8 @@ SELECT coalesce((SELECT reltuples FROM pg_class WHERE oid = to_regclass(%(name)s
 SELECT pg_database_size(current_database()) AS bytes;
 
 -- name: recent_growth
--- exempt: totals for the operator, no stored text. The themes are found one by one along an index, and of each its last
--- days at the end of the same index.
+-- exempt: totals for the operator, no stored text. The themes are found one by one along an index, and each theme's
+-- last days at the end of the same index.
 WITH RECURSIVE turn_themes(theme) AS (
     (SELECT agent_identity FROM conversations ORDER BY agent_identity LIMIT 1)
     UNION ALL
@@ -65,7 +65,8 @@ SELECT (SELECT count(*) FROM (SELECT theme FROM some_turns UNION SELECT theme FR
   FROM turns CROSS JOIN memories;
 
 -- name: recent_growth_spread
--- exempt: totals for the operator, no stored text. Where the tables are spread over machines, which count their own themes.
+-- exempt: totals for the operator, no stored text. For tables distributed over machines, each of which counts its own
+-- themes.
 WITH turns AS (
     SELECT agent_identity, count(*) FILTER (WHERE ts >= now() - interval '1 day') AS day,
            count(*) FILTER (WHERE ts >= now() - interval '7 days') AS week

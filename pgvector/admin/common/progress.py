@@ -1,4 +1,4 @@
-"""How far a long work is: one line that is rewritten on a terminal, a line now and then elsewhere."""
+"""Progress of long work: one line that is rewritten on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TOLD_FROM = 5000  # rows; fewer are done before anybody wonders
 
 
 class ProgressLine:
-    """Tells on stderr how many of `total` are done, how fast, and how long the rest will take."""
+    """Reports on stderr how many of `total` are done, how fast, and how long the rest will take."""
 
     def __init__(self, what: str, total: int, *, done: int = 0, stream: TextIO | None = None) -> None:
         self._what = what
@@ -30,7 +30,7 @@ class ProgressLine:
         self._open = False
 
     def advance(self, count: int) -> None:
-        """Note that `count` more are done, and say so when it is time."""
+        """Note that `count` more are done, and report it when it is time."""
         self.done += count
         now = time.monotonic()
         if now - self._told_at >= (_ON_TERMINAL_S if self._terminal else _ELSEWHERE_S):
@@ -43,13 +43,13 @@ class ProgressLine:
         self._open = False
 
     def clear(self) -> None:
-        """Take away what stands on a terminal."""
+        """Erase the line on a terminal."""
         if self._open:
             self._write("\r\033[K")
             self._open = False
 
     def finish(self) -> None:
-        """Say the last figure."""
+        """Print the final figure."""
         self._tell()
         if self._open:
             self._write("\n")
@@ -64,7 +64,7 @@ class ProgressLine:
             self._write(line + "\n")
 
     def _write(self, text: str) -> None:
-        """Print it; the work goes on where nobody reads how far it is."""
+        """Print the text; if nobody reads it any more, the work goes on without it."""
         try:
             self._stream.write(text)
             self._stream.flush()
@@ -77,7 +77,7 @@ class ProgressLine:
 
 @contextmanager
 def progress(what: str, total: int, *, told_from: int = _TOLD_FROM) -> Iterator[Callable[[int], None]]:
-    """Yield a function that notes how many more are done; they are told where there are many."""
+    """Yield a function to call with how many more are done; progress is reported only from `told_from` on."""
     if total < told_from:
         yield lambda count: None
         return
@@ -90,7 +90,7 @@ def progress(what: str, total: int, *, told_from: int = _TOLD_FROM) -> Iterator[
 
 @contextmanager
 def building() -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function that hears which index is built and how much of its table is in it, and tells that."""
+    """Yield a function that reports which index is being built and how much of its table is done."""
     lines: dict[str, ProgressLine] = {}
 
     def tell(index: str, done: int, total: int) -> None:
@@ -107,7 +107,7 @@ def building() -> Iterator[Callable[[str, int, int], None]]:
 
 
 def describe(done: int, total: int, per_s: float) -> str:
-    """`12,300 of 1,000,000 (1.2 %), 210/s, about 1 h 18 min left`."""
+    """Return `12,300 of 1,000,000 (1.2 %), 210/s, about 1 h 18 min left`."""
     share = 100.0 * done / total if total else 100.0
     text = f"{done:,} of {total:,} ({share:.1f} %)"
     if per_s > 0:

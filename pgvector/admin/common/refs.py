@@ -1,4 +1,4 @@
-"""Names of single stored rows: m123 or `memory 123` a memory, t123 or `turn 123` a turn."""
+"""Names of single stored rows: m123 or `memory 123` for a memory, t123 or `turn 123` for a turn."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Ref(NamedTuple):
 
 
 def one_theme(ref: Ref, themes: Collection[str]) -> str:
-    """Return the theme of a row of this number. Raises InvalidArgument where rows of several themes have it.
+    """Return the only theme with a row of this number. Raises InvalidArgument if several themes have one.
 
-    So it is after a restore that left sequences behind.
+    That can happen after a restore that left sequences behind.
     """
     if len(themes) > 1:
         raise InvalidArgument(
@@ -44,9 +44,9 @@ def one_theme(ref: Ref, themes: Collection[str]) -> str:
 
 
 def parse_refs(words: Sequence[str]) -> list[Ref]:
-    """Return the rows that arguments name, each once. A bare number is a memory, as the tools number them.
+    """Return the rows that arguments name, each once. A bare number is a memory, as in the tools.
 
-    Raises WrongUsage, also for a blank: a shell's variable may not be set.
+    Raises WrongUsage, also for a blank argument: a shell variable may be unset.
     """
     refs: list[Ref] = []
     rest = " ".join(word.strip().lower().replace(",", " ") for word in words).strip()

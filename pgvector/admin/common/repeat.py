@@ -1,4 +1,4 @@
-"""How verbs end: those that go on until they are ended, and any other before its time."""
+"""How verbs end: those that run until they are stopped, and any verb that is stopped early."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LEAST_S, _MOST_S = 0.1, 86_400.0
 
 
 def seconds(text: str) -> float:
-    """Return the seconds of an option that says how often."""
+    """Return the interval in seconds that an option gives."""
     try:
         value = float(text)
     except ValueError:
@@ -30,12 +30,12 @@ def seconds(text: str) -> float:
 def ended_as_by_ctrl_c() -> Iterator[None]:
     """Raise KeyboardInterrupt in the block at a SIGTERM, and when the terminal is closed, unless those are ignored.
 
-    What is cleaned up and told at Ctrl-C is then cleaned up and told when a service manager, a container or the end of
-    an SSH session stops a verb as well. A server that handles SIGTERM itself ends by that in each case.
+    So the clean-up and the messages of Ctrl-C also happen when a service manager, a container or the end of an SSH
+    session stops a verb. A server that handles SIGTERM itself ends that way in each case.
     """
 
     def as_sigterm(number: int, frame: FrameType | None) -> None:
-        # An exception out of here would leave a server's event loop in the middle of things, which it then waits for.
+        # An exception raised here would interrupt a server's event loop, which would then wait for the unfinished work.
         if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
             raise KeyboardInterrupt
         signal.raise_signal(signal.SIGTERM)
@@ -45,7 +45,7 @@ def ended_as_by_ctrl_c() -> Iterator[None]:
 
 
 def _at_default(name: str) -> list[signal.Signals]:
-    """Return the signal of this name where it has its default effect; none in other threads, and on Windows."""
+    """Return the signal of this name if it has its default effect; nothing in other threads, or on Windows."""
     number = getattr(signal, name, None)
     in_main = threading.current_thread() is threading.main_thread()
     return [number] if in_main and number is not None and signal.getsignal(number) is signal.SIG_DFL else []
@@ -53,14 +53,14 @@ def _at_default(name: str) -> list[signal.Signals]:
 
 @contextmanager
 def until_ended() -> Iterator[None]:
-    """End in good order at a SIGTERM, as at Ctrl-C, with what the block cleans up cleaned up."""
+    """End normally at a SIGTERM, as at Ctrl-C, with the clean-up of the block done."""
 
     with _raised_at([signal.SIGTERM], partial(SystemExit, EXIT_OK)):
         yield
 
 
 def _raised_at(signals: Iterable[signal.Signals], end: Callable[[], BaseException]) -> AbstractContextManager[None]:
-    """Raise what `end` makes in the block at one of these signals, whatever they did before."""
+    """Raise what `end` returns in the block at one of these signals, whatever their handlers were."""
 
     def handle(number: int, frame: FrameType | None) -> None:
         raise end()
@@ -70,7 +70,7 @@ def _raised_at(signals: Iterable[signal.Signals], end: Callable[[], BaseExceptio
 
 @contextmanager
 def _handled(signals: Iterable[signal.Signals], handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Have `handle` called in the block at one of these signals, whatever they did before."""
+    """Have `handle` called in the block at one of these signals, whatever their handlers were."""
     before = {each: signal.signal(each, handle) for each in signals}
     try:
         yield
@@ -80,7 +80,7 @@ def _handled(signals: Iterable[signal.Signals], handle: Callable[[int, FrameType
 
 
 def repeatedly(every_s: float) -> Iterator[None]:
-    """Yield at once and then every so often, without end."""
+    """Yield at once and then every `every_s` seconds, without end."""
     never = threading.Event()
     yield
     while True:

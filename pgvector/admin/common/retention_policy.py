@@ -9,13 +9,13 @@ from typing import Final
 
 from ...domain.theme import ROLE, ROLES, normalise_theme
 
-GRACE_S: Final = 86_400.0  # between the announcement of a theme's policy and the first deletion
+GRACE_S: Final = 86_400.0  # between the announcement of a theme's policy and the first deletion there
 _PAIR = re.compile(rf"(?P<theme>.+)=(?:forever|(?P<days>[0-9]+) ?d?(?P<roles>(?: +{ROLE})*))", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionPeriod:
-    """For how many days, from when they were said, turns are kept; of other roles than these for ever."""
+    """The number of days that turns of some roles are kept after they were said; other roles are kept for ever."""
 
     days: int
     roles: tuple[str, ...] = ROLES
@@ -25,10 +25,10 @@ class RetentionPeriod:
 
 
 class RetentionPolicy:
-    """What the setting `retention` says: pairs `theme=days`, `theme=days role ...` or `theme=forever`.
+    """The rules of the setting `retention`: pairs `theme=days`, `theme=days role ...` or `theme=forever`.
 
-    A theme may end with `*`; of several pairs that fit, the one that names most of the theme counts, and of two for the
-    same theme the one that keeps more. A theme without a pair is kept for ever.
+    A theme may end with `*`. If several pairs match, the one that names most of the theme counts; of two pairs for the
+    same theme, the one that keeps more. A theme without a pair is kept for ever.
     """
 
     def __init__(self, pairs: Sequence[str] = (), identity_key: str = "") -> None:
@@ -48,11 +48,11 @@ class RetentionPolicy:
         return any(period is not None for period in self._named.values())
 
     def names(self) -> list[str]:
-        """Return the themes that are named whole."""
+        """Return the themes that are named in full."""
         return [name for name in self._named if not name.endswith("*")]
 
     def of(self, theme: str) -> RetentionPeriod | None:
-        """Return how long the turns of a theme are kept; None: for ever."""
+        """Return how long the turns of a theme are kept; None means for ever."""
         if theme in self._named:
             return self._named[theme]
         fitting = [name for name in self._named if name.endswith("*") and theme.startswith(name[:-1])]
@@ -60,7 +60,7 @@ class RetentionPolicy:
 
 
 def _longer(one: RetentionPeriod | None, other: RetentionPeriod | None) -> RetentionPeriod | None:
-    """Return the period that keeps everything that one of two keeps."""
+    """Return the period that keeps everything that either of the two keeps."""
     if one is None or other is None:
         return None
     roles = tuple(role for role in one.roles if role in other.roles)

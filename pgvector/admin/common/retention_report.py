@@ -20,7 +20,7 @@ _query = partial(query, package=__package__)
 def retention_state(conn: DeadlineConnection, settings: Settings) -> dict[str, Any]:
     """Return whether this home's setting deletes anything, and what the agents of all homes have done.
 
-    Times are ISO text: when turns were last deleted by it, how many in the last day, and what is announced.
+    Times are ISO text: when turns were last deleted because of it, how many in the last day, and what is announced.
     """
     state = one(conn, _query("retention_state"), {"grace_s": GRACE_S}, anew=True)
     return {"on": bool(_policy(settings))} | fit_for_json(state._asdict())
@@ -49,7 +49,7 @@ def described(state: Mapping[str, Any]) -> str:
 
 
 def empty_themes(conn: DeadlineConnection, settings: Settings) -> list[str]:
-    """Return the themes that the setting names and that hold no turns: misspelt ones among them."""
+    """Return the themes that the setting names and that hold no turns, which includes misspelt ones."""
     return [
         name
         for name in _policy(settings).names()

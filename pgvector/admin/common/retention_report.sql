@@ -1,4 +1,4 @@
--- How the setting `retention` goes.
+-- The state of the setting `retention`.
 
 -- name: theme_has_turns
 SELECT EXISTS (SELECT FROM conversations WHERE agent_identity = %(theme)s) AS found;

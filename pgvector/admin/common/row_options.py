@@ -28,16 +28,16 @@ from .theme_names import theme_to_read
 
 STORES = ("memories", "turns")
 WHOLE = 2**31 - 1  # characters
-PIPED_CHARS = 2000  # of a text that a program reads; --json has the whole
-PATIENCE_S = 15.0  # for a search: a local model may have to be read first
+PIPED_CHARS = 2000  # of a text that is printed into a pipe; --json has all of it
+PATIENCE_S = 15.0  # for a search: a local model may have to be loaded first
 _MOST = 1000  # rows of a page
-_QUESTION_MAX_CHARS = 8000  # looked at in a pasted file; the search itself takes less still
+_QUESTION_MAX_CHARS = 8000  # of a pasted file that are looked at; the search itself uses even fewer
 _TIMEOUT_MS = 120_000
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Which rows of a timeline are meant; `until` is exclusive."""
+    """The rows of a timeline to show; `until` is exclusive."""
 
     limit: int
     offset: int = 0
@@ -45,7 +45,7 @@ class Page:
     until: datetime | None = None
 
     def values(self) -> dict[str, Any]:
-        """Return the parameters of a statement."""
+        """Return the page as parameters of a statement."""
         return {
             "limit": self.limit,
             "offset": self.offset,
@@ -55,7 +55,7 @@ class Page:
 
 
 def theme_option(about: str) -> Argument:
-    """Return what adds --theme, which means what `about` says, and --admin-dsn."""
+    """Return a function that adds --admin-dsn and --theme, with the help text `about`."""
 
     def add(command: argparse.ArgumentParser) -> None:
         command.add_argument("--theme", type=filled, metavar="THEME", help=about)
@@ -73,7 +73,7 @@ THEME_CHOICE = (
 
 
 def tell_theme(args: argparse.Namespace, conn: DeadlineConnection, theme: str) -> None:
-    """Say on stderr which theme was taken, and that there are others, where none was named."""
+    """Say on stderr which theme was chosen, and whether there are others, if none was named."""
     if args.theme is not None or args.json:
         return
     others = len(set(theme_names(conn)) - {theme})
@@ -90,7 +90,7 @@ def add_page(command: argparse.ArgumentParser, *, limit: int, what: str) -> None
 
 
 def page(args: argparse.Namespace) -> Page:
-    """Return the page that the arguments mean. Raises WrongUsage, InvalidArgument for a date that cannot be read."""
+    """Return the page described by the arguments. Raises WrongUsage, InvalidArgument for a date that cannot be read."""
     since, until = parse_when(args.since, "--since"), parse_when(args.until, "--until", end=True)
     if not 1 <= args.limit <= _MOST:
         raise WrongUsage(f"--limit must be 1 to {_MOST}")
@@ -102,7 +102,7 @@ def page(args: argparse.Namespace) -> Page:
 
 
 def question_text(given: str) -> str:
-    """Return a question as it is looked up. Raises WrongUsage for an empty one."""
+    """Return a question in the form in which it is searched for. Raises WrongUsage for an empty one."""
     kept = both_ends(clean(given), _QUESTION_MAX_CHARS).strip()
     if not kept:
         raise WrongUsage("the question is empty; say in plain words what to look for")
@@ -111,7 +111,7 @@ def question_text(given: str) -> str:
 
 @contextmanager
 def reading(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConnection, ThemeRules]]:
-    """Give a transaction that reads, in which no statement takes more than two minutes, and the rules of names."""
+    """Yield a reading transaction in which no statement takes more than two minutes, and the rules for theme names."""
     with database(args, home) as (conn, _, rules), conn.transaction():
         bounds = {"statement_ms": str(_TIMEOUT_MS), "lock_ms": str(_TIMEOUT_MS), "idle_ms": "0", "transaction_ms": "0"}
         conn.execute(query("set_timeouts"), bounds | {"plans": "auto", "path": conn.path})
@@ -120,7 +120,7 @@ def reading(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConn
 
 @contextmanager
 def reading_theme(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConnection, str]]:
-    """Give a transaction that reads and the theme that is meant, which is told where none was named."""
+    """Yield a reading transaction and the theme that is meant; it is reported if none was named."""
     with reading(args, home) as (conn, rules):
         theme = theme_to_read(conn, args.theme, rules, home)
         tell_theme(args, conn, theme)
@@ -128,11 +128,11 @@ def reading_theme(args: argparse.Namespace, home: Path) -> Iterator[tuple[Deadli
 
 
 def one_line(text: str, question: str = "", *, lines: int = 1, indent: int = 0) -> str:
-    """Return a text as it is shown among others: on a terminal the part that fits, else the beginning of a long one."""
+    """Return a text shortened for a list: on a terminal the part that fits, elsewhere the beginning of a long one."""
     room = max(40, (shutil.get_terminal_size().columns - indent) * lines) if sys.stdout.isatty() else PIPED_CHARS
     return excerpt(" ".join(text.split()), question, room)
 
 
 def minute(moment: str) -> str:
-    """Return an ISO time to the minute, by this machine's clock like all times that are shown."""
+    """Return an ISO time to the minute in this machine's time zone, like all times that are shown."""
     return local_minute(moment)

@@ -1,6 +1,6 @@
 """Themes enforced by Postgres: row-level security, and which role has which themes.
 
-Every function but `has_own_themes` needs a connection of an administrator.
+Every function but `has_own_themes` needs an administrator's connection.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def is_enabled(conn: DeadlineConnection) -> bool:
 
 
 def has_own_themes(conn: DeadlineConnection) -> bool:
-    """Return whether row-level security lets the current role see some themes only."""
+    """Return whether row-level security confines the current role to some themes."""
     with translated():
         active = one(conn, "SELECT row_security_active(to_regclass('conversations'))")
         return bool(active[0] and one(conn, query("has_own_themes"))[0])
 
 
 def enable(conn: DeadlineConnection) -> None:
-    """Turn row-level security on, or bring it up to date; roles that may write already keep every theme at first.
+    """Turn row-level security on, or update it; roles that can write already keep access to every theme at first.
 
     Raises ConfigurationError.
     """
@@ -55,34 +55,34 @@ def enable(conn: DeadlineConnection) -> None:
 
 
 def renew(conn: DeadlineConnection) -> None:
-    """Bring the tables of a new version under row-level security where that is on."""
+    """Bring tables of a new version under row-level security if it is on."""
     if is_enabled(conn):
         enable(conn)
 
 
 def disable(conn: DeadlineConnection) -> None:
-    """Turn row-level security off; roles with some themes lose their rights. Which role has which is remembered."""
+    """Turn row-level security off; roles with only some themes lose their rights. The assignments are kept."""
     _call(conn, "SELECT hermes_disable_row_security()")
     with translated():
-        conn.execute("ANALYZE memory_entries, conversations")  # of what it hid from statistics
+        conn.execute("ANALYZE memory_entries, conversations")  # of rows that it hid from statistics
 
 
 def grant(conn: DeadlineConnection, role: str, themes: Sequence[str]) -> None:
     """Give an existing role themes and the rights to use them.
 
-    Raises ConfigurationError: there is no such role, or no policy would hold it back.
+    Raises ConfigurationError if there is no such role, or no policy would confine it.
     """
     _call(conn, "SELECT hermes_grant_themes(%s, %s)", role, list(themes))
     let_use_vectors(conn, role)
 
 
 def revoke(conn: DeadlineConnection, role: str, themes: Sequence[str]) -> int:
-    """Take themes from a role, without any named all; returns how many it had of them. Raises ConfigurationError."""
+    """Take themes, or all of them if none is named, from a role; return how many it had. Raises ConfigurationError."""
     return _call(conn, "SELECT hermes_revoke_themes(%s, %s)", role, list(themes) or None) or 0
 
 
 def granted(conn: DeadlineConnection) -> dict[str, list[str]]:
-    """Return the themes of each role; empty where row-level security was never on."""
+    """Return the themes of each role; empty if row-level security was never on."""
     with translated():
         if conn.execute("SELECT to_regclass('hermes_tenants')").fetchone() == (None,):
             return {}
@@ -90,9 +90,9 @@ def granted(conn: DeadlineConnection) -> dict[str, list[str]]:
 
 
 def confined_to(conn: DeadlineConnection, theme: str, *, without: str = "") -> list[str]:
-    """Return the roles that have a theme, but for those that have every theme or `without`.
+    """Return the roles that have a theme, except those that have every theme or the theme `without`.
 
-    None where the current role may not know.
+    The list is empty if the current role may not read the assignments.
     """
     with translated():
         may = "SELECT coalesce(has_table_privilege(to_regclass('hermes_tenants'), 'SELECT'), false)"
@@ -103,7 +103,7 @@ def confined_to(conn: DeadlineConnection, theme: str, *, without: str = "") -> l
 
 
 def _call(conn: DeadlineConnection, statement: str, *values: object) -> int | None:
-    """Raises ConfigurationError with what the server says."""
+    """Call a function of the server. Raises ConfigurationError with the server's message."""
     try:
         row = retry_deadlocks(lambda: conn.execute(statement.encode(), values).fetchone())
     except psycopg.errors.UndefinedFunction as exc:

@@ -1,4 +1,4 @@
-"""Settings saved where the host keeps such: secrets in .env, all others in config.yaml, all of them or none."""
+"""Saving settings where the host keeps them: secrets in .env, all others in config.yaml; all of them or none."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _BY_KEY = {each.key: each for each in FIELDS}
 
 @dataclass(frozen=True)
 class Changes:
-    """Settings to be written into config.yaml, variables into .env (None: removed)."""
+    """Settings to write into config.yaml, and variables to write into .env (None: to remove)."""
 
     settings: dict[str, Any] = field(default_factory=dict)
     variables: dict[str, str | None] = field(default_factory=dict)
@@ -62,10 +62,10 @@ def changes_to(
     explicit: frozenset[str] = frozenset(),
     api_key: str | None = None,
 ) -> Changes:
-    """Return what has to be written for `wanted` to hold; what holds already stays where it is.
+    """Return what has to be written for `wanted` to take effect; a setting with the right value stays where it is.
 
-    Settings in `explicit` are written even where they are the default, unless a file says so already. `api_key` None
-    leaves the endpoint's key alone.
+    Settings in `explicit` are written even if they have the default value, unless a file sets them already. `api_key`
+    None leaves the endpoint's key alone.
     """
     changes = Changes()
     section, _ = read_section(home)
@@ -90,7 +90,7 @@ def _add_key(changes: Changes, wanted: Settings, api_key: str) -> None:
 
 
 def _add_change(changes: Changes, each: Field, value: Any, said: object, *, explicit: bool) -> None:
-    """Note where one setting is to be written; `said` is what config.yaml or the form says of it now."""
+    """Note where to write one setting; `said` is its present value in config.yaml or the form."""
     if each.key == "dsn" and value and has_secret(value):
         changes.variables[each.env] = value
         if said:
@@ -100,9 +100,9 @@ def _add_change(changes: Changes, each: Field, value: Any, said: object, *, expl
 
 
 def set_settings(home: Path, values: Mapping[str, Any]) -> bool:
-    """Have settings hold from now on, whatever file says otherwise now; return whether that changes anything.
+    """Make settings take effect, whatever a file says at present; return whether that changes anything.
 
-    What the environment overrules is told on stderr. Raises ConfigurationError, with the files as they were.
+    Settings that the environment overrules are reported on stderr. Raises ConfigurationError, with the files unchanged.
     """
     current = load_settings(None, home).settings
     wanted = replace(current, **values)
@@ -113,14 +113,14 @@ def set_settings(home: Path, values: Mapping[str, Any]) -> bool:
 
 
 def warn_overruled(home: Path, wanted: Settings) -> None:
-    """Tell which variables of the environment make settings other than what was just written."""
+    """Warn about variables of the environment that overrule the settings just written."""
     for name in overruled(wanted, load_settings(None, home).settings):
         warn(f"${name} in the environment overrules what was written now: change it there")
 
 
 def save(home: Path, changes: Changes) -> None:
-    """Write them, all or none. Raises ConfigurationError, with the files as they were."""
-    # What edits YAML takes a while to load, and most commands that know the settings write none.
+    """Write the changes, all or none. Raises ConfigurationError, with the files unchanged."""
+    # The YAML editor takes a while to load, and most commands that know the settings write none.
     from .yaml_file import set_values
 
     before = set_dotenv(home, changes.variables) if changes.variables else None
@@ -143,7 +143,7 @@ def save(home: Path, changes: Changes) -> None:
 
 
 def _follow_environment(home: Path, variables: Mapping[str, str | None]) -> None:
-    """Have programs that this process starts see new values, where the host had put the old ones there from .env."""
+    """Give programs that this process starts the new values, if the host had loaded the old ones from .env."""
     if home.resolve() != process_home().resolve():
         return
     for name, value in variables.items():
@@ -156,7 +156,7 @@ def _follow_environment(home: Path, variables: Mapping[str, str | None]) -> None
 
 
 def _forget_form(home: Path, keys: frozenset[str]) -> None:
-    """Drop settings from what the desktop's form saved, so that what config.yaml says of them counts."""
+    """Remove settings from the file of the desktop's form, so that their values in config.yaml count."""
     known = read_form(home)
     left = {key: value for key, value in known.items() if key not in keys}
     if known and not left:
@@ -166,12 +166,12 @@ def _forget_form(home: Path, keys: frozenset[str]) -> None:
 
 
 def overruled(wanted: Settings, now: Settings) -> list[str]:
-    """Return the variables of the environment that make settings other than what was just written."""
+    """Return the variables of the environment that overrule the settings just written."""
     return [each.env for each in FIELDS if getattr(wanted, each.key) != getattr(now, each.key)]
 
 
 def checked(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings of a form in their own types. Raises ValueError that says what a value must be."""
+    """Return a form's settings converted to their types. Raises ValueError that says what a value must be."""
     known: dict[str, Any] = {}
     for key, raw in values.items():
         each = _BY_KEY.get(key)
@@ -191,7 +191,7 @@ def _shown(value: object) -> str:
 
 
 def given_settings(home: Path) -> dict[str, Any]:
-    """Return the settings that somebody set, in a file or the environment, as they stand there."""
+    """Return the settings that somebody has set, in a file or the environment, with their unparsed values."""
     section, _ = read_section(home)
     environ = environment(home)
     known = {**(section if isinstance(section, Mapping) else {}), **read_form(home)}

@@ -1,4 +1,4 @@
-"""What an operator asks of the tables beyond what an agent does: rights, indexes, versions."""
+"""Checks of the tables for operators, beyond what an agent checks: rights, indexes, versions."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _query = partial(query, package=__package__)
 
 
 def invalid_indexes(conn: DeadlineConnection) -> list[str]:
-    """Return the names of our indexes that Postgres marked invalid, as an interrupted concurrent build leaves them."""
+    """Return the names of our indexes that are invalid, as an interrupted concurrent build leaves them."""
     with translated():
         return [row.name for row in conn.execute(_query("invalid_indexes"))]
 
 
 def excess_rights(conn: DeadlineConnection) -> list[str]:
-    """Return what the current role may do beyond reading and writing rows; empty is right for the runtime role."""
+    """Return what the current role may do beyond reading and writing rows; the runtime role should have nothing."""
     with translated():
         row = one(conn, _query("own_rights"))
     names = ("is a superuser", "may create objects in the schema", "owns the tables")
@@ -27,20 +27,20 @@ def excess_rights(conn: DeadlineConnection) -> list[str]:
 
 
 def missing_rights(conn: DeadlineConnection) -> list[str]:
-    """Return the rights on our tables that the current role lacks; the log is an administrator's."""
+    """Return the rights on our tables that the current role lacks; a confined role needs none on the log."""
     with translated():
         asked = {"confined": has_own_themes(conn)}
         return [row.lacking for row in conn.execute(_query("lacking_rights"), asked)]
 
 
 def versions(conn: DeadlineConnection) -> tuple[str, str]:
-    """Return the versions of Postgres and of pgvector, which is empty where the extension is missing."""
+    """Return the versions of Postgres and of pgvector; the latter is empty if the extension is missing."""
     with translated():
         row = one(conn, _query("versions"))
     return row.postgres, row.pgvector
 
 
 def has_trigrams(conn: DeadlineConnection) -> bool:
-    """Return True when the database has pg_trgm, so that a misspelt word finds what was meant."""
+    """Return True if the database has pg_trgm, with which a misspelt word can be found."""
     with translated():
         return conn.execute("SELECT to_regprocedure('similarity(text,text)') IS NOT NULL").fetchone() == (True,)

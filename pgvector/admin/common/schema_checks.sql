@@ -1,4 +1,4 @@
--- What an operator asks of the tables beyond what an agent does: rights, indexes, versions.
+-- Checks of the tables for operators, beyond what an agent checks: rights, indexes, versions.
 
 -- name: invalid_indexes
 -- exempt: reads the catalogue only. An index that is being built is not valid either.
@@ -10,8 +10,8 @@ SELECT c.relname AS name
    AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index AS p WHERE p.index_relid = i.indexrelid);
 
 -- name: keys_without_theme
--- exempt: reads the catalogue only. The tables whose key is their rows' number alone, and whether the index for another one
--- was begun and not finished.
+-- exempt: reads the catalogue only. Lists the tables whose key is the row's id alone, and whether an unfinished index
+-- for the other key exists.
 SELECT c.relname AS name,
        EXISTS (SELECT FROM pg_index AS i JOIN pg_class AS built ON built.oid = i.indexrelid
                 WHERE i.indrelid = c.oid AND built.relname = c.relname || '_theme_key' AND NOT i.indisvalid) AS invalid
@@ -28,7 +28,7 @@ SELECT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) AS superuser
                   AND pg_has_role(current_user, tableowner, 'USAGE')) AS owns;
 
 -- name: lacking_rights
--- exempt: reads the catalogue only. Of some tables only some columns may be written.
+-- exempt: reads the catalogue only. In some tables only some columns may be written.
 SELECT privilege || ' on ' || name AS lacking
   FROM (VALUES (1, 'table', 'memory_entries', 'SELECT INSERT UPDATE DELETE'),
                (2, 'table', 'conversations', 'SELECT INSERT UPDATE DELETE'),

@@ -1,4 +1,4 @@
-"""Locks of the database that long works hold for their session, one work at a time."""
+"""Database locks that long work holds for its session, so that only one process does it at a time."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _HOLDER = (
 
 
 def take(conn: DeadlineConnection, lock: int, work: str, *, timeout_s: float | None = None) -> None:
-    """Hold the lock until the session ends or gives it up; says once for whom it waits, if that takes long.
+    """Take the lock until the session ends or releases it; after a long wait, log once whom it waits for.
 
-    By asking again: a session that waits in Postgres would be waited for by the build of an index, and that by it.
+    It waits by polling: if the session waited in Postgres, an index build would wait for it, and it for the build.
     Raises StoreUnavailable after `timeout_s`.
     """
     began = time.monotonic()

@@ -1,6 +1,6 @@
-"""Single rows by their numbers, and the sessions that they are of.
+"""Single rows by their ids, and the sessions they belong to.
 
-Functions that are given a connection work inside the caller's transaction, with its errors translated.
+Functions that take a connection work inside the caller's transaction, which translates its errors.
 """
 
 from __future__ import annotations
@@ -20,54 +20,54 @@ _query = partial(query, package=__package__)
 
 
 def rows(conn: DeadlineConnection, store: Store, ids: Sequence[int]) -> list[Any]:
-    """Return those of the rows that are there: id, theme, kind, at, content."""
+    """Return the rows that exist: id, theme, kind, at, content."""
     return conn.execute(_query(f"rows_of_{store}"), {"ids": list(ids)}).fetchall()
 
 
 def beside(conn: DeadlineConnection, store: Store, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Return by their ids what a list shows of rows besides what a search tells: chars, pending, created_at, source."""
+    """Return by id what a list shows of rows beyond a search's result: chars, pending, created_at, source."""
     return {row.id: fit_for_json(row._asdict()) for row in conn.execute(_query(f"beside_{store}"), {"ids": list(ids)})}
 
 
 def private(conn: DeadlineConnection, store: Store, ids: Sequence[int], shared: Sequence[str]) -> set[int]:
-    """Return those of the rows that no session of another theme reads, with `shared` addresses of chats."""
+    """Return the ids of rows that no session of another theme may read; `shared` are the addresses of shared chats."""
     asked = {"ids": list(ids), "own": None, "shared": list(shared)}
     return {row.id for row in conn.execute(_query(f"private_{store}"), asked)}
 
 
 def structures(conn: DeadlineConnection, ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Return what memories say of themselves besides their text, by their ids; only of those that say anything.
+    """Return by id what memories record besides their text, for those that record anything.
 
-    With the ids of what each `replaces`, and of what it is `replaced_by`.
+    That includes the ids of the memory that each `replaces` and that it is `replaced_by`.
     """
     found = {}
     for row in conn.execute(_query("structures"), {"ids": list(ids)}):
         said = {name: value for name, value in row._asdict().items() if value is not None and name != "id"}
         if "confidence" in said:
-            said["confidence"] = round(said["confidence"], 3)  # a `real` is not as precise as it looks
+            said["confidence"] = round(said["confidence"], 3)  # a `real` has fewer exact digits than it shows
         found[int(row.id)] = said
     return found
 
 
 def structure_as_json(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `structures` gives of a memory as it is shown, with the names of rows instead of their ids."""
+    """Return one memory's value of `structures` for display, with refs such as m123 in place of ids."""
     shown = fit_for_json(said)
     shown |= {name: str(Ref("memories", said[name])) for name in ("replaces", "replaced_by") if name in said}
     return shown | ({"sources": [str(Ref("turns", each)) for each in said["sources"]]} if "sources" in said else {})
 
 
 def structure_column(said: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return what a list adds to a row for one of `structures`, nothing where the memory says nothing."""
+    """Return the column that a list adds to a row for a value of `structures`; empty if the memory has none."""
     return {} if said is None else {"structure": structure_as_json(said)}
 
 
 def themes_of_session(conn: DeadlineConnection, session_id: str) -> dict[str, int]:
-    """Return the themes in which a session of that name has turns, and how many."""
+    """Return the themes in which a session of that name has turns, with the number of turns."""
     return {row.theme: row.turns for row in conn.execute(_query("session_themes"), {"session_id": session_id})}
 
 
 def forget_trial(backend: Backend, theme: str, session_id: str, memories: Sequence[str]) -> None:
-    """Delete what a trial left in a theme: a session's turns, and what is kept of removed `memories`."""
+    """Delete what a trial left in a theme: a session's turns, and the kept texts of removed `memories`."""
     with backend.connection(WRITE_TIMEOUT_S) as conn:
         conn.execute(query("forget_session"), {"theme": theme, "session_id": session_id})
         conn.execute(_query("forget_kept"), {"theme": theme, "contents": list(memories)})

@@ -1,4 +1,4 @@
--- Rows by their number, and the turns of a session.
+-- Rows by their ids, and the turns of a session.
 
 -- name: rows_of_memories
 -- exempt: rows by the numbers that an operator names.
@@ -10,8 +10,8 @@ SELECT id, agent_identity AS theme, target AS kind, updated_at AS at, content FR
 SELECT id, agent_identity AS theme, role AS kind, ts AS at, content FROM conversations WHERE id = ANY(%(ids)s) ORDER BY id;
 
 -- name: beside_memories
--- exempt: rows by the numbers that an operator names, no stored text. What is shown of a row beside what a search tells; of a
--- very long text the bytes, which are known without reading it.
+-- exempt: rows by the numbers that an operator names, no stored text. Shows what a search's result lacks; for a very
+-- long text the size in bytes instead of characters, which is known without reading the text.
 SELECT id, CASE WHEN octet_length(content) > 100000 THEN octet_length(content) ELSE length(content) END AS chars,
        embedding IS NULL AND sig IS NULL AS pending, created_at, metadata ->> 'source' AS source
   FROM memory_entries WHERE id = ANY(%(ids)s);
@@ -23,7 +23,8 @@ SELECT id, CASE WHEN octet_length(content) > 100000 THEN octet_length(content) E
   FROM conversations WHERE id = ANY(%(ids)s);
 
 -- name: structures
--- exempt: rows by the numbers that an operator names. What they say of themselves besides their text, where they say anything.
+-- exempt: rows by the numbers that an operator names. What memories record besides their text, for those that record
+-- anything.
 SELECT m.id, m.kind, m.subject, m.scope, m.state, m.expires_at, m.confidence, m.sources, m.applies_when AS when,
        nullif(m.pinned, false) AS pinned, m.replaces, max(successor.id) AS replaced_by
   FROM memory_entries AS m
@@ -34,11 +35,11 @@ SELECT m.id, m.kind, m.subject, m.scope, m.state, m.expires_at, m.confidence, m.
  GROUP BY m.id, m.agent_identity ORDER BY m.id;
 
 -- name: session_themes
--- exempt: names for the operator, no stored text. Two keys of the API server may have given a session one name.
+-- exempt: names for the operator, no stored text. Two keys of the API server may have given sessions the same name.
 SELECT agent_identity AS theme, count(*) AS turns FROM conversations WHERE session_id = %(session_id)s GROUP BY 1 ORDER BY 1;
 
 -- name: private_memories
--- exempt: rows by the numbers that an operator names. Those that no session of another theme reads.
+-- exempt: rows by the numbers that an operator names. The rows that no session of another theme may read.
 SELECT m.id FROM memory_entries AS m WHERE m.id = ANY(%(ids)s) AND NOT readable(m);
 
 -- name: private_turns
@@ -46,6 +47,6 @@ SELECT m.id FROM memory_entries AS m WHERE m.id = ANY(%(ids)s) AND NOT readable(
 SELECT c.id FROM conversations AS c WHERE c.id = ANY(%(ids)s) AND NOT readable(c);
 
 -- name: forget_kept
--- What removed memories said.
+-- Clears the texts of removed memories.
 UPDATE memory_history SET old_content = NULL, old_row = NULL
  WHERE agent_identity = %(theme)s AND old_content = ANY(%(contents)s);

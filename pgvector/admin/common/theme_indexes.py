@@ -1,4 +1,4 @@
-"""HNSW indexes over the codes of one theme, for a huge one: recall of that theme uses them."""
+"""HNSW indexes over the codes of a single huge theme, used for recall in that theme."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ...store.vector_search import SentVector, VectorSearch, own_graph_name
 from ...store.vectors import STORES
 from .hnsw import ROWS, HnswIndex, Tell, build_with, drop_index, index_of, make_ready, one_at_a_time, told
 
-_QUESTIONS, _NEAREST = 20, 10  # to tell what an index finds
+_QUESTIONS, _NEAREST = 20, 10  # used to measure what an index finds
 
 
 def theme_indexes(conn: DeadlineConnection, theme: str | None = None) -> list[HnswIndex]:
-    """Return those that there are, of every theme or of one."""
+    """Return the existing theme indexes, of every theme or of one."""
     found = []
     for store in STORES:
         with translated():
@@ -34,7 +34,7 @@ def theme_indexes(conn: DeadlineConnection, theme: str | None = None) -> list[Hn
 
 
 def to_build_for(conn: DeadlineConnection, theme: str, rows: Mapping[Store, int]) -> list[HnswIndex]:
-    """Return what `build_for` builds for a theme of so many `rows`."""
+    """Return the indexes that `build_for` builds for a theme of so many `rows`."""
     wanted = [
         index_of(conn, store, own_graph_name(store, theme), theme=theme, rows=count) for store, count in rows.items()
     ]
@@ -42,7 +42,7 @@ def to_build_for(conn: DeadlineConnection, theme: str, rows: Mapping[Store, int]
 
 
 def build_for(conn: DeadlineConnection, conninfo: str, tell: Tell, todo: Sequence[HnswIndex], *, memory: str) -> None:
-    """Build `todo` while agents go on, however long it takes; otherwise as `build`."""
+    """Build `todo` while agents work, however long it takes; otherwise as `build` of hnsw.py."""
     statement = sql.SQL(query("index_hnsw_theme", package=__package__).decode())
     with translated(), one_at_a_time(conn):
         make_ready(conn, memory)
@@ -53,9 +53,9 @@ def build_for(conn: DeadlineConnection, conninfo: str, tell: Tell, todo: Sequenc
 
 
 def found_share(conn: DeadlineConnection, index: HnswIndex) -> float | None:
-    """Return the share of the rows nearest to some of the theme, as all codes tell them, that its index finds as well.
+    """Return the recall of a theme's index: the share of the rows nearest by all codes that it finds, over sample rows.
 
-    None where the theme has too few rows with vectors to tell.
+    Return None if the theme has too few rows with vectors to tell.
     """
     with translated(), conn.transaction():
         some = sql.SQL(query("some_vectors", package=__package__).decode())
@@ -75,7 +75,7 @@ def _nearest(conn: DeadlineConnection, index: HnswIndex, vector: SentVector, *, 
 
 
 def drop_for(conn: DeadlineConnection, theme: str) -> list[str]:
-    """Drop those of a theme while agents go on; their names."""
+    """Drop the indexes of a theme while agents work; return their names."""
     with translated(), one_at_a_time(conn):
         names = [index.name for index in theme_indexes(conn, theme)]
         for name in names:
@@ -84,7 +84,7 @@ def drop_for(conn: DeadlineConnection, theme: str) -> list[str]:
 
 
 def left_behind(conn: DeadlineConnection, theme: str, into: str = "") -> list[str]:
-    """Return what there is to say of the indexes of a theme whose rows are deleted, or moved `into` another one."""
+    """Return notes on the indexes of a theme whose rows are deleted, or moved `into` another theme."""
     if not theme_indexes(conn, theme):
         return []
     note = f"its indexes stay behind without rows: hermes-pgvector index drop --theme {quote(theme)} --yes"

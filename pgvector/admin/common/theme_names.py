@@ -1,4 +1,4 @@
-"""Which theme an operator means: the very name that is stored before the form that sessions use."""
+"""The theme that an operator means: a name as stored takes precedence over the form that sessions use."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ...store.vector_search import theme_names
 from . import stored_rows
 from .theme_rows import counts, every_theme, rows_in, theme_exists
 
-_NAMED = 12  # themes in a message
+_NAMED = 12  # themes listed in a message
 
 
 def theme_to_read(conn: DeadlineConnection, given: str | None, rules: ThemeRules, home: Path) -> str:
     """Return the theme that an operator means.
 
-    Where none is named, that of this home's own sessions, or the only one there is. Raises InvalidArgument.
+    If none is named, it is the one of this home's own sessions, or else the only one there is. Raises InvalidArgument.
     """
     if given is not None:
         theme = next((name for name in _meant(given, rules) if theme_exists(conn, name)), None)
@@ -40,7 +40,7 @@ def theme_to_read(conn: DeadlineConnection, given: str | None, rules: ThemeRules
 
 
 def theme_to_write(given: str | None, rules: ThemeRules, home: Path) -> tuple[str, str]:
-    """Return the theme that a new memory gets, and what there is to say about it.
+    """Return the theme for a new memory, and a note about it, or "".
 
     Raises InvalidArgument for a blank name.
     """
@@ -54,14 +54,14 @@ def theme_to_write(given: str | None, rules: ThemeRules, home: Path) -> tuple[st
 
 
 def not_allowed(theme: str, rules: ThemeRules) -> str:
-    """Return a warning where `allowed_themes` keeps sessions out of a theme, else nothing."""
+    """Return a warning if `allowed_themes` keeps sessions out of a theme, otherwise ""."""
     if rules.admits(theme) or is_chat(theme):
         return ""
     return f"allowed_themes does not name {theme!r}: until it does, no session has this theme"
 
 
 def theme_of_session(conn: DeadlineConnection, session_id: str, given: str | None, rules: ThemeRules) -> str:
-    """Return the theme in which a session has turns. Raises InvalidArgument where there is none, or more than one."""
+    """Return the theme in which a session has turns. Raises InvalidArgument if there is none, or more than one."""
     themes = list(stored_rows.themes_of_session(conn, session_id))
     if given is not None:
         themes = [theme for theme in themes if theme in (given, rules.resolve_name(given))]
@@ -74,7 +74,7 @@ def theme_of_session(conn: DeadlineConnection, session_id: str, given: str | Non
 
 
 def existing(conn: DeadlineConnection, name: str, rules: ThemeRules) -> tuple[str, dict[str, Any]]:
-    """Return the theme that an operator means, and what it holds. Raises InvalidArgument where that is nothing."""
+    """Return the theme that an operator means, and its counts. Raises InvalidArgument if it holds nothing."""
     for theme in _meant(name, rules):
         held = counts(conn, theme)
         if rows_in(held):
@@ -83,9 +83,9 @@ def existing(conn: DeadlineConnection, name: str, rules: ThemeRules) -> tuple[st
 
 
 def named_exactly(conn: DeadlineConnection, name: str, rules: ThemeRules) -> tuple[str, dict[str, Any]]:
-    """Return the theme of this very name, and what it holds: what deletes follows no alias, and folds no letters.
+    """Return the theme of exactly this name, and its counts: what deletes uses no alias and no case folding.
 
-    Raises InvalidArgument where it holds nothing, and then says which theme sessions of that name have.
+    Raises InvalidArgument if it holds nothing; the message then says which theme sessions of that name have.
     """
     theme, held = existing(conn, name, rules)
     if theme != name:
@@ -97,14 +97,14 @@ def named_exactly(conn: DeadlineConnection, name: str, rules: ThemeRules) -> tup
 
 @dataclass(frozen=True, slots=True)
 class ThemeChoice:
-    """The themes that an operator names, or every one."""
+    """The themes that an operator names, or all themes."""
 
     names: tuple[str, ...] = ()
     every: bool = False
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> ThemeChoice:
-        """Return what --theme and --all-themes say. Raises WrongUsage where that is neither, or both."""
+        """Return the choice made by --theme and --all-themes. Raises WrongUsage if neither or both are given."""
         if args.all_themes and args.theme:
             raise WrongUsage("give --theme or --all-themes, not both: name the themes, or take every one")
         if not args.all_themes and not args.theme:
@@ -112,13 +112,13 @@ class ThemeChoice:
         return cls(tuple(args.theme), args.all_themes)
 
     def held(self, conn: DeadlineConnection, rules: ThemeRules) -> dict[str, dict[str, Any]]:
-        """Return the themes by the names they are stored under, with what each holds. Raises InvalidArgument."""
+        """Return the chosen themes by their stored names, with the counts of each. Raises InvalidArgument."""
         if self.every:
             return {str(row["theme"]): row for row in every_theme(conn)}
         return dict(existing(conn, name, rules) for name in self.names)
 
     def __str__(self) -> str:
-        """Return the choice as it stands in the log."""
+        """Return the choice as it is written to the log."""
         return "*" if self.every else ", ".join(self.names)
 
 

@@ -1,4 +1,4 @@
-"""Which themes there are and what they hold, as far as an operator's features share the question.
+"""Which themes exist and what they hold, as several of the operator's features need it.
 
 Every function works inside the caller's transaction.
 """
@@ -17,19 +17,19 @@ _LOCK_WAIT = "60s"
 
 
 def begin(conn: DeadlineConnection) -> None:
-    """Wait at most a minute for any lock, rather than for ever behind somebody's forgotten session."""
+    """Limit the wait for any lock to a minute, rather than wait for ever behind somebody's forgotten session."""
     with translated():
         conn.execute("SELECT set_config('lock_timeout', %s, true)", (_LOCK_WAIT,))
 
 
 def begin_reading(conn: DeadlineConnection) -> None:
-    """Make this transaction see one state of the database to its end."""
+    """Make this transaction see a single state of the database until its end."""
     with translated():
         conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
 
 def theme_exists(conn: DeadlineConnection, theme: str) -> bool:
-    """Return whether a theme holds anything, or held it and has a history."""
+    """Return whether a theme holds anything, or has a history because it once did."""
     with translated():
         return bool(one(conn, _query("theme_exists"), {"theme": theme}).found)
 
@@ -41,18 +41,18 @@ def every_theme(conn: DeadlineConnection) -> list[dict[str, Any]]:
 
 
 def counts(conn: DeadlineConnection, theme: str) -> dict[str, Any]:
-    """Return what one theme holds: counts, and when its first and last row were written (None in an empty one)."""
+    """Return what one theme holds: counts, and when its first and last row were written (None if it is empty)."""
     with translated():
         return dict(one(conn, _query("show_theme"), {"theme": theme})._asdict())
 
 
 def rows_in(counts: dict[str, Any]) -> int:
-    """Return how many memories and turns what `counts` returned adds up to."""
+    """Return the number of memories and turns in a result of `counts`."""
     return sum(int(counts[name]) for name in ("memories", "user_facts", "turns"))
 
 
 def of_home(conn: DeadlineConnection, profile: str, origin: str) -> list[str]:
-    """Return the themes that the sessions of a home have written to, as far as the tables tell."""
+    """Return the themes that a home's sessions have written to, as far as the tables show."""
     with translated():
         return [row.theme for row in conn.execute(_query("themes_of_home"), {"profile": profile, "origin": origin})]
 
@@ -64,6 +64,6 @@ def of_clients(conn: DeadlineConnection) -> list[str]:
 
 
 def homes(conn: DeadlineConnection, theme: str) -> int:
-    """Return how many homes have memory files of which entries stand in the theme."""
+    """Return how many homes have memory files with entries in the theme."""
     with translated():
         return int(one(conn, _query("homes_of_theme"), {"theme": theme}).homes)

@@ -1,4 +1,4 @@
--- Which themes there are, and what they hold.
+-- Which themes exist, and what they hold.
 
 -- name: theme_exists
 SELECT EXISTS (SELECT FROM memory_entries WHERE agent_identity = %(theme)s)
@@ -37,8 +37,8 @@ SELECT (SELECT count(*) FROM memory_entries WHERE agent_identity = %(theme)s AND
                 (SELECT max(ts) FROM conversations WHERE agent_identity = %(theme)s)) AS last_at;
 
 -- name: themes_of_clients
--- exempt: names for the operator, no stored text. Those whose last turn came through the API server, and that are not the
--- profile's own: a client named them. The themes are found one by one along an index.
+-- exempt: names for the operator, no stored text. Themes whose last turn came through the API server and that are not
+-- the profile's own, so that a client must have named them. The themes are found one by one along an index.
 WITH RECURSIVE themes(theme) AS (
     (SELECT agent_identity FROM conversations ORDER BY agent_identity LIMIT 1)
     UNION ALL
@@ -55,7 +55,7 @@ SELECT theme FROM themes
 SELECT count(DISTINCT split_part(origin, ':', 1)) AS homes FROM hermes_mirror WHERE agent_identity = %(theme)s;
 
 -- name: themes_of_home
--- exempt: names for the operator, no stored text. Those that this home's memory files were written under, and those
+-- exempt: names for the operator, no stored text. Themes that this home's memory files were written under, and those
 -- whose last turn came from its profile; the themes are found one by one along an index.
 WITH RECURSIVE themes(theme) AS (
     (SELECT agent_identity FROM conversations ORDER BY agent_identity LIMIT 1)

@@ -1,6 +1,6 @@
-"""A single table of a TOML file written, or cut out of it, with every other line as it was.
+"""Writing a single table into a TOML file, or cutting one out, with every other line unchanged.
 
-Whoever edits so reads the result with a parser of TOML: lines are told apart by how they look.
+Callers must parse the result, because lines are recognized only by how they look.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PART = re.compile(r"\s*(?:\"([^\"\\]*)\"|'([^']*)'|([A-Za-z0-9_-]+))\s*(?:\.|$)
 
 
 def written_table(key: Sequence[str], table: Mapping[str, Any]) -> str:
-    """Return a table as lines, the mappings in it as tables below it."""
+    """Return a table as lines, with the mappings in it as subtables below it."""
     inner = {name: value for name, value in table.items() if isinstance(value, Mapping)}
     lines = [f"[{'.'.join(map(_name, key))}]"]
     lines += [f"{_name(name)} = {_value(value)}" for name, value in table.items() if name not in inner]
@@ -26,9 +26,9 @@ def written_table(key: Sequence[str], table: Mapping[str, Any]) -> str:
 
 
 def without_table(text: str, key: Sequence[str]) -> str:
-    """Return the text without a table and those below it; comments that lead to what follows stay."""
+    """Return the text without a table and its subtables; comments above what follows stay."""
     kept: list[str] = []
-    held: list[str] = []  # blank lines and comments inside, which may belong to what follows
+    held: list[str] = []  # blank lines and comments inside the table, which may belong to what follows
     inside = False
     for line in text.splitlines(keepends=True):
         if header := _HEADER.fullmatch(line.rstrip("\r\n")):

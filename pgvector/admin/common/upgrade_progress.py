@@ -1,4 +1,4 @@
-"""How far an upgrade from another program's tables came, where one was begun."""
+"""The progress of an upgrade from another program's tables, if one was begun."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from datetime import datetime
 from ...store.connection import DeadlineConnection, translated
 from .fetching import one
 
-SCHEMA = "hermes_before_upgrade"  # where the other program's tables are meanwhile
-# The theme it gives to sessions of the default profile that name none: the host's name for every workspace.
+SCHEMA = "hermes_before_upgrade"  # the schema that holds the other program's tables meanwhile
+# The theme that it gives to sessions of the default profile that name none: the host's name for every workspace.
 NAMELESS = "hermes"
 
 
 @dataclass(frozen=True, slots=True)
 class UpgradeProgress:
-    """How far an upgrade came: `opened_at` since when agents may write, `finished_at` since when every row is there."""
+    """The progress of an upgrade: from `opened_at` on agents may write, from `finished_at` on every row is there."""
 
     home: str
     dims: int
@@ -32,7 +32,7 @@ class UpgradeProgress:
 
 
 def under_way(conn: DeadlineConnection) -> UpgradeProgress | None:
-    """Return the upgrade that was begun here and neither confirmed nor undone; None without one."""
+    """Return the upgrade that was begun here and neither confirmed nor undone; None if there is none."""
     with translated():
         if conn.execute("SELECT to_regclass('hermes_upgrade')").fetchone() == (None,):
             return None

@@ -1,4 +1,4 @@
-"""The right to use vectors: an extension may be in a schema of its own, which is not everybody's to use."""
+"""The right to use vectors: the extension may be in a separate schema that not every role may use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...store.schema import vectors_grant, vectors_out_of_reach
 
 
 def let_use_vectors(conn: DeadlineConnection, role: str) -> None:
-    """Let `role` use the schema of the extension, where it may not. Raises ConfigurationError where we cannot."""
+    """Let `role` use the extension's schema, if it may not yet. Raises ConfigurationError if we cannot grant that."""
     if (schema := vectors_out_of_reach(conn, role)) is None:
         return
     grant = vectors_grant(schema, role)

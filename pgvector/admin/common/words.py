@@ -1,4 +1,4 @@
-"""The words by which rows are found, for those that were stored before migration 008: read anew while agents go on."""
+"""The search words of rows stored before migration 008, which are recomputed while agents work."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _query = partial(query, package=__package__)
 
 
 def complete(conn: DeadlineConnection, tell: Tell) -> list[str]:
-    """Read the words of the rows that need it; return what was done, by its name, the first time only.
+    """Recompute the words of the rows that need it; return what was done, by its name, the first time only.
 
-    Begun anew it goes on where it was: a row that has its words is not written again.
+    An interrupted run is continued by the next one: a row that has its words is not written again.
     """
     if are_read(conn):
         return []
@@ -33,14 +33,14 @@ def complete(conn: DeadlineConnection, tell: Tell) -> list[str]:
 
 
 def are_read(conn: DeadlineConnection) -> bool:
-    """Return whether every stored row has its words, or no migration says so yet."""
+    """Return whether every stored row has its words; also if migration 008 is not applied yet."""
     with translated():
         return one(conn, _query("words_are_read")).read is not False
 
 
 def _read(conn: DeadlineConnection, table: str, tell: Callable[[int, int], None]) -> None:
-    """Read the words of a table's rows, some in each transaction; `tell` gets up to which number, of which."""
-    after = -(1 << 63)  # below every number
+    """Recompute the words of a table's rows, a piece in each transaction; `tell` gets the last id done, and of all."""
+    after = -(1 << 63)  # below every id
     while (end := one(conn, _of(table, "end_of_rows"), {"after": after})).piece is not None:
         retry_deadlocks(partial(conn.execute, _of(table, "read_words"), {"after": after, "piece": end.piece}))
         after = end.piece
