@@ -1,4 +1,4 @@
-"""Stored rows as an operator looks at them: rows of a theme, one row with all that is known of it, sessions.
+"""Stored rows as an operator browses them: the rows of a theme, one row in full detail, and sessions.
 
 Every function works inside the caller's transaction.
 """
@@ -24,15 +24,15 @@ from ..common.row_options import WHOLE, Page
 
 _query = partial(query, package=__package__)
 ACTIONS = ("added", "replaced", "moved", "removed", "superseded", "closed", "archived", "reopened")
-_HISTORY_SHOWN = 50  # of one row
-_WALKED = 300  # sessions, beyond which a walk over them takes longer than to read a large theme
+_HISTORY_SHOWN = 50  # entries of one row
+_WALKED = 300  # sessions; beyond that, walking over them takes longer than reading a large theme
 
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """Conditions on a listed row. `kind` is a memory's target or a turn's role.
+    """Conditions on listed rows. `kind` is a memory's target or a turn's role.
 
-    `said_kind` and `state` are what a memory says of itself; one that says nothing is an active fact.
+    `said_kind` and `state` are a memory's own kind and state; a memory without them is an active fact.
     """
 
     kind: str | None = None
@@ -45,7 +45,7 @@ class RowFilter:
 def listed(
     conn: DeadlineConnection, store: Store, theme: str, page: Page, wanted: RowFilter, *, chars: int
 ) -> list[dict[str, Any]]:
-    """Return rows of a theme, newest first, with what an operator calls them; `chars` is the most of each text."""
+    """Return rows of a theme, newest first, with the names that operators use; texts are cut to `chars` characters."""
     asked = {
         "theme": theme,
         "target" if store == "memories" else "role": wanted.kind,
@@ -84,16 +84,16 @@ def _structure_of(conn: DeadlineConnection, ref: Ref) -> dict[str, Any]:
 def shown(
     conn: DeadlineConnection, ref: Ref, theme: str | None, rules: ThemeRules, *, chars: int = WHOLE
 ) -> dict[str, Any]:
-    """Return all that is known of a row; of a memory that is gone, its history. `chars` is the most of each text.
+    """Return all that is known of a row, or the history of a removed memory. Texts are cut to `chars` characters.
 
-    Raises InvalidArgument where there is neither, or the row stands in another theme than the one that was named.
+    Raises InvalidArgument if there is neither, or the row is in another theme than the one named.
     """
     rows = _rows(conn, ref, chars)
     past = _past_of(conn, ref, chars)
     if not rows and not past:
         raise InvalidArgument(_missing(conn, ref))
     stands_in = _meant(ref, list(dict.fromkeys(row["theme"] for row in rows or past)), theme, rules)
-    # A sequence that was set back gives the number of one theme's row, also of one that is gone, to that of another.
+    # After a sequence was set back, rows of two themes, one of them perhaps removed, may have the same number.
     rows, past = _of_theme(rows, stands_in), _of_theme(past, stands_in)
     found = {"ref": str(ref), "store": ref.store} | _described(rows, stands_in) | _structure_of(conn, ref)
     return found | {"history": [_event(each) for each in past]} if ref.store == "memories" else found
@@ -108,7 +108,7 @@ def _of_theme(rows: Sequence[dict[str, Any]], theme: str) -> list[dict[str, Any]
 
 
 def _meant(ref: Ref, themes: Sequence[str], given: str | None, rules: ThemeRules) -> str:
-    """Return in which of these themes a row is meant. Raises InvalidArgument."""
+    """Return the one of these themes in which the row is meant. Raises InvalidArgument."""
     meant = themes if given is None else [theme for theme in themes if theme in (given, rules.resolve_name(given))]
     if not meant:
         raise InvalidArgument(f"{ref} is a row of the theme {themes[0]!r}")
@@ -124,7 +124,7 @@ def _described(rows: Sequence[Mapping[str, Any]], theme: str) -> dict[str, Any]:
 
 
 def _rows(conn: DeadlineConnection, ref: Ref, chars: int = WHOLE) -> list[dict[str, Any]]:
-    """Return the row of this number; those of several themes where a sequence was set back."""
+    """Return the row of this number, or those of several themes if a sequence was set back."""
     name = "show_memory" if ref.store == "memories" else "show_turn"
     return [row._asdict() for row in conn.execute(_query(name), {"id": ref.id, "chars": chars})]
 
@@ -147,14 +147,14 @@ def happened(
     session: str | None = None,
     chars: int = WHOLE,
 ) -> list[dict[str, Any]]:
-    """Return what happened to the memories of a theme, or with None of all, newest first; `chars` of each text."""
+    """Return the history of a theme's memories, or of all themes' with None, newest first; texts cut to `chars`."""
     asked = {"theme": theme, "action": action, "target": target, "session_id": session, "chars": chars}
     statement = _query("list_all_history" if theme is None else "list_history")
     return [_event(row._asdict()) for row in conn.execute(statement, asked | page.values())]
 
 
 def happened_to(conn: DeadlineConnection, ref: Ref, page: Page) -> list[dict[str, Any]]:
-    """Return what happened to one memory, newest first. Raises InvalidArgument for a turn, or where nothing did."""
+    """Return the history of one memory, newest first. Raises InvalidArgument for a turn, or if there is no history."""
     if ref.store != "memories":
         raise InvalidArgument(f"{ref} is a turn: turns are written once and have no history")
     found = _history_of(conn, ref.id, page)
@@ -164,26 +164,26 @@ def happened_to(conn: DeadlineConnection, ref: Ref, page: Page) -> list[dict[str
 
 
 def _history_of(conn: DeadlineConnection, memory_id: int, page: Page, chars: int = WHOLE) -> list[dict[str, Any]]:
-    """Return what happened to one memory, in whichever theme; also to one that is gone."""
+    """Return the history of one memory, in whichever theme and even if it was removed."""
     asked = {"memory_id": memory_id, "limit": page.limit, "offset": page.offset, "chars": chars}
     return [row._asdict() for row in conn.execute(_query("history_of_memory"), asked)]
 
 
 def texts_after(conn: DeadlineConnection, ids: Sequence[int], *, chars: int) -> dict[int, str]:
-    """Return by the ids of events the texts that they left behind, as far as those are kept."""
+    """Return, by event id, the texts that resulted from events, if they are still kept."""
     found = conn.execute(_query("texts_after"), {"ids": list(ids), "chars": chars})
     return {row.id: row.content for row in found if row.content is not None}
 
 
 def _event(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one entry of the history, with what an operator calls the memory; what says nothing is left out."""
+    """Return one entry of the history, with the memory's ref; empty values are left out."""
     kept = {key: value for key, value in fit_for_json(row).items() if value is not None}
     memory = kept.pop("memory_id")
     return {"ref": str(Ref("memories", memory)), "memory_id": memory, "by": author(row["who"], row["db_role"]), **kept}
 
 
 def sessions(conn: DeadlineConnection, theme: str, page: Page) -> list[dict[str, Any]]:
-    """Return the sessions of a theme, those that spoke last first."""
+    """Return the sessions of a theme, most recently active first."""
     if page.offset > _WALKED:
         far_down = conn.execute(_query("sessions_far_down"), {"theme": theme} | page.values()).fetchall()
         return [
@@ -197,7 +197,7 @@ def sessions(conn: DeadlineConnection, theme: str, page: Page) -> list[dict[str,
 
 
 def session(conn: DeadlineConnection, theme: str, session_id: str) -> dict[str, Any]:
-    """Return the title, the time and the number of turns of a session, and the session that it goes on with."""
+    """Return the title, the times and the number of turns of a session, and the session that it continues."""
     found = fit_for_json(stored_sessions.session(conn, theme, session_id))
     found.pop("opening")
     return found

@@ -1,4 +1,4 @@
-"""list, show, history, sessions."""
+"""The commands list, show, history and sessions."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _list(args: argparse.Namespace, home: Path) -> int:
     with reading_theme(args, home) as (conn, theme):
         rows = browsing.listed(conn, args.store, theme, bounds, wanted, chars=chars)
     empty = f"the theme {theme!r} has no {'memory' if args.store == 'memories' else 'turn'} to show"
-    # Where recall goes by words alone, no row waits for anything.
+    # If recall uses words only, no row waits for a vector.
     waits = bool(load_settings(None, home).settings.embed_url.strip())
     return printed(args, rows, lambda: _show_rows(rows, empty=empty, waits=waits))
 
@@ -96,7 +96,7 @@ def _show_rows(rows: list[dict[str, Any]], *, empty: str, waits: bool) -> None:
 
 
 def _used(columns: tuple[Column, ...], rows: list[dict[str, Any]]) -> list[Column]:
-    """Return the columns in which something stands."""
+    """Return the columns that have a value in some row."""
     return [column for column in columns if any(row.get(column.key) for row in rows)]
 
 

@@ -1,4 +1,4 @@
-"""A question of an operator's: where to look for what, asked as the agents' tools ask."""
+"""An operator's question: what to look for and where, asked in the way that the agents' tools ask."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ TYPES: Mapping[str, tuple[str, ...] | None] = {
     "procedures": ("procedure",),
     "reflections": ("reflection",),
 }
-_UNLIKE = 0.005  # a similarity that would be shown as 0.00
+_UNLIKE = 0.005  # a similarity below this would be shown as 0.00
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to look for: the words, the rows that count, and which page of them.
+    """What to look for: the text, the filters on rows, and the page of results.
 
-    `store` may be `both`. `role` is for turns, `target` for memories, and `type` one of TYPES.
+    `store` may be `both`. `role` is for turns, `target` for memories, and `type` is one of TYPES.
     """
 
     text: str
@@ -40,9 +40,9 @@ class Wanted:
     rerank: bool = True
 
     def stores(self) -> list[Store]:
-        """Return where to look; a filter that only one of the two stores has leaves out the other.
+        """Return the stores to search; a filter that applies to only one of the two excludes the other.
 
-        Raises WrongUsage where filters do not go together.
+        Raises WrongUsage for filters that do not go together.
         """
         if (self.role and self.store == "memories") or (self.target and self.store == "turns"):
             raise WrongUsage("role is for turns, target for memories")
@@ -95,9 +95,9 @@ def scope_of(
     session: str | None = None,
     everywhere: bool = False,
 ) -> Scope:
-    """Return where to look: in a session, in every theme, else in one theme, see `theme_to_read`.
+    """Return where to search: in a session, in every theme, or in one theme, see `theme_to_read`.
 
-    Raises InvalidArgument where there is no such theme or session.
+    Raises InvalidArgument if there is no such theme or session.
     """
     if session:
         return Scope("session", theme_of_session(conn, session, theme, rules), session)
@@ -107,6 +107,6 @@ def scope_of(
 
 
 def is_unlike(hit: Hit) -> bool:
-    """Return whether a row only fills the page: it was proposed by meaning, and is nothing like the question."""
+    """Return whether a row only fills the page: it was found by meaning alone, and is nothing like the question."""
     proposed_by_meaning = hit.vector_rank is not None and hit.word_rank is None and hit.rerank_rank is None
     return proposed_by_meaning and hit.similarity is not None and hit.similarity < _UNLIKE

@@ -1,4 +1,4 @@
-"""Which parts of a text match a question, by the words that the text index knows in both."""
+"""Highlighting of a question's words in a text, as the text index matches them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ...store.question_words import is_pair
 
 Mark = tuple[int, int]
 _WORD = re.compile(r"\w{1,200}")
-_JOINED = re.compile(r"(?<!\w)\w+(?:[.:/@'’+-]\w+)+")  # a host, a path, a version: the index may have it whole only
+_JOINED = re.compile(r"(?<!\w)\w+(?:[.:/@'’+-]\w+)+")  # a host, a path, a version: the index may have only the whole
 
 
 def marks(conn: DeadlineConnection, texts: Sequence[str], question: str, languages: Sequence[str]) -> list[list[Mark]]:
-    """Return for each text where words of the question stand in it, from character to before character, in order.
+    """Return, for each text, the spans (start, end) in which words of the question occur, in order.
 
-    A word counts in any of `languages`, and in the form that the text index has of it: "deployed" for "deploy".
+    A word matches in any of `languages`, and by its form in the text index: "deployed" matches "deploy".
     """
     words = sorted({match.group() for text in texts for match in _WORD.finditer(text)})
     wanted, terms = _terms(conn, question, words, languages)
@@ -31,7 +31,7 @@ def marks(conn: DeadlineConnection, texts: Sequence[str], question: str, languag
 def _terms(
     conn: DeadlineConnection, question: str, words: Sequence[str], languages: Sequence[str]
 ) -> tuple[set[str], dict[str, set[str]]]:
-    """Return what the text index has of the question, and of each word."""
+    """Return the terms that the text index would store for the question, and for each word."""
     found: list[set[str]] = [set() for _ in (question, *words)]
     asked = {"texts": [question, *words], "languages": list(languages)}
     for row in Pipeline(conn).ask("read_question", asked):
@@ -50,7 +50,7 @@ def _spans(text: str, patterns: Sequence[re.Pattern[str]]) -> Iterator[Mark]:
 
 
 def _in_word(word: str, first: int, pairs: Collection[str]) -> Iterator[Mark]:
-    """Yield the word, or of a script without spaces the characters that match."""
+    """Yield the whole word or, in a script without spaces, the characters that match."""
     folded = [unicodedata.normalize("NFKC", char) for char in word]
     if not any(map(is_pair, folded)):
         yield first, first + len(word)
@@ -62,7 +62,7 @@ def _in_word(word: str, first: int, pairs: Collection[str]) -> Iterator[Mark]:
 
 
 def _in_order(spans: Iterable[Mark]) -> list[Mark]:
-    """Return the spans in order, as one where they touch."""
+    """Return the spans in order, merging those that touch."""
     found: list[Mark] = []
     for first, end in sorted(spans):
         if found and first <= found[-1][1]:

@@ -1,4 +1,4 @@
-"""search."""
+"""The command search."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _search(args: argparse.Namespace, home: Path) -> int:
 
 
 def _load_reranker(args: argparse.Namespace, searcher: Searcher) -> None:
-    """Have the cross-encoder ready, so that the order is the one that an agent sees."""
+    """Load the cross-encoder in advance, so that the order is the one that an agent sees."""
     if args.no_rerank:
         return
     try:
@@ -92,9 +92,9 @@ def _say_hits(results: Sequence[Mapping[str, Any]], text: str, scope: Scope, arg
 def _find(
     recall: Callable[[Sequence[Store], Question], Answer], asked: Mapping[Store, Question], *, explain: bool
 ) -> tuple[dict[str, Any], set[str]]:
-    """Look up a question in each store by itself, as each tool does; return the tools' results with the rows' names.
+    """Search each store separately, as each tool does; return the tools' results with the rows' refs.
 
-    And the names of those that only fill the page.
+    Return also the refs of rows that only fill the page.
     """
     results: list[dict[str, Any]] = []
     unlike: set[str] = set()
@@ -112,7 +112,7 @@ def _find(
 
 
 def _word(args: argparse.Namespace) -> str:
-    """Return the scope as it was given, `current` where none was; words that are no theme's name in lower case."""
+    """Return the scope as given, or `current` without one; the keywords in lower case."""
     word = (args.scope or "current").strip()
     return word.lower() if word.lower() in ("current", "session", "all") else word
 

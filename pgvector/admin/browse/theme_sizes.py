@@ -21,11 +21,11 @@ from ..common.outcome import fit_for_json
 
 _query = partial(query, package=__package__)
 _STORES: tuple[Store, Store] = ("memories", "turns")
-_DAYS_SHOWN = 92  # of a theme; of one that goes on for longer, months are
+_DAYS_SHOWN = 92  # of a theme; if it spans more days, months are shown
 
 
 def theme_sizes(conn: DeadlineConnection, themes: Sequence[str]) -> list[dict[str, Any]]:
-    """Return memories, turns and the last time of each theme, in this order; `about` names what is an estimate."""
+    """Return memories, turns and the last time of each theme, in this order; `about` names the estimates."""
     if conn.spread:
         return [{"theme": theme, "about": []} | described(conn, theme) for theme in themes]
     found = conn.execute(_query("theme_sizes"), {"themes": list(themes), "most": COUNTED_ROWS + 1}).fetchall()
@@ -43,7 +43,7 @@ def _planned(conn: DeadlineConnection, store: Store, scope: Scope) -> int:
 
 
 def largest_themes(conn: DeadlineConnection, limit: int, *, counted_rows: int = 2_000_000) -> list[str]:
-    """Return the themes that hold the most rows; beyond `counted_rows` by the planner's statistics."""
+    """Return the themes with the most rows; in tables of more than `counted_rows`, by the planner's statistics."""
     likely = []
     if not conn.spread and any(_planned(conn, store, Scope("all", "")) > counted_rows for store in _STORES):
         likely = conn.execute(_query("likely_largest_themes"), {"limit": limit}).fetchall()
@@ -71,12 +71,12 @@ def _days(first: date, last: date) -> Iterator[date]:
 
 
 def described(conn: DeadlineConnection, theme: str) -> dict[str, Any]:
-    """Return what a theme holds, from when to when, and whether a memory of it says what it is about (`facts`)."""
+    """Return what a theme holds, its first and last time, and whether any memory has a state or is pinned (`facts`)."""
     return fit_for_json(one(conn, _query("describe_theme"), {"theme": theme})._asdict())
 
 
 def timeline(conn: DeadlineConnection, theme: str) -> list[dict[str, Any]]:
-    """Return how many memories and turns each day has, or in a long time each month, that has any; in UTC."""
+    """Return the number of memories and turns of each day that has any, in UTC; of each month over a long time."""
     days = conn.execute(_query("theme_by_day"), {"theme": theme}).fetchall()
     if not days or (days[-1].day - days[0].day).days <= _DAYS_SHOWN:
         return [{"day": str(row.day), "memories": row.memories, "turns": row.turns} for row in days]
@@ -90,11 +90,11 @@ def timeline(conn: DeadlineConnection, theme: str) -> list[dict[str, Any]]:
 
 
 def sessions(conn: DeadlineConnection, theme: str) -> int:
-    """Return how many sessions a theme has; each of its turns is read for it."""
+    """Return the number of sessions of a theme, which reads each of its turns."""
     return int(one(conn, _query("theme_sessions"), {"theme": theme}).sessions)
 
 
 def writers(conn: DeadlineConnection, theme: str) -> list[dict[str, Any]]:
-    """Return who wrote the newest rows of a theme, those who wrote last first."""
+    """Return who wrote the newest rows of a theme, the most recent writers first."""
     found = conn.execute(_query("writers"), {"theme": theme, "most": COUNTED_ROWS})
     return [fit_for_json(row._asdict()) for row in found]

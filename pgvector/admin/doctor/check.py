@@ -1,4 +1,4 @@
-"""One line of doctor's checklist, and what its checks are given."""
+"""One line of doctor's checklist, and the context that its checks get."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ..common.database import EndpointKeys
 
 State = Literal["ok", "note", "fail"]
 Locate = Callable[[], str]
-_TO_US = ": hermes-pgvector doctor"  # what an error names that knows no better
+_TO_US = ": hermes-pgvector doctor"  # the end of errors that know no better remedy than doctor
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was found at one place. `fix` is a command or a sentence, empty when all is well.
+    """The result of one check. `fix` is a command or a sentence; empty if all is well.
 
-    `repair` is what `doctor --fix` does about it, by its name in repair.py; empty where that is not for a
-    program to decide.
+    `repair` is the name in repair.py of what `doctor --fix` does about it; empty if that is not for a program to
+    decide.
     """
 
     name: str
@@ -37,23 +37,23 @@ class Check:
 
 
 def ok(name: str, said: str) -> Check:
-    """Return that all is well."""
+    """Return a check that found all well."""
     return Check(name, "ok", said)
 
 
 def note(name: str, said: str, fix: str = "", repair: str = "") -> Check:
-    """Return what there is to know."""
+    """Return a check that found something worth knowing."""
     return Check(name, "note", said, fix, repair)
 
 
 def fail(name: str, said: str, fix: str = "", repair: str = "") -> Check:
-    """Return what is wrong."""
+    """Return a check that found a failure."""
     return Check(name, "fail", said, fix, repair)
 
 
 @dataclass(frozen=True, slots=True)
 class DoctorContext:
-    """What is examined. `locate` gives the conninfo where no `dsn` is set, starting the embedded server."""
+    """What to examine. Without a `dsn`, `locate` starts the embedded server and returns the conninfo."""
 
     settings: Settings
     home: Path

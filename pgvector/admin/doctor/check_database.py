@@ -1,4 +1,4 @@
-"""The server: which one, how it is reached, what this role may do there, and whether the tables are whole."""
+"""The server: its version, its connection, the rights of this role, and whether the tables are complete."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WHAT_THEN = "agents keep what is written on their disk meanwhile; try again onc
 _DECIDE = "put the file back; or hermes-pgvector removals list, then removals confirm ID... or removals dismiss ID..."
 _OLDEST_POSTGRES = 15
 _OLDEST_VECTOR, _MENDED_VECTOR = (0, 8), (0, 8, 4)
-# Rows carry the time of the host that wrote them, and of two near-equal statements the newer one wins.
+# Rows carry the clock of the host that wrote them, and of two near-equal statements the newer one wins.
 _CLOCK_NOTE_S, _CLOCK_FAIL_S = 2.0, 60.0
 _FEWER_RIGHTS = (
     "let agents log in as a role of their own, made by CREATE ROLE, with rights by: hermes-pgvector migrate "
@@ -41,7 +41,7 @@ _FEWER_RIGHTS = (
 
 
 def check_database(context: DoctorContext) -> Iterator[Check]:
-    """Yield everything that one connection can tell; one line where there is none."""
+    """Yield everything that one connection can tell; a single failure if it cannot be opened."""
     settings = context.settings
     where = mask_dsn(settings.dsn) if settings.dsn else "embedded"
     try:
@@ -87,7 +87,7 @@ def _server(conn: DeadlineConnection, context: DoctorContext, where: str) -> Ite
 def _pooler(conn: DeadlineConnection, conninfo: str, settings: Settings) -> Check:
     pooled = is_pooled(conn)
     if pooled:
-        with conn.transaction():  # which a pooler in statement mode refuses, and agents cannot do without
+        with conn.transaction():  # a pooler in statement mode rejects transactions, which agents need
             backend_pid(conn)
     lends = pooled and pooler.shares_sessions(conn, conninfo)
     if lends and settings.pooler == "none":
@@ -143,16 +143,16 @@ def _tables(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]
 
 
 def _unusable_schema(conn: DeadlineConnection, settings: Settings) -> Check | None:
-    """Return why agents cannot use these tables; None when they can, vectors aside."""
+    """Return why agents cannot use these tables; None if they can, apart from the vectors."""
     try:
         schema.ensure_schema(conn, dims=settings.dims)
     except DimensionMismatch:
-        return None  # told with the model
+        return None  # reported with the model
     except SchemaNotApplied as exc:
-        # What becomes of another program's tables is for an operator to begin.
+        # Only an operator may begin to convert another program's tables.
         repair = "" if isinstance(exc, UpgradeNeeded) else "migrate"
         command = schema.MIGRATE_COMMAND if settings.dsn else "hermes-pgvector migrate"
-        said = str(exc).removesuffix(f"; to upgrade them with all rows, run: {command}")  # it is the line after this
+        said = str(exc).removesuffix(f"; to upgrade them with all rows, run: {command}")  # the fix says it
         return fail("schema", said, command, repair)
     except HermesPgvectorError as exc:
         return fail("schema", str(exc))  # the message says what to do, and migrating would not help
@@ -209,7 +209,7 @@ def _extension(conn: DeadlineConnection, vector: str) -> Check:
 
 
 def _upgrade(progress: UpgradeProgress) -> Check:
-    """Report an upgrade from another program's tables that somebody has to bring to its end."""
+    """Return a check for an upgrade from another program's tables that somebody has to complete."""
     if progress.finished_at is None:
         return fail(
             "upgrade",
@@ -233,7 +233,7 @@ def _rights(conn: DeadlineConnection) -> Check:
 
 
 def _themes(conn: DeadlineConnection) -> Check:
-    """Return which themes row-level security leaves this role."""
+    """Return which themes row-level security allows this role."""
     themes = server_health.own_themes(conn)
     name = "row security"
     if themes is None:
@@ -250,7 +250,7 @@ def _themes(conn: DeadlineConnection) -> Check:
 
 
 def _retention(conn: DeadlineConnection, settings: Settings) -> Check:
-    """Return whether old turns are deleted by a policy, and whether it names themes that there are."""
+    """Return whether a policy deletes old turns, and whether it names themes without turns."""
     state = retention_state(conn, settings)
     if unknown := empty_themes(conn, settings):
         return note(
@@ -262,7 +262,7 @@ def _retention(conn: DeadlineConnection, settings: Settings) -> Check:
 
 
 def _removals(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
-    """Yield a line for each file whose removals wait, and for each of this home's that cannot be read."""
+    """Yield a check for each file whose removals wait, and for each memory file of this home that cannot be read."""
     mirror = Mirror(context.home)
     for name in MEMORY_FILES.values():
         path = context.home / "memories" / name

@@ -1,4 +1,4 @@
-"""What is on disk: writes on their way, and room for more."""
+"""What is on disk: waiting writes, and free space."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ..common.embedded_server import embedded_server
 from ..common.spool_views import SpoolView, deleted_spools, inspect_spools, short_id
 from .check import Check, DoctorContext, fail, note, ok
 
-MANY_WAITING = 1000  # a burst is gone in seconds; more than this says that something holds the drain up
+MANY_WAITING = 1000  # a burst is stored in seconds; more than this shows that something delays the drain
 LONG_WAIT_S = 600.0
 NEARLY_FULL = 0.8
-SPARE_BYTES = 100_000_000  # less than this, and SQLite or Postgres stop at the next burst
+SPARE_BYTES = 100_000_000  # with less than this, SQLite or Postgres stop at the next burst
 ROOMY_BYTES = 1_000_000_000
-TOLD_EACH = 10  # rejected writes; the others are counted
+TOLD_EACH = 10  # rejected writes listed one by one; the others are only counted
 _REJECTED_FIX = "hermes-pgvector spool list, then spool retry or spool drop"
 
 
 def check_disk(context: DoctorContext) -> Iterator[Check]:
-    """Yield the spool, and the free space it and the embedded Postgres have."""
+    """Yield the state of the spool, and the free space for it and for the embedded Postgres."""
     folder = spool_folder(context.home)
     there = _existing(folder)
     if not os.access(there, os.W_OK):
@@ -91,7 +91,7 @@ def _rejected(items: list[RejectedWrite]) -> Iterator[Check]:
 
 
 def _left_behind(views: list[SpoolView], here: Destination) -> Iterator[Check]:
-    """Yield what stopped processes left: writes for this database, and for others."""
+    """Yield the writes that stopped processes left behind, for this database and for others."""
     stopped = [view for view in views if not view.living]
     for view in stopped:
         if not view.is_for(here):
@@ -110,7 +110,7 @@ def _left_behind(views: list[SpoolView], here: Destination) -> Iterator[Check]:
 
 
 def _held_up(view: SpoolView, max_bytes: int) -> Iterator[Check]:
-    """Yield that too much waits in a running process, or for too long, or that there is hardly room for more."""
+    """Yield a warning if a running process has too many waiting writes, an old one, or hardly any room for more."""
     over = view.report.get("last_error_over_at")
     said = str((not over and view.report.get("last_error")) or "the drain does not keep up")
     if view.size_bytes > NEARLY_FULL * max_bytes:

@@ -20,12 +20,12 @@ from ..common.spool_views import inspect_spools
 from .check import Check, DoctorContext, fail, note, ok
 
 _QUESTION = "Is anybody there?"
-_FRESH_S = 60.0  # a living process tells its counters every five seconds
+_FRESH_S = 60.0  # a living process publishes its counters every five seconds
 _TEXTS = ("Somebody is there.", "It rains in Lisbon.")
 
 
 def check_endpoints(context: DoctorContext) -> Iterator[Check]:
-    """By what recall goes, why, and what to run for more; and who reranks the results, unless that is off."""
+    """Yield how recall works, why, and how to improve it; and what reranks the results, unless that is off."""
     yield _embedding(context)
     if context.settings.rerank == "auto":
         by_endpoint = context.settings.rerank_url
@@ -66,17 +66,17 @@ def _remedy(exc: HermesPgvectorError, *, local: bool) -> str:
 
 
 def _how(home: Path) -> str:
-    """Return the command that gives recall by meaning; where words were chosen, `model choose` leaves it at that."""
+    """Return the command that enables recall by meaning; `model choose` does not if recall by words was chosen."""
     section, _ = read_section(home)
     chosen = isinstance(section, dict) and section.get("embed_url") is not None
     return "hermes-pgvector model install --use" if chosen else "hermes-pgvector model choose"
 
 
 def _agent_with_the_model(context: DoctorContext) -> str:
-    """Return the process id of an agent here that has embedded with the local model and still can; empty without one.
+    """Return the pid of an agent here that has embedded with the local model and still can; empty if there is none.
 
-    What it says is as good as loading the model here, which costs more than all other checks. Raises EmbedderError
-    where the model is gone, of which the agent knows nothing yet.
+    Its report is as good as loading the model here, which costs more than all other checks. Raises EmbedderError if the
+    model is gone, which the agent does not know yet.
     """
     name = read_model_folder(local_folder(context.settings.embed_url, context.home)).name
     return _agent_that(
@@ -93,7 +93,7 @@ def _agent_that(context: DoctorContext, works: Callable[[Mapping[str, object]], 
 
 
 def _bundled_reranker(context: DoctorContext) -> Check:
-    """Return whether the bundled cross-encoder works, or what to run to have it."""
+    """Return whether the bundled cross-encoder works, or how to get it."""
     name, folder = "reranking", models_folder(context.home) / MODEL
     if LANGUAGE not in Languages(context.settings.text_language, context.settings.text_languages).all:
         return ok(name, f"none: the bundled {MODEL} reads English, and no theme is in English here")

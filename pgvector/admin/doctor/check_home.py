@@ -1,4 +1,4 @@
-"""What stands in the files of a home: clients of our MCP server, the desktop's form, the host's own memory files."""
+"""The files of a home: clients of our MCP server, the desktop's form, the host's own memory files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .check import Check, fail, note
 
 
 def check_clients(home: Path) -> Iterator[Check]:
-    """Yield a note for each entry of this home by which a client starts nothing."""
+    """Yield a note for each entry for this home with which a client cannot start our server."""
     for found in entries_for(home):
         command = found.entry.get("command")
         if isinstance(command, str) and shutil.which(command) is None:
@@ -32,10 +32,10 @@ def check_clients(home: Path) -> Iterator[Check]:
 
 
 def check_settings(home: Path) -> Iterator[Check]:
-    """Yield a note for each setting that means something else than what somebody wrote, or nothing."""
+    """Yield a note for each setting that has no effect, or another one than its author meant."""
     try:
         warnings = load_settings(None, home).warnings
-    except ConfigurationError as exc:  # since they were read a moment ago
+    except ConfigurationError as exc:  # the file has changed since it was read a moment ago
         yield fail("settings", str(exc))
         return
     for warning in warnings:
@@ -43,7 +43,7 @@ def check_settings(home: Path) -> Iterator[Check]:
 
 
 def check_forms(home: Path) -> Iterator[Check]:
-    """Yield a note where somebody who edits config.yaml would wonder that nothing changes."""
+    """Yield a note if the desktop's form overrules config.yaml, so that editing that file changes nothing."""
     section, _ = read_section(home)
     said = section if isinstance(section, dict) else {}
     form = read_form(home)
@@ -63,7 +63,7 @@ def check_forms(home: Path) -> Iterator[Check]:
 
 
 def check_memory_files(home: Path) -> Iterator[Check]:
-    """Yield a note for each file that is nearly full: the agent soon drops entries to keep new ones."""
+    """Yield a note for each nearly full file, because the agent will soon drop entries to keep new ones."""
     for each in fills(home):
         if each.nearly_full:
             yield note(

@@ -1,4 +1,4 @@
-"""Whether the host finds the plugin, and everything that the plugin needs is there."""
+"""The installation: whether the host finds the plugin, and whether everything that the plugin needs is there."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from .check import Check, fail, note, ok
 
 TESTED_HOST = "0.19.0"
 _MARKERS = ("register_memory_provider", "MemoryProvider")
-_MARKER_WITHIN = 8192  # characters of __init__.py that the host reads for one of them
+_MARKER_WITHIN = 8192  # characters of __init__.py in which the host looks for one of them
 _OUR_FILES = frozenset({"__init__.py", "cli.py", "config_schema.py"})
 _INSTALL = "hermes-pgvector install --hermes-home "
 _REQUIREMENT = re.compile(r"([A-Za-z0-9_.-]+)[^<>=!~;(]*\(?([^;)]*)")
 _BOUND = re.compile(r"(>=|<=|==|<|>)\s*([0-9.]+)")
 _HOST_TIMEOUT_S = 60.0
 
-# Asked in a process of its own: what the host imports stays with the process that asked.
+# Asked in a separate process, because what the host imports would stay in this one.
 _ASK_HOST = """
 import json
 from plugins.memory import find_provider_dir, load_memory_provider
@@ -46,7 +46,7 @@ print(json.dumps([str(found or ""), type(loaded).__name__ if loaded else ""]))
 
 
 def check_installation(home: Path) -> Iterator[Check]:
-    """From the Python to the host's switch."""
+    """Yield checks from the Python version to the host's switch."""
     yield ok("python", f"{sys.version_info.major}.{sys.version_info.minor} at {sys.executable}")
     yield from _packages()
     host = _version("hermes-agent")
@@ -60,7 +60,7 @@ def check_installation(home: Path) -> Iterator[Check]:
 
 
 def _packages() -> Iterator[Check]:
-    """Yield the versions of what we need against what the package asks for."""
+    """Yield the versions of the packages we need, compared with the required ones."""
     required = list(_required())
     wrong = [
         f"{name} {have} (wanted: {wanted})"
@@ -77,10 +77,10 @@ def _packages() -> Iterator[Check]:
 
 
 def _required() -> Iterator[tuple[str, str]]:
-    """Name and bounds of each package that the installed distribution cannot do without."""
+    """Yield name and bounds of each package that the installed distribution requires."""
     try:
         lines = metadata.requires(DISTRIBUTION) or []
-    except metadata.PackageNotFoundError:  # a plugin directory that holds the package itself
+    except metadata.PackageNotFoundError:  # run from a plugin directory that holds the package itself
         return
     for line in lines:
         found = _REQUIREMENT.match(line)
@@ -126,7 +126,7 @@ def _host(version: str) -> Check:
 
 
 def _plugin(directory: Path, home: Path) -> Iterator[Check]:
-    """Yield what the host's loader makes of the plugin directory."""
+    """Yield how the host's loader would treat the plugin directory."""
     if unusable := _unusable_plugin(directory, home):
         yield unusable
         return
@@ -156,7 +156,7 @@ def _plugin(directory: Path, home: Path) -> Iterator[Check]:
 
 
 def _unusable_plugin(directory: Path, home: Path) -> Check | None:
-    """Return why the host would not load this plugin from the directory; None when it would."""
+    """Return why the host would not load this plugin from the directory; None if it would."""
     first = directory / "__init__.py"
     if not first.is_file():
         return _missing_plugin(directory, home)
@@ -220,7 +220,7 @@ def _as_the_host_sees_it(home: Path, directory: Path) -> Iterator[Check]:
 
 
 def _switches(home: Path) -> Iterator[Check]:
-    """memory.provider, and plugins.enabled."""
+    """Yield the state of memory.provider and of plugins.enabled."""
     if not is_legible(home):
         yield fail(
             "active",

@@ -1,4 +1,4 @@
-"""The replica that recall reads from, where one is set."""
+"""The replica that recall reads from, if one is set."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOOK_AGAIN_S = 0.02
 
 
 def check_read_replica(context: DoctorContext) -> Iterator[Check]:
-    """Yield whether it follows the primary, and how long what is written there takes to come."""
+    """Yield whether the replica follows the primary, and how long it takes to receive what is written there."""
     settings = context.settings
     if not settings.read_dsn:
         return

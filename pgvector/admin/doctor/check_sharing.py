@@ -1,4 +1,4 @@
-"""Whether people meet who may not know of each other: clients of the API server, and homes of one user."""
+"""Whether people share a memory who may not know of each other: clients of the API server, and homes of one user."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..common import theme_rows
 from ..common.file_fill import files_in_prompts
 from .check import Check, DoctorContext, note, ok
 
-MANY_KEYS = 3  # one or two may well be a person's own scripts
+MANY_KEYS = 3  # one or two may well be one person's scripts
 _NAMED = 3
 _REMEDY = (
     "to keep them apart, in config.yaml: memory.memory_enabled: false and memory.user_profile_enabled: false, and "
@@ -24,10 +24,10 @@ _REMEDY = (
 
 
 def check_sharing(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
-    """Yield what there is to know of strangers in one memory.
+    """Yield notes on possible strangers in one memory.
 
-    Session keys beside a `cross_theme` that lets each read the others; several homes in one theme; themes that are kept
-    apart in Postgres and meet in the host's own memory files.
+    These are session keys while `cross_theme` lets each read the others; several homes in one theme; and themes that
+    are separate in Postgres but share the host's own memory files.
     """
     yield from _session_keys(conn, context.settings)
     yield from _homes(conn, context)
@@ -55,7 +55,7 @@ def _session_keys(conn: DeadlineConnection, settings: Settings) -> Iterator[Chec
 def _homes(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
     settings = context.settings
     if settings.dsn:
-        return  # where several hosts or homes are meant to meet
+        return  # there several hosts or homes are meant to share
     rules = ThemeRules.of(default=settings.default_theme, aliases=settings.theme_aliases)
     own = session_themes(Surface(profile=profile_of(context.home)), rules).files.name
     if (count := theme_rows.homes(conn, own)) > 1:
@@ -68,9 +68,9 @@ def _homes(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
 
 
 def _shared_files(conn: DeadlineConnection, home: Path) -> str:
-    """Return a sentence on what the themes of a home share; empty where they share nothing."""
+    """Return a sentence on what the themes of a home share; empty if they share nothing."""
     files = files_in_prompts(home)
-    # Turns tell their profile, and not their home: where no agent has run, they are those of another home.
+    # Turns record their profile but not their home: if no agent has run here, they are from another home.
     if not files or not spool_folder(home).is_dir():
         return ""
     origin = Mirror(home).origin if (home / "pgvector" / "origin").is_file() else ""

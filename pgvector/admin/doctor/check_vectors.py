@@ -1,4 +1,4 @@
-"""Whose vectors the database holds, and what is still to come."""
+"""The model of the database's vectors, and the vectors that are still missing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .check import Check, fail, note, ok
 
 
 def check_vectors(conn: DeadlineConnection, settings: Settings, home: Path, invalid: list[str]) -> Iterator[Check]:
-    """Yield whose vectors the database holds, whether they are the settings' own, and what is still to come."""
+    """Yield which model the vectors are from, whether it is the settings' own, and how many rows lack a vector."""
     wanted = new_vectors.own_space(settings, home)
     yield _held(recorded_space(conn), wanted, settings, home)
     if (under_way := new_vectors.running(conn)) is not None:
@@ -67,7 +67,7 @@ def _held(held: EmbeddingSpace, wanted: EmbeddingSpace | None, settings: Setting
         named += f" and {wanted.document_prefix!r} before a text instead of {held.document_prefix!r}"
     former = _former(held, wanted, settings, home)
     remedy = f"hermes-pgvector reembed --yes, or set back {former}"
-    if settings.dsn:  # the vectors may be those of other machines, which would be left without
+    if settings.dsn:  # the vectors may be those of other machines, which would be left without any
         everybody = "hermes-pgvector reembed --yes --admin-dsn DSN"
         remedy = f"set {former}; or change the vectors, for all who use this server: {everybody}"
     return fail("vectors", f"{found}; the settings name {named}: recall uses words only", remedy)
@@ -84,7 +84,7 @@ def _pending(conn: DeadlineConnection) -> Iterator[Check]:
 
 
 def _former(held: EmbeddingSpace, wanted: EmbeddingSpace, settings: Settings, home: Path) -> str:
-    """Return the settings that fit what the database holds."""
+    """Return the settings that would fit the vectors in the database."""
     parts = []
     if held.model and held.model != wanted.model:
         if is_model_name(held.model) and (models_folder(home) / held.model).is_dir():

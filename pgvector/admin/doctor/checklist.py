@@ -1,4 +1,4 @@
-"""The checklist an operator runs: one line a check, its cause and its fix."""
+"""The checklist an operator runs: one line for each check, with its cause and its fix."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MARKS: dict[State, str] = {"ok": "ok  ", "note": "note", "fail": "FAIL"}
 
 
 def examine(settings: Settings, home: Path, *, locate: Locate | None = None) -> list[Check]:
-    """Run every check. `locate` gives the conninfo where no `dsn` is set, starting the embedded server."""
+    """Run every check. Without a `dsn`, `locate` starts the embedded server and returns the conninfo."""
     context = DoctorContext(settings, home, locate)
     return [
         *check_installation(home),
@@ -37,7 +37,7 @@ def examine(settings: Settings, home: Path, *, locate: Locate | None = None) -> 
 
 
 def examine_without_settings(home: Path, problem: ConfigurationError) -> list[Check]:
-    """Return what can be said where the settings cannot be read: nothing else is looked at by guesses."""
+    """Return what can be checked if the settings cannot be read; everything else would be guesswork."""
     return [
         *check_installation(home),
         fail("settings", str(problem), "mend that, then run doctor again; until then agents have no memory"),
@@ -45,12 +45,12 @@ def examine_without_settings(home: Path, problem: ConfigurationError) -> list[Ch
 
 
 def healthy(checks: Iterable[Check]) -> bool:
-    """Return True when no check failed."""
+    """Return True if no check failed."""
     return not any(check.state == "fail" for check in checks)
 
 
 def render_text(checks: Iterable[Check]) -> str:
-    """Return the checklist for people."""
+    """Return the checklist as text for people."""
     lines = []
     for check in checks:
         lines.append(f"  {_MARKS[check.state]}  {check.name}: {check.said}")
@@ -60,6 +60,6 @@ def render_text(checks: Iterable[Check]) -> str:
 
 
 def as_json(checks: Iterable[Check]) -> dict[str, Any]:
-    """Return the checklist for machines."""
+    """Return the checklist as data for JSON."""
     known = list(checks)
     return {"healthy": healthy(known), "checks": [asdict(check) for check in known]}

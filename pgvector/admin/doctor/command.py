@@ -1,4 +1,4 @@
-"""doctor."""
+"""The command doctor."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .repair import Repair, RepairContext, repair_all
 
 def _doctor(args: argparse.Namespace, home: Path) -> int:
     try:
-        # What is wrong with them is a line of the checklist.
+        # Problems with the settings are a line of the checklist.
         settings, environ = load_settings(None, home).settings, environment(home)
     except ConfigurationError as exc:
         checks = examine_without_settings(home, exc)
@@ -50,7 +50,7 @@ def _doctor(args: argparse.Namespace, home: Path) -> int:
 def _report(
     args: argparse.Namespace, checks: Sequence[Check], before: Sequence[Check], repairs: Sequence[Repair]
 ) -> None:
-    """Print the checklist; as JSON with the repairs and what was found before them, where --fix was given."""
+    """Print the checklist; with --json and --fix also the repairs, and the checks before them."""
     if args.json:
         fixed = {"before": as_json(before)["checks"], "repairs": [asdict(each) for each in repairs]}
         print_json(as_json(checks) | (fixed if args.fix else {}))
@@ -68,8 +68,8 @@ def _show(checks: Sequence[Check]) -> None:
 def _repaired(
     args: argparse.Namespace, checks: Sequence[Check], settings: Settings, home: Path, environ: Mapping[str, str]
 ) -> list[Repair]:
-    """Repair what can be repaired; for people, what was found and each repair are shown as they come."""
-    from .delivery import deliver_left  # with all that an agent runs, which no check needs
+    """Repair what can be repaired; for people, show the findings and each repair as it is made."""
+    from .delivery import deliver_left  # it imports all that an agent runs, which no check needs
 
     login = given_admin_dsn(args)
     context = RepairContext(

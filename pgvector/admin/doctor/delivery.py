@@ -1,4 +1,4 @@
-"""Writes that stopped processes left behind, brought to Postgres by a command."""
+"""Delivery of writes that stopped processes left behind, by a command."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ...runtime.process import Runtime, acquire
 from ..common.spool_views import inspect_spools
 
 _LOOK_S = 0.2
-_STALLED_S = 20.0  # without a write that arrives
+_STALLED_S = 20.0  # without any write arriving
 
 
 class _Holder:
-    """Holds a runtime for the time of a command."""
+    """Keeps a runtime acquired while a command runs."""
 
 
 def deliver_left(settings: Settings, home: Path, environ: Mapping[str, str]) -> int:
-    """Adopt the spools of stopped processes and wait while their writes arrive; returns how many are left."""
+    """Adopt the spools of stopped processes and wait while their writes arrive; return how many are left."""
     holder, pause = _Holder(), threading.Event()
     runtime: Runtime = acquire(settings, home, environ, holder)
     try:

@@ -1,4 +1,4 @@
-"""A fleet of three agents on one memory, as a transcript: each sees its own theme, and others' only when it asks."""
+"""A demonstration of three agents on one memory: each sees its own theme, and others' only when it asks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _QUESTION = "What do we know about the Atlas campaign?"
 
 
 def run_demo(home: Path) -> bool:
-    """Play it through the real provider; True when every theme saw exactly what it should."""
+    """Run the demonstration with the real provider; return True if every theme saw exactly what it should."""
     print("Three agents share one memory. Each names its theme in the header X-Hermes-Session-Key.\n")
     fleet = {theme: _provider(home, theme) for theme in _FLEET}
     for theme, (memory, (question, answer)) in _FLEET.items():
@@ -86,7 +86,7 @@ def _show_isolation(fleet: dict[str, TrialProvider]) -> bool:
 
 
 def _ask(provider: TrialProvider, theme: str, args: dict[str, str]) -> set[str]:
-    """Ask, and show what the demo itself has written: of real themes nothing is anybody's business here."""
+    """Ask, and print only what the demo has written: rows of real themes must not be shown here."""
     answer = json.loads(provider.handle_tool_call("recall_memory", args | {"limit": 50}))
     scope = f", scope={args['scope']!r}" if "scope" in args else ""
     print(f"  {theme}{scope}:")
@@ -121,7 +121,7 @@ def _indented(text: str) -> str:
 
 
 def _prepare(conn: DeadlineConnection) -> Callable[[Path], bool]:
-    """Return the demo. Raises ConfigurationError where row-level security would refuse what it writes."""
+    """Return the demo. Raises ConfigurationError if row-level security would reject its writes."""
     themes = granted(conn)
     if themes is not None and not _FLEET.keys() <= {*themes}:
         raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""Proves an installation: what one process writes through the provider, another one recalls."""
+"""A proof that an installation works: what one process writes through the provider, another one recalls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..common.stored_rows import forget_trial
 from .trial_agents import TrialProvider, granted, told
 
 THEME = "installation-check"
-# For recall by meaning: the question shares no word with the fact.
+# For recall by meaning: the question and the fact have no word in common.
 _FACT = "Our kitten sleeps on the radiator all afternoon."
 _QUESTION = "Where does a cat like to rest?"
 _WAIT_S = 60.0
@@ -60,8 +60,8 @@ def prove(home: Path, theme: str = THEME) -> bool:
 
 
 def recall_in_this_process(home: Path, theme: str, word: str) -> bool:
-    """Return whether both tools find `word`: the second process of the proof."""
-    # It must not write: a session that does compares with MEMORY.md, which never held this memory, and drops it.
+    """Return whether both tools find `word`; this is the second process of the proof."""
+    # It must not write: a session that writes compares with MEMORY.md, which never held this memory, and would drop it.
     provider = _provider(home, theme, agent_context="recall-only")
     found = []
     for tool in ("recall_memory", "recall_conversation"):
@@ -80,7 +80,7 @@ def recall_in_this_process(home: Path, theme: str, word: str) -> bool:
 
 
 def _recall_by_meaning(provider: TrialProvider) -> None:
-    """Show what a model adds. No part of the verdict: how well it understands is the choice of the operator."""
+    """Show what a model adds. Not part of the verdict: how well the model understands is the operator's choice."""
     answer = json.loads(provider.handle_tool_call("recall_memory", {"query": _QUESTION}))
     first = next((str(hit["content"]) for hit in answer.get("results", [])), "nothing")
     mark = "recalled " if first == _FACT else "NOT FOUND"
@@ -92,8 +92,8 @@ def _said(word: str) -> str:
 
 
 def _clean_up(provider: TrialProvider, theme: str, word: str) -> None:
-    # The provider that wrote: another one would compare with MEMORY.md first, and where that is empty, or changed
-    # meanwhile, ask an operator about what is about to be removed.
+    # By the provider that wrote: another one would first compare with MEMORY.md and, if that is empty or has changed
+    # meanwhile, ask an operator to confirm the removal.
     provider.on_memory_write("remove", "memory", "", {"old_text": word})
     provider.on_memory_write("remove", "memory", "", {"old_text": _FACT})
     if _landed(provider) and provider.runtime is not None:
@@ -118,12 +118,12 @@ def _landed(provider: TrialProvider) -> bool:
     if runtime is None:
         return False
     deadline = time.monotonic() + _WAIT_S
-    # A refused database is known within seconds; an embedded one that is being created takes its time.
+    # A connection that is refused is known within seconds; creating an embedded database takes its time.
     return runtime.writer.flush(deadline - time.monotonic())
 
 
 def _theme_for(conn: DeadlineConnection) -> str:
-    """Return the theme of the proof: one that row-level security leaves this role, and that a session can name.
+    """Return a theme for the proof that row-level security allows this role and that a session can name.
 
     Raises ConfigurationError.
     """

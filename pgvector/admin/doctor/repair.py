@@ -1,8 +1,7 @@
-"""What `doctor --fix` does: only what loses nothing, costs nothing and takes nobody's choice away.
+"""What `doctor --fix` does: only what loses nothing, costs nothing and overrides nobody's choice.
 
-Not done: naming us in the place of another provider, which somebody chose; embedding rows that wait, which may take
-hours and cost money; retrying or dropping rejected writes; anything that needs an admin of a shared server,
-unless one is named.
+It does not replace another provider with us, which somebody chose; embed pending rows, which may take hours and cost
+money; retry or drop rejected writes; or do anything that needs an admin of a shared server, unless one is named.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ _BY_ADMIN = ("migrate", "extension", "index", "sequences")
 
 @dataclass(frozen=True, slots=True)
 class RepairContext:
-    """The parts that a repair uses. `admin` lends an admin's conninfo, None where there is none to be had.
+    """The parts that a repair uses. `admin` yields an admin's conninfo; it is None if none is available.
 
-    `deliver` brings writes of stopped processes to Postgres and returns how many are left.
+    `deliver` sends the writes of stopped processes to Postgres and returns how many are left.
     """
 
     settings: Settings
@@ -43,7 +42,7 @@ class RepairContext:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """One thing that was mended, or was not, and why."""
+    """One thing that was repaired, or was not, and why."""
 
     name: str
     was: str
@@ -51,12 +50,12 @@ class Repair:
     said: str
 
     def render(self) -> str:
-        """Return the line for people."""
+        """Return a line for people."""
         return f"  {'fixed' if self.done else 'NOT fixed'}  {self.name}: {self.said}"
 
 
 def repair_all(checks: Iterable[Check], context: RepairContext) -> Iterator[Repair]:
-    """Mend what the checks found, one after the other; what cannot be mended is said, and the rest goes on."""
+    """Repair what the checks found, one after the other; report what cannot be repaired, and continue."""
     seen = set()
     for check in checks:
         if not check.repair or check.repair in seen:

@@ -1,4 +1,4 @@
-"""What doctor asks of a server, and what it mends there as an admin."""
+"""Doctor's queries to a server, and its repairs there as an admin."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ..common.fetching import one
 from ..common.hnsw import ROWS, for_store
 
 _NUMBERED = ("memory_entries", "conversations", "memory_history", "hermes_maintenance")
-_SAMPLE_BYTES = 50_000_000  # of a table, to find out how far a change of the model is
+_SAMPLE_BYTES = 50_000_000  # of a table, to estimate the progress of a change of the model
 _query = partial(query, package=__package__)
 _LEFTOVER = re.compile(r"_cc(?:new|old)\d*$")
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """How a server answers. `clock_ahead_s`: of the clock that was asked about, negative when it is behind."""
+    """How a server answers. `clock_ahead_s`: by how much its clock is ahead of ours, negative if it is behind."""
 
     read_only: bool
     clock_ahead_s: float
@@ -31,18 +31,18 @@ class Server:
 
 
 def look_at(conn: DeadlineConnection, now: float) -> Server:
-    """Compare `now` (seconds since the epoch) with the server's clock, and see whether it takes writes."""
+    """Compare `now` (seconds since the epoch) with the server's clock, and see whether the server accepts writes."""
     started = time.monotonic()
     with translated():
         row = conn.execute(_query("look_at_server")).fetchone()
     assert row is not None
     took_s = time.monotonic() - started
-    # The server looked at its clock about in the middle.
+    # The server read its clock about halfway through.
     return Server(row.read_only, row.at - now - took_s / 2, took_s)
 
 
 def own_themes(conn: DeadlineConnection) -> list[str] | None:
-    """Return the themes that row-level security leaves this role, ["*"] for every theme; None where it is off."""
+    """Return the themes that row-level security allows this role, ["*"] for every theme; None if it is off."""
     with translated():
         active = conn.execute("SELECT row_security_active(to_regclass('conversations')) AS active").fetchone()
         if active is None or not active.active:
@@ -52,33 +52,33 @@ def own_themes(conn: DeadlineConnection) -> list[str] | None:
 
 
 def newer_extension(conn: DeadlineConnection) -> str:
-    """Return the version of pgvector that the server has files of, when the database uses an older one; else empty."""
+    """Return the newest version of pgvector installed on the server if the database uses an older one, otherwise ""."""
     with translated():
         row = conn.execute(_query("newer_extension")).fetchone()
     return str(row.version) if row else ""
 
 
 def update_extension(conn: DeadlineConnection) -> None:
-    """Let the database use the newest version of pgvector that the server has files of."""
+    """Update the database to the newest version of pgvector that is installed on the server."""
     with translated():
         conn.execute("ALTER EXTENSION vector UPDATE")
 
 
 def rebuild_index(conn: DeadlineConnection, name: str) -> None:
-    """Build an invalid index of ours anew while agents go on; what an earlier attempt left behind is dropped."""
+    """Rebuild an invalid index of ours while agents work; drop the leftover of an earlier attempt."""
     statement = "DROP INDEX CONCURRENTLY {}" if _LEFTOVER.search(name) else "REINDEX INDEX CONCURRENTLY {}"
     with translated():
         conn.execute(sql.SQL(statement).format(sql.Identifier(name)))
 
 
 def folds_letters(conn: DeadlineConnection) -> bool:
-    """Return whether the locale of the database, and so its text search, knows capital letters beyond ASCII."""
+    """Return whether the database's locale, and so its text search, maps capital letters beyond ASCII to small ones."""
     with translated():
         return conn.execute("SELECT lower('\u0416') = '\u0436'").fetchone() == (True,)
 
 
 def replication_role(conn: DeadlineConnection) -> str:
-    """Return whether triggers run for this role: only where this is `origin`. Nobody but an admin may change it."""
+    """Return session_replication_role: triggers run only if it is `origin`. Only an admin can change it."""
     with translated():
         row = conn.execute("SELECT current_setting('session_replication_role')").fetchone()
     return str(row[0]) if row else ""
@@ -100,7 +100,7 @@ def sequences_behind(conn: DeadlineConnection) -> list[str]:
 
 
 def advance_sequences(conn: DeadlineConnection) -> None:
-    """Have every sequence of ids go on after the highest one there is. Writers wait for the moment that takes."""
+    """Set every sequence of ids to the highest id there is. Writers wait briefly meanwhile."""
     for table in _NUMBERED:
         with translated(), conn.transaction():
             conn.execute(_of_table("advance_sequence", table))
@@ -114,7 +114,7 @@ def _of_table(name: str, table: str) -> sql.Composed:
 
 
 def share_done(conn: DeadlineConnection) -> float:
-    """About which share of the rows this role sees has its new vector, 0 to 1, from a sample of large tables."""
+    """Estimate the share of rows visible to this role with a new vector, 0 to 1, from a sample of large tables."""
     done = total = 0.0
     for store in STORES:
         counted = for_store("sample_next", store, package=str(__package__))
@@ -125,7 +125,7 @@ def share_done(conn: DeadlineConnection) -> float:
 
 
 def without_graph(conn: DeadlineConnection) -> list[str]:
-    """Return the tables whose HNSW index is missing or was not built to its end."""
+    """Return the tables whose HNSW index is missing or incomplete."""
     return [
         table
         for table in ROWS.values()

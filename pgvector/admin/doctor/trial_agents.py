@@ -1,4 +1,4 @@
-"""Agents of a trial: they write and recall as the home's agents do, in themes of their own."""
+"""Agents for a trial: they write and recall as the home's agents do, in themes of their own."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ..common.database import connection, settings_of
 from ..common.row_security import EVERY_THEME
 from .server_health import own_themes
 
-# What a home stores, and under which names, is no part of a trial: its rows would lack, or stay among others'.
-# The memory files are left to the agents, who know their theme.
+# Settings on what a home stores, and under which names, do not apply to a trial: its rows would be missing, or end up
+# among others. The memory files are left to the agents, who know their theme.
 _SET_ASIDE: dict[str, Any] = {
     "allowed_themes": (), "theme_aliases": (), "recall_off": (), "write_contexts": ("primary",),
     "sync_turns": True, "turn_min_chars": 1, "bulk_sync_on_init": False,
@@ -28,7 +28,7 @@ _SET_ASIDE: dict[str, Any] = {
 
 
 class TrialProvider(PgvectorMemoryProvider):
-    """The provider with the home's settings, but for those that name another theme or store nothing."""
+    """The provider with the home's settings, except those that choose another theme or prevent storing."""
 
     @staticmethod
     def _load_settings(config: Mapping[str, Any] | None, home: Path) -> Loaded:
@@ -37,14 +37,14 @@ class TrialProvider(PgvectorMemoryProvider):
 
 
 def granted(conn: DeadlineConnection) -> list[str] | None:
-    """Return the themes that row-level security leaves this role; None where that is every theme."""
+    """Return the themes that row-level security allows this role; None if these are all themes."""
     themes = own_themes(conn)
     return None if themes is None or EVERY_THEME in themes else sorted(themes)
 
 
 def told(args: argparse.Namespace, home: Path, prepare: Callable[[DeadlineConnection], Callable[[Path], bool]]) -> int:
-    """Let something tell its story on stdout, or inside of JSON; what `prepare` returns says whether all was well."""
-    # Where nothing could be written this fails now, rather than after a minute, with writes left in the spool.
+    """Run what `prepare` returns, and print its output or wrap it in JSON; return the exit code for its result."""
+    # If writing is impossible, fail now rather than after a minute with writes left in the spool.
     with connection(settings_of(home)) as conn:
         play = prepare(conn)
     if not args.json:
