@@ -1,4 +1,4 @@
-"""add, also as `facts add`."""
+"""The command add, also as `facts add`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ..common.theme_names import theme_to_write
 
 
 def given_text(given: str) -> str:
-    """Return the text of an argument, or with `-` what stands on stdin. Raises WrongUsage where that is no text."""
+    """Return the text of an argument, or stdin's content for `-`. Raises WrongUsage if that is no text."""
     try:
         return sys.stdin.read() if given == "-" else given
     except UnicodeDecodeError as exc:
@@ -40,7 +40,7 @@ def given_text(given: str) -> str:
 
 
 def vector_follows(done: Outcome, context: CommandContext) -> list[str]:
-    """Return what there is to say where a row has no vector yet."""
+    """Return a note if a row has no vector yet."""
     if context.embedder is None or not any(row.get("embedded") is False for row in done.rows):
         return []
     return [typed("it is found by words; its vector follows with the next agent, or hermes-pgvector backfill")]
@@ -70,7 +70,7 @@ def _stored(
 def _handed_over(
     args: argparse.Namespace, home: Path, text: str, metadata: dict[str, Any], default_kind: str | None
 ) -> Outcome:
-    """Keep the memory in the spool of this home, from where an agent writes it; no database is asked."""
+    """Put the memory into the spool of this home, from which an agent writes it; the database is not accessed."""
     settings = settings_of(home)
     keep = Sanitizer(settings)
     theme, note = theme_to_write(args.theme, Policy.of(settings).rules, home)
@@ -101,7 +101,7 @@ def _structure(args: argparse.Namespace, keep: Sanitizer, text: str, default_kin
 
 
 def _metadata(given: Sequence[str]) -> dict[str, Any]:
-    """Return what the values of --metadata say, the last of a name. Raises WrongUsage."""
+    """Return the names and values given with --metadata; of equal names the last counts. Raises WrongUsage."""
     found: dict[str, Any] = {}
     for each in given:
         name, equals, value = each.partition("=")

@@ -1,4 +1,4 @@
-"""edit, forget."""
+"""The commands edit and forget."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .add_command import given_text, vector_follows
 from .editing import edit, memory
 
 _QUERY_DEFAULT, _QUERY_MOST = 5, 50
-_SHOWN = 20  # rows of what would go
+_SHOWN = 20  # of the rows that would be deleted
 
 _ROWS = (
     Column("ref", "id", style="bold"),
@@ -64,7 +64,7 @@ def _edit(args: argparse.Namespace, home: Path) -> int:
 
 
 def _edit_in_editor(context: CommandContext, ref: Ref, *, really: bool) -> Outcome:
-    """Have a person change the text; what they wrote is kept where it is not stored. Raises as `edit`."""
+    """Let a person edit the text; if it is not stored, what they wrote is kept in a file. Raises as `edit`."""
     with context.backend.connection(PATIENCE_S) as conn:
         opened = memory(conn, ref).content
     text = _edited(opened)
@@ -82,7 +82,7 @@ def _edit_in_editor(context: CommandContext, ref: Ref, *, really: bool) -> Outco
 
 
 def _kept(ref: Ref, text: str) -> str:
-    """Write what a person wrote into a file of this user's alone; return its name."""
+    """Write what a person wrote into a file that only this user can read; return its name."""
     handle, path = tempfile.mkstemp(prefix=f"hermes-pgvector-{ref}-", suffix=".txt")
     with open(handle, "w", encoding="utf-8") as file:
         file.write(text)
@@ -106,15 +106,15 @@ def _told(value: Any) -> str:
 
 
 def _edited(text: str) -> str:
-    """Return what a person made of a text in their editor.
+    """Let a person edit a text in their editor; return the result.
 
-    Raises WrongUsage without an editor, InvalidArgument where it fails.
+    Raises WrongUsage without an editor, InvalidArgument if it fails.
     """
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:
         raise WrongUsage("give the new text, or - to read it from stdin, or set $EDITOR")
     with tempfile.TemporaryDirectory(prefix="hermes-pgvector-") as folder:
-        file = Path(folder) / "memory.txt"  # in a folder that only this user may enter
+        file = Path(folder) / "memory.txt"  # in a folder that only this user can enter
         file.write_text(text + "\n", encoding="utf-8")
         try:
             code = subprocess.run([*shlex.split(editor), str(file)], check=False).returncode
@@ -167,7 +167,7 @@ def _forgotten(args: argparse.Namespace, context: CommandContext, rules: ThemeRu
         else:
             meant = theme_to_read(conn, args.theme, rules, context.home) if args.theme or args.query else None
             done = forget_rows.forget(conn, context, refs, theme=meant, really=args.yes)
-    # What is kept in the spool goes when the rows are gone.
+    # Copies in the spool are dropped after the rows.
     if args.session:
         done.notes += forget_rows.drop_spooled_session(context.home, theme, args.session, really=args.yes)
     else:
@@ -176,7 +176,7 @@ def _forgotten(args: argparse.Namespace, context: CommandContext, rules: ThemeRu
 
 
 def _turns_left(args: argparse.Namespace, context: CommandContext, rules: ThemeRules) -> list[str]:
-    """Return a note on the turns that fit the question too, where only memories are meant."""
+    """Return a note on turns that match the question too, if only memories are searched."""
     if args.store != "memories" or args.target:
         return []
     turns, _ = _found(args, context, rules, "turns")
@@ -189,7 +189,7 @@ def _turns_left(args: argparse.Namespace, context: CommandContext, rules: ThemeR
 
 
 def _found(args: argparse.Namespace, context: CommandContext, rules: ThemeRules, store: Store) -> tuple[list[Ref], int]:
-    """Return what fits the question, and how many rows that do not are among those found."""
+    """Return the rows that match the question, and how many of those found do not."""
     with context.backend.connection(PATIENCE_S) as conn:
         scope = Scope("theme", theme_to_read(conn, args.theme, rules, context.home))
     text = question_text(args.query)

@@ -1,4 +1,4 @@
-"""Memories edited by an operator."""
+"""Editing of memories by an operator."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ..common.refs import Ref, one_theme
 
 _query = partial(query, package=__package__)
 _KEPT = ("kind", "subject", "scope", "state", "expires_at", "confidence", "sources", "when", "pinned")
-_MATTERS = {"kind", "subject", "scope", "state"}  # where one of them changes, another memory may lose its place
+_MATTERS = {"kind", "subject", "scope", "state"}  # if one of these changes, another memory may be superseded
 
 
 def edit(
@@ -40,7 +40,7 @@ def edit(
     really: bool,
     expected: str | None = None,
 ) -> Outcome:
-    """Do as `edit_in`, in a transaction of its own; the memory gets its new vector at once where that is possible."""
+    """Do as `edit_in`, in a transaction of its own; if possible, embed the memory's new text at once."""
     with context.backend.connection(WRITE_TIMEOUT_S) as conn:
         done = edit_in(conn, context, ref, text, changes, really=really, expected=expected)
     embed_edited(context, done)
@@ -58,12 +58,12 @@ def edit_in(
     verb: str = "edit",
     expected: str | None = None,
 ) -> Outcome:
-    """Give a memory another text, where one is given, and what `changes` says of it besides.
+    """Change a memory's text, if one is given, and its other properties as `changes` say.
 
-    It keeps its number and its age, and gets a new vector. `changes` are by the names of `Structure`, None takes away.
-    Unless `really`, it is done and taken back, so that whatever it would meet is told. `verb` is for the history.
-    Raises InvalidArgument for a turn, an unknown number, an empty text, one that another memory says already, or where
-    the memory does not say what was `expected`.
+    It keeps its number and its age, and gets a new vector. `changes` use the names of `Structure`; None clears a value.
+    Unless `really`, the change is made and rolled back, so that every problem is reported. `verb` is for the history.
+    Raises InvalidArgument for a turn, an unknown number, an empty text, a text that another memory has already, or if
+    the memory's text is not the `expected` one.
     """
     with conn.transaction(force_rollback=not really):
         old = _locked(conn, ref, memory(conn, ref))
@@ -90,7 +90,7 @@ def edit_in(
 
 
 def _superseded(conn: DeadlineConnection, edited: Any, before: int, *, really: bool) -> list[str]:
-    """Return a note where other memories have lost their place since the entry `before` of the history."""
+    """Return a note if other memories were superseded since the entry `before` of the history."""
     asked = {"theme": edited.theme, "id": edited.id, "before": before}
     refs = [str(Ref("memories", row.id)) for row in conn.execute(_query("superseded_since"), asked)]
     if not refs:
@@ -100,7 +100,7 @@ def _superseded(conn: DeadlineConnection, edited: Any, before: int, *, really: b
 
 
 def _locked(conn: DeadlineConnection, ref: Ref, old: Any) -> Any:
-    """Return a memory as it stands once whoever writes in its theme has ended; nobody changes it from here on."""
+    """Wait for whoever writes in the memory's theme, then return the memory; nobody can change it from here on."""
     lock_theme(conn, old.theme)
     now = memory(conn, ref)
     if (now.theme, now.content) != (old.theme, old.content):
@@ -109,7 +109,7 @@ def _locked(conn: DeadlineConnection, ref: Ref, old: Any) -> Any:
 
 
 def embed_edited(context: CommandContext, done: Outcome) -> None:
-    """Give memories that were edited their new vectors, where that is possible now."""
+    """Embed edited memories again, if that is possible now."""
     for row in done.rows if done.done else ():
         if row["content"] != row["was"] or row["changes"].get("state", ("", ""))[1] == "active":
             row |= embed_now(context, row["theme"], row["id"], row["content"])
@@ -122,7 +122,7 @@ def _new_text(context: CommandContext, old: Any, text: str | None) -> tuple[str,
 def _rewrite(
     context: CommandContext, conn: DeadlineConnection, old: Any, content: str, who: Mapping[str, Any]
 ) -> list[str]:
-    """Give a memory another text; return what there is to say about it."""
+    """Change a memory's text; return notes about it."""
     entry = entry_of(old)
     _check_unsaid(conn, old.theme, entry, content)
     in_files, origin = context.in_files()
@@ -134,14 +134,14 @@ def _rewrite(
 
 
 def _changed(now: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of the changes is not so yet."""
+    """Return the changes that differ from the present values."""
     stored = memories.columns_of(Structure(**changes))
     stored |= {"pinned": stored["pinned"] or None, "when": stored["applies_when"]}
     return {name: value for name, value in changes.items() if stored.get(name, value) != now.get(name)}
 
 
 def _both(name: str, was: Any, now: Any) -> tuple[Any, Any]:
-    """Return a value before and after as it is shown."""
+    """Return a value before and after the change, in the form for display."""
     if name == "expires_at" and now is not None:
         now = datetime.fromtimestamp(now, UTC)
     shown = [stored_rows.structure_as_json({} if each is None else {name: each}).get(name) for each in (was, now)]
@@ -151,7 +151,7 @@ def _both(name: str, was: Any, now: Any) -> tuple[Any, Any]:
 def _restructure(
     conn: DeadlineConnection, old: Any, content: str, now: Mapping[str, Any], changed: Mapping[str, Any]
 ) -> None:
-    """Write what a memory says of itself besides its text. What becomes current of a subject counts as said now."""
+    """Write the properties of a memory besides its text. One that becomes current for a subject counts as said now."""
     said = {name: value for name, value in now.items() if name in _KEPT}
     if "expires_at" in said:
         said["expires_at"] = said["expires_at"].timestamp()
@@ -180,9 +180,9 @@ def _replace(
     origin: str,
     who: Mapping[str, Any],
 ) -> bool:
-    """Give a memory another text, under its number and as old as it was; False where it is not `old` any more.
+    """Change a memory's text but not its number and age; return False if it is not `old` any more.
 
-    What it said is not read in again from a file that still says it.
+    The old text is not read in again from a file that still holds it.
     """
     now = datetime.now(UTC)
     told = {
@@ -233,7 +233,7 @@ def entry_of(row: Any) -> Entry:
 
 
 def still_in_files(entries: Sequence[Entry], in_files: Collection[tuple[str, str]]) -> list[str]:
-    """Return a note where memories also stand in this host's own memory files."""
+    """Return a note if memories are also in this host's own memory files."""
     targets = sorted({entry.target for entry in entries if (entry.target, entry.content) in in_files})
     if not targets:
         return []
@@ -247,6 +247,6 @@ def still_in_files(entries: Sequence[Entry], in_files: Collection[tuple[str, str
 def record_change(
     conn: DeadlineConnection, verb: str, themes: Sequence[str], what: Mapping[str, Any], done: Mapping[str, int]
 ) -> None:
-    """Add to the operators' log; a role that is held to some themes has none, and the history tells of it alone."""
+    """Add to the operators' log, except for a role confined to some themes, whose changes only the history records."""
     if not row_security.has_own_themes(conn):
         record(conn, verb, {"themes": sorted(set(themes)), **what}, done)

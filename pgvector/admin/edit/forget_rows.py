@@ -1,6 +1,6 @@
-"""Memories, turns and sessions forgotten for good by an operator.
+"""Permanent deletion of memories, turns and sessions by an operator.
 
-Every function that is given a connection works inside the caller's transaction.
+Every function that takes a connection works inside the caller's transaction.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from .editing import entry_of, memory, record_change, still_in_files
 from .removals import RemovedMemory, removed
 
 _query = partial(query, package=__package__)
-_SESSION_SHOWN = 100  # turns of one that goes
+_SESSION_SHOWN = 100  # turns of a session that is deleted
 _CHANGED = "a row was changed by somebody else just now; nothing was removed: look again"
 _WHOLE = 2**31 - 1  # characters
 
 
 @dataclass(frozen=True)
 class _Meant:
-    """The rows that numbers name: what stands there, and memories that are gone and could be restored."""
+    """The rows that ids name: stored rows, and removed memories that could be restored."""
 
     memories: Sequence[Any]
     turns: Sequence[Any]
@@ -57,7 +57,7 @@ class _Meant:
         return {"memories": len(self.memories), "turns": len(self.turns)} | texts
 
     def entries(self) -> dict[str, list[Entry]]:
-        """Return the memories that stand there, by theme."""
+        """Return the stored memories, by theme."""
         by_theme: defaultdict[str, list[Entry]] = defaultdict(list)
         for row in self.memories:
             by_theme[row.theme].append(entry_of(row))
@@ -78,9 +78,9 @@ def forget(
     really: bool,
     verb: str = "forget",
 ) -> Outcome:
-    """Delete memories and turns for good, with what was derived of them; all of them or, where one is missing, none.
+    """Delete memories and turns for good, with everything derived from them; if one is missing, delete none.
 
-    `theme`: they must stand there. `verb` is for the history. Raises InvalidArgument.
+    If `theme` is given, they must be in it. `verb` is for the history. Raises InvalidArgument.
     """
     meant = _find(conn, refs, theme)
     in_files, origin = context.in_files()
@@ -94,7 +94,7 @@ def forget(
 
 
 def _find(conn: DeadlineConnection, refs: Sequence[Ref], theme: str | None) -> _Meant:
-    """Return what the numbers name. Raises InvalidArgument where one of them is not there."""
+    """Return the rows that the ids name. Raises InvalidArgument if one is missing."""
     memories, turns = _stored(conn, "memories", refs, theme), _stored(conn, "turns", refs, theme)
     missing = set(refs) - memories.keys() - turns.keys()
     absent = [ref.id for ref in missing if ref.store == "memories"]
@@ -139,7 +139,7 @@ def _delete(conn: DeadlineConnection, meant: _Meant, in_files: set[tuple[str, st
     for row in meant.turns:
         turns[row.theme].append(row.id)
     for theme in sorted(turns):
-        # Fewer where somebody has deleted one of them, or moves the theme.
+        # Fewer rows if somebody has deleted one of them, or is moving the theme.
         if conn.execute(query("delete_turns"), {"theme": theme, "ids": turns[theme]}).rowcount < len(turns[theme]):
             raise InvalidArgument(_CHANGED)
     for each in meant.gone:
@@ -147,26 +147,26 @@ def _delete(conn: DeadlineConnection, meant: _Meant, in_files: set[tuple[str, st
 
 
 def _are_gone(conn: DeadlineConnection, gone: Sequence[RemovedMemory]) -> bool:
-    """Return whether what was removed can still be restored: it was neither brought back nor forgotten meanwhile."""
+    """Return whether these removed memories can still be restored, so were neither restored nor forgotten meanwhile."""
     still = removed(conn, ids=[each.id for each in gone], chars=1) if gone else []
     return {(each.removal, each.theme) for each in gone} <= {(each.removal, each.theme) for each in still}
 
 
 def drop_spooled(context: CommandContext, done: Outcome, *, really: bool = True) -> list[str]:
-    """Drop rejected and kept writes of forgotten texts from the spool; return what there is to say about it."""
+    """Drop rejected and acknowledged writes of forgotten texts from the spool; return notes about it."""
     texts = [(row["theme"], row["content"]) for row in done.rows]
     dropped, waiting = drop_copies(context.home, texts, really=really)
     return told_of_copies(dropped, waiting, "of the same text", really=really, again="forget")
 
 
 def drop_spooled_session(home: Path, theme: str, session_id: str, *, really: bool = True) -> list[str]:
-    """Drop rejected and kept turns of a forgotten session from the spool; return what there is to say about it."""
+    """Drop rejected and acknowledged turns of a forgotten session from the spool; return notes about it."""
     dropped, waiting = drop_of(home, theme, session_id, really=really)
     return told_of_copies(dropped, waiting, "of this session", really=really, again="forget")
 
 
 def forget_versions(conn: DeadlineConnection, refs: Sequence[Ref], *, really: bool) -> Outcome:
-    """Drop what memories said before they were replaced; what they say now stays. Raises InvalidArgument."""
+    """Drop the earlier texts of memories and keep the present ones. Raises InvalidArgument."""
     found = {ref: memory(conn, ref) for ref in refs}
     if really:
         _lock(conn, found)
@@ -184,7 +184,7 @@ def forget_versions(conn: DeadlineConnection, refs: Sequence[Ref], *, really: bo
 
 
 def _lock(conn: DeadlineConnection, found: Mapping[Ref, Any]) -> None:
-    """Keep everybody else from these memories' themes. Raises InvalidArgument where one was moved meanwhile."""
+    """Lock these memories' themes against other writers. Raises InvalidArgument if one was moved meanwhile."""
     lock_themes(conn, (row.theme for row in found.values()))
     if any(memory(conn, ref).theme != row.theme for ref, row in found.items()):
         raise InvalidArgument(_CHANGED)
@@ -198,7 +198,7 @@ def _old_texts(conn: DeadlineConnection, theme: str, ids: Sequence[int]) -> int:
 def forget_session(
     conn: DeadlineConnection, theme: str, session_id: str, *, really: bool, verb: str = "forget"
 ) -> Outcome:
-    """Delete the turns of one session of a theme, of which the outcome's `rows` are the first; its memories stay."""
+    """Delete the turns of one session of a theme; the outcome's `rows` are the first of them. Its memories stay."""
     first: list[Mapping[str, Any]] = list(sessions.transcript(conn, theme, session_id, limit=_SESSION_SHOWN, offset=0))
     rows = [_row(Ref("turns", row["id"]), theme, row["role"], row["ts"], row["content"]) for row in first]
     counts = {"turns": stored_rows.themes_of_session(conn, session_id).get(theme, 0)}

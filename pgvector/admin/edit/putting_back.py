@@ -1,4 +1,4 @@
-"""What a change did to rows, and how it is taken back.
+"""What a change did to rows, and how to undo it.
 
 Every function works inside the caller's transaction.
 """
@@ -26,7 +26,7 @@ from .editing import record_change
 from .row_images import RowImages, RowKey, TextKey, ids_by_theme, take_images, text_names
 
 _query = partial(query, package=__package__)
-_NAMED = 5  # rows, in an error
+_NAMED = 5  # rows named in an error
 _NOTHING_DONE = "nothing was done"
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -34,9 +34,10 @@ _V = TypeVar("_V")
 
 @dataclass(frozen=True)
 class RowChange:
-    """The rows and marks that a change touched, as they were, and checksums of what it left of them.
+    """The rows and marks that a change touched, with their previous state, and checksums of the state it left.
 
-    Of earlier texts in the history, `before` has those that went. `log_end` is where the operators' log ended then.
+    Of earlier texts in the history, `before` has the removed ones. `log_end` is the last entry of the operators' log
+    then.
     """
 
     before: RowImages
@@ -46,7 +47,7 @@ class RowChange:
     log_end: int = 0
 
     def touched(self) -> list[RowKey]:
-        """Return the rows it is about."""
+        """Return the rows concerned."""
         return list({**self.before.rows, **self.after})
 
     def themes(self) -> list[str]:
@@ -55,20 +56,20 @@ class RowChange:
         return sorted(themes | {theme for theme, _ in self.before.texts})
 
     def sessions(self) -> list[str]:
-        """Return the sessions of which it took turns."""
+        """Return the sessions whose turns it deleted."""
         turns = (json.loads(image) for key, image in self.before.rows.items() if key.ref.store == "turns")
         return sorted({turn["session_id"] for turn in turns})
 
     def added(self, theme: str) -> dict[str, list[int]]:
-        """Return the rows of a theme that there were not before, by store."""
+        """Return the ids of rows of a theme that it added, by store."""
         new = [key for key in self.after if key not in self.before.rows]
         return ids_by_theme(new)[theme]
 
 
 def find_change(conn: DeadlineConnection, before: RowImages, after: RowImages) -> RowChange:
-    """Return what became of rows that were looked at before and after within this transaction."""
+    """Return the difference between images of rows taken before and after a change within this transaction."""
     now = one(conn, _query("moment"))
-    log = None if has_own_themes(conn) else conn.execute(_query("log_end")).fetchone()  # such a role may not read it
+    log = None if has_own_themes(conn) else conn.execute(_query("log_end")).fetchone()  # not for a confined role
     marks = {key: mark for key, mark in before.marks.items() if after.marks[key] != mark}
     return RowChange(
         RowImages(_other_than(before.rows, after.rows), marks, _lacking_in(before.texts, after.texts)),
@@ -98,10 +99,10 @@ def _checksums(mark: tuple[str, str]) -> tuple[str, str]:
 def put_back(
     conn: DeadlineConnection, change: RowChange, who: Mapping[str, Any], *, keep_texts: bool
 ) -> list[PendingRow]:
-    """Take a change back, or where the rows are not as it left them raise InvalidArgument.
+    """Undo a change; raise InvalidArgument if the rows are not as the change left them.
 
-    `who` is for the history; `keep_texts`: it keeps what the rows said in between. Return the rows that lack a
-    vector now.
+    `who` is for the history; with `keep_texts` it keeps the texts that the rows had in between. Return the rows that
+    now lack a vector.
     """
     now = take_images(conn, change.touched(), change.before.marks)
     _check_log(conn, change)
@@ -122,7 +123,7 @@ def put_back(
 
 
 def _check_log(conn: DeadlineConnection, change: RowChange) -> None:
-    """Raise InvalidArgument where what would come back was renamed, deleted or forgotten since as part of more."""
+    """Raise InvalidArgument if what would come back was since renamed, deleted or forgotten as part of more."""
     if not change.log_end:
         return
     asked = {
@@ -154,7 +155,7 @@ def _is_buried_anew(tombstones: str, left: str) -> bool:
 
 
 def _put_back_rows(conn: DeadlineConnection, theme: str, change: RowChange, now: RowImages) -> None:
-    """Delete what there was not, insert what is gone, then give the others what they said, in the order of `before`."""
+    """Delete added rows, insert deleted ones, then restore the content of the others, in the order of `before`."""
     new = change.added(theme)
     conn.execute(_query("delete_memories"), {"theme": theme, "ids": new["memories"]})
     conn.execute(query("delete_turns"), {"theme": theme, "ids": new["turns"]})
@@ -178,7 +179,7 @@ def _check_unsaid(conn: DeadlineConnection, theme: str, images: Sequence[str]) -
 
 
 def _put_back_marks(conn: DeadlineConnection, theme: str, change: RowChange, now: RowImages) -> None:
-    """Put back tombstones and what memory files held, unless a file was read anew since."""
+    """Restore tombstones and the recorded content of memory files, unless a file was read again since."""
     marks = {
         key: mark
         for key, mark in change.before.marks.items()
@@ -191,7 +192,7 @@ def _put_back_marks(conn: DeadlineConnection, theme: str, change: RowChange, now
 
 
 def _put_back_texts(conn: DeadlineConnection, theme: str, now: RowImages, change: RowChange) -> None:
-    """Put back what the change took from the history, and what goes with rows that are deleted again."""
+    """Restore texts that the change removed from the history, and those recorded for rows that are deleted again."""
     texts = [(id, *text) for (of, id), text in {**now.texts, **change.before.texts}.items() if of == theme]
     if texts:
         ids, contents, rows = (list(each) for each in zip(*texts, strict=True))

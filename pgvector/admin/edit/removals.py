@@ -1,4 +1,4 @@
-"""Removals by the host's memory files: those that wait for a decision, and memories brought back."""
+"""Removals caused by the host's memory files: those that wait for a decision, and the restoring of memories."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Decision = Literal["confirm", "dismiss"]
 
 
 def held(conn: DeadlineConnection, home: Path, days: float) -> list[dict[str, Any]]:
-    """Return the memories whose removal waits, with the file that lacks them and until when it is asked about."""
+    """Return the memories whose removal waits, with the file that lacks them and the end of the waiting time."""
     origin = Mirror(home).origin
     return [_held_row(each, origin, days) for each in _held(conn)]
 
@@ -64,11 +64,11 @@ def decide(
     really: bool,
     place: str = "",
 ) -> Outcome:
-    """Remove held memories (`confirm`) or keep them (`dismiss`): those of `refs`, or with None all.
+    """Remove held memories (`confirm`) or keep them (`dismiss`): those of `refs`, or all with None.
 
-    All that are removed are those that this home's own files lack: another home's file may be lost by an accident.
-    What somebody else keeps besides stays, and is not counted. `place`: where it was decided, for the history, if not
-    by a command. Raises InvalidArgument for a number that names none of them.
+    To confirm all means those that this home's own files lack: another home's file may have been lost by accident. A
+    memory that has another owner stays, and is not counted. `place`: where it was decided, for the history, if not by a
+    command. Raises InvalidArgument for a number that is none of them.
     """
     verb, origin = f"removals {decision}", Mirror(home).origin
     with conn.transaction():
@@ -95,7 +95,7 @@ def _carry_out(conn: DeadlineConnection, chosen: Sequence[Any], decision: Decisi
 
 
 def _of_own_files(waiting: Sequence[Any], origin: str) -> tuple[list[Any], list[str]]:
-    """Return the removals that the files of this home ask for, and a note where those of other homes ask for more."""
+    """Return the removals for the files of this home, and a note if there are more for files of other homes."""
     own = [each for each in waiting if each.origin == origin]
     others = {each.id for each in waiting} - {each.id for each in own}
     if not others:
@@ -107,7 +107,7 @@ def _of_own_files(waiting: Sequence[Any], origin: str) -> tuple[list[Any], list[
 
 
 def _staying(stay: Sequence[Any]) -> list[str]:
-    """Return a note for each memory that the file lets go of and somebody else keeps."""
+    """Return a note for each memory that the file no longer holds but that has another owner."""
     kept = {each.id: each.owners for each in stay}
     return [
         f"{Ref('memories', id)} stays: it is remembered besides ({', '.join(owners)})" for id, owners in kept.items()
@@ -130,9 +130,9 @@ def _chosen(conn: DeadlineConnection, refs: Sequence[Ref] | None) -> list[Any]:
 
 
 def _still_held(conn: DeadlineConnection, chosen: Sequence[Any], refs: Sequence[Ref] | None) -> list[Any]:
-    """Return those that still wait once whoever writes there has ended; no file takes them back from here on.
+    """Wait for whoever writes there, then return the removals that still wait; no file can withdraw them from here on.
 
-    Raises InvalidArgument where one of `refs` does not.
+    Raises InvalidArgument if one of `refs` no longer waits.
     """
     themes = sorted({each.theme for each in chosen})
     lock_themes(conn, themes)
@@ -150,7 +150,7 @@ def _still_held(conn: DeadlineConnection, chosen: Sequence[Any], refs: Sequence[
 
 
 def _confirm(conn: DeadlineConnection, removals: Sequence[Any], who: Mapping[str, Any]) -> None:
-    """Let the files go of these entries: what nobody else owns is removed, and can be brought back."""
+    """Take these entries from the files' ownership: memories without another owner are removed, and can be restored."""
     origins = {each.origin for each in removals}
     origin = origins.pop() if len(origins) == 1 else ""
     note_actor(conn, who, origin=origin, keep_removed=True)
@@ -165,7 +165,7 @@ def _confirm(conn: DeadlineConnection, removals: Sequence[Any], who: Mapping[str
 
 @dataclass(frozen=True, slots=True)
 class RemovedMemory:
-    """A memory that a file let go of, as it can be brought back. `removal` is the number of its removal."""
+    """A memory that was removed because of a file and can be restored. `removal` is the number of its removal."""
 
     removal: int
     id: int
@@ -177,7 +177,7 @@ class RemovedMemory:
     who: Mapping[str, Any]
 
     def row(self, restored_as: int | None) -> dict[str, Any]:
-        """Return what is shown of it, under the number it has now."""
+        """Return it for display, under its present number."""
         number = self.id if restored_as is None else restored_as
         return {
             "ref": str(Ref("memories", number)),
@@ -200,7 +200,7 @@ def removed(
     limit: int | None = None,
     offset: int = 0,
 ) -> list[RemovedMemory]:
-    """Return what can be brought back, the last removed first; of each text at most `chars` characters."""
+    """Return the memories that can be restored, the last removed first; texts are cut to `chars` characters."""
     asked: dict[str, Any] = {"theme": theme, "ids": None if ids is None else list(ids), "chars": chars}
     asked |= {"limit": limit, "offset": offset}
     asked["since"] = since.isoformat() if since else "-infinity"
@@ -216,7 +216,7 @@ def restore(
     really: bool,
     verb: str = "restore",
 ) -> Outcome:
-    """Bring back memories that a memory file let go of, with their themes, times and metadata.
+    """Restore memories that were removed because of a memory file, with their themes, times and metadata.
 
     `verb` is for the history. Raises InvalidArgument for a number of which nothing is kept.
     """
@@ -225,7 +225,7 @@ def restore(
         if really:
             themes = {each.theme for each in found}
             lock_themes(conn, themes)
-            # Whoever wrote there just now may have forgotten one of them, or brought it back.
+            # A writer that has just finished there may have forgotten or restored one of them.
             found = [each for each in _restorable(conn, refs, theme, since) if each.theme in themes]
         numbers: dict[int, int] = {}
         notes: list[str] = []
@@ -239,7 +239,7 @@ def restore(
 
 
 def _not_recalled(conn: DeadlineConnection, ids: Sequence[int]) -> Iterator[str]:
-    """Yield a note for each of these memories that recall does not find: something else was said since, for one."""
+    """Yield a note for each of these memories that recall does not find, for example because it was superseded."""
     for id, said in sorted(structures(conn, ids).items()):
         ref, state = Ref("memories", id), said.get("state")
         if state in ("superseded", "archived"):
@@ -253,7 +253,7 @@ def _not_recalled(conn: DeadlineConnection, ids: Sequence[int]) -> Iterator[str]
 def _restorable(
     conn: DeadlineConnection, refs: Sequence[Ref] | None, theme: str | None, since: datetime | None
 ) -> list[RemovedMemory]:
-    """Return what is meant. Raises InvalidArgument for a number of which nothing is kept."""
+    """Return the removals to restore. Raises InvalidArgument for a number of which nothing is kept."""
     if refs is None:
         return removed(conn, theme=theme, since=since)
     found = removed(conn, theme=theme, ids=[ref.id for ref in refs], since=since)
@@ -268,7 +268,7 @@ def _restorable(
 
 
 def _bring_back(conn: DeadlineConnection, found: Sequence[RemovedMemory]) -> dict[int, int]:
-    """Restore memories, owned by whoever asks for it; return their numbers by that of the removal."""
+    """Restore memories, with the owner `restored`; return their numbers by the number of the removal."""
     restored: dict[int, int] = {}
     for each in found:
         row = conn.execute(query("restore_memory"), {"removal": each.removal, "owners": ["restored"]}).fetchone()

@@ -1,4 +1,4 @@
-"""removals, restore."""
+"""The commands removals and restore."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _restore(args: argparse.Namespace, home: Path) -> int:
 
 
 def _restored_refs(args: argparse.Namespace) -> list[Ref] | None:
-    """Return the memories that are named; None where it is all that the other options mean. Raises WrongUsage."""
+    """Return the memories that are named; None if the other options choose them. Raises WrongUsage."""
     if not any((args.id, args.theme, args.since, args.dry_run)):
         raise WrongUsage(
             "say what to bring back: ids (m123), --theme THEME or --since 1h; --dry-run shows all there is"

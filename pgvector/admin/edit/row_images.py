@@ -1,4 +1,4 @@
-"""Rows as they stand at one moment, with what is noted of their texts besides.
+"""Images of rows at one moment, with what is recorded about their texts elsewhere.
 
 Every function works inside the caller's transaction.
 """
@@ -29,7 +29,7 @@ class RowKey(NamedTuple):
 
 
 class TextKey(NamedTuple):
-    """A memory of a theme by its text: what is noted of it lasts when the row is gone."""
+    """A memory of a theme, identified by its text: the records about the text outlast the row."""
 
     theme: str
     target: str
@@ -43,10 +43,10 @@ class TextKey(NamedTuple):
 
 @dataclass
 class RowImages:
-    """What stood in the database at one moment, as JSON that Postgres wrote and reads; vectors are left out.
+    """The state of rows at one moment, as JSON that Postgres wrote and can read; vectors are left out.
 
-    `marks`: tombstones and what memory files hold, by text; `texts`: what the history keeps of earlier ones, by theme
-    and its own number, as the text and what else brings a removed memory back.
+    `marks`: tombstones and content of memory files, by text; `texts`: earlier texts in the history, by theme and by the
+    entry's number, as the text and the rest of what restores a removed memory.
     """
 
     rows: dict[RowKey, str] = field(default_factory=dict)
@@ -58,14 +58,14 @@ class RowImages:
         return {key.ref: image for key, image in self.rows.items() if key.theme == theme}
 
     def chars(self) -> int:
-        """Return how much it takes to keep it."""
+        """Return how many characters the images take."""
         marks = sum(len(each) for pair in self.marks.values() for each in pair)
         texts = sum(len(text) + len(row or "") for text, row in self.texts.values())
         return sum(map(len, self.rows.values())) + marks + texts
 
 
 def find_themes(conn: DeadlineConnection, refs: Collection[Ref]) -> list[RowKey]:
-    """Return the rows of these numbers with their themes; of memories that are gone, where the history knows them."""
+    """Return these rows with their themes; removed memories are included if the history knows their theme."""
     found = []
     for store in STORES:
         if ids := [ref.id for ref in refs if ref.store == store]:
@@ -75,7 +75,7 @@ def find_themes(conn: DeadlineConnection, refs: Collection[Ref]) -> list[RowKey]
 
 
 def find_session(conn: DeadlineConnection, theme: str, session_id: str) -> list[RowKey]:
-    """Return the turns of a session of a theme."""
+    """Return the keys of the turns of a session of a theme."""
     rows = conn.execute(_query("turns_of_session"), {"theme": theme, "session_id": session_id})
     return [RowKey(theme, Ref("turns", row.id)) for row in rows]
 
@@ -83,13 +83,13 @@ def find_session(conn: DeadlineConnection, theme: str, session_id: str) -> list[
 def find_subjects(
     conn: DeadlineConnection, theme: str, subjects: Collection[str], ids: Collection[int]
 ) -> list[RowKey]:
-    """Return what is active of some subjects and of those of memories, in their scopes too: what may lose its place."""
+    """Return active memories of some subjects and of the memories' own, also in scopes: they may be superseded."""
     asked = {"theme": theme, "subjects": [each.lower() for each in subjects], "ids": list(ids)}
     return [RowKey(theme, Ref("memories", row.id)) for row in conn.execute(_query("actives_of_subjects"), asked)]
 
 
 def take_images(conn: DeadlineConnection, keys: Iterable[RowKey], texts: Iterable[TextKey] = ()) -> RowImages:
-    """Return rows as they are, and what is noted of their texts and of `texts`; memories' writers wait from here on."""
+    """Return images of rows, with the records of their texts and of `texts`; lock the themes' memories from here on."""
     images, noted = RowImages(), set(texts)
     by_theme = ids_by_theme(keys)
     lock_themes(conn, by_theme.keys() | {each.theme for each in noted})
@@ -101,7 +101,7 @@ def take_images(conn: DeadlineConnection, keys: Iterable[RowKey], texts: Iterabl
 
 
 def ids_by_theme(keys: Iterable[RowKey]) -> defaultdict[str, dict[str, list[int]]]:
-    """Return the numbers of rows by theme and store."""
+    """Return the ids of rows by theme and store."""
     found: defaultdict[str, dict[str, list[int]]] = defaultdict(lambda: {store: [] for store in STORES})
     for theme, ref in keys:
         found[theme][ref.store].append(ref.id)
@@ -135,6 +135,6 @@ def _take_noted(
 
 
 def text_names(noted: Iterable[TextKey]) -> dict[str, list[Any]]:
-    """Return the parameters that name texts of a theme."""
+    """Return the parameters that identify texts of a theme."""
     some = list(noted)
     return {"targets": [each.target for each in some], "digests": [each.digest for each in some]}

@@ -1,4 +1,4 @@
-"""prune."""
+"""The command prune."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Old turns, deleted a bounded piece at a time, and the state of the setting `retention`.
+"""Deletion of old turns, a limited number at a time, and the state of the setting `retention`.
 
 Every function works inside the caller's transaction, on the server's clock.
 """
@@ -21,13 +21,13 @@ _query = partial(query, package=__package__)
 
 FIRST = (datetime(1, 1, 1, tzinfo=UTC), 0)
 LAST = (datetime(9999, 12, 31, tzinfo=UTC), 0)
-_CLOCK_STEP_S = 60.0  # of a clock that is kept right
-Mark = tuple[datetime, int]  # a place in the order of turns: time and id
+_CLOCK_STEP_S = 60.0  # the largest correction of a well-kept clock
+Mark = tuple[datetime, int]  # a position in the order of turns: time and id
 
 
 @dataclass(frozen=True, slots=True)
 class Old:
-    """Turns of a theme before a mark; with `session_id` of that session only."""
+    """Turns of a theme before a mark; with `session_id`, of that session only."""
 
     theme: str
     before: Mark = LAST
@@ -47,7 +47,7 @@ class Old:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What became of some turns: looked at, meant, deleted; and where the next ones begin."""
+    """The result for some turns: how many were examined, matched and deleted; and where the next ones begin."""
 
     seen: int
     meant: int
@@ -57,10 +57,10 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Aged:
-    """The oldest turn of a theme, and how its retention stands.
+    """The oldest turn of a theme, and the state of its retention.
 
-    `policy` is the announced one, `ripe` says that it waited long enough, `recent` that it was carried out lately,
-    `held` that another process is at it, `stood_s` for how long nothing was noted of it (None: nothing ever was).
+    `policy` is the announced one; `ripe`: it has waited long enough; `recent`: it was carried out lately; `held`:
+    another process is working on it; `stood_s`: time since something was last recorded for it (None: nothing ever was).
     """
 
     theme: str
@@ -72,23 +72,23 @@ class Aged:
     stood_s: float | None
 
     def is_steady(self, most_s: float) -> bool:
-        """Return False when the server's clock may have been set since something was noted, more than `most_s` ago."""
+        """Return False if the last record is more than `most_s` old, or the server's clock may have been set since."""
         return self.stood_s is not None and -_CLOCK_STEP_S <= self.stood_s <= most_s
 
     @property
     def due(self) -> bool:
-        """Return True when the announced policy is to be carried out."""
+        """Return True if the announced policy is to be carried out now."""
         return self.ripe and not self.recent
 
 
 def prune_turns(conn: DeadlineConnection, old: Old, after: Mark, limit: int) -> Slice:
-    """Delete what is old of the next `limit` turns after a mark, with what was derived of them."""
+    """Delete the old ones among the next `limit` turns after a mark, with everything derived from them."""
     row = one_row(conn, "prune_turns", old.row() | {"after_at": after[0], "after_id": after[1], "limit": limit})
     return Slice(row.seen, row.meant, row.deleted, (row.last_at, row.last_id) if row.seen else after)
 
 
 def one_row(conn: DeadlineConnection, statement: str, row: Mapping[str, Any]) -> Any:
-    """Return the one row of a statement, planned for these parameters: with a session the plan is another."""
+    """Return the one row of a statement, planned for these parameters because a session needs a different plan."""
     found = conn.execute(_query(statement), row, prepare=False).fetchone()
     assert found is not None
     return found
@@ -98,20 +98,20 @@ def one_row(conn: DeadlineConnection, statement: str, row: Mapping[str, Any]) ->
 
 
 def try_lock(conn: DeadlineConnection) -> bool:
-    """Keep every other process from the upkeep until the transaction ends; False when one is at it."""
+    """Keep other processes from the upkeep until the transaction ends; return False if one is working on it."""
     found = conn.execute(_query("try_upkeep")).fetchone()
     return bool(found and found.got)
 
 
 def aged(conn: DeadlineConnection, me: UUID, *, grace_s: float, every_s: float) -> list[Aged]:
-    """Return every theme that has turns and that this role sees. `me` is the process that asks."""
+    """Return every theme with turns that this role can see. `me` is the process that asks."""
     statement = "oldest_turns_own" if conn.own_themes else "oldest_turns"
     rows = conn.execute(_query(statement), {"me": me, "grace_s": grace_s, "every_s": every_s})
     return [Aged(**row._asdict()) for row in rows]
 
 
 def announce(conn: DeadlineConnection, policies: Mapping[str, str]) -> None:
-    """Note that each theme's policy, by its theme, is known from now on."""
+    """Record each theme's policy, by theme, as announced now."""
     row = {"themes": list(policies), "policies": list(policies.values()), "now": clock(conn)[0]}
     conn.execute(_query("announce_retention"), row)
 
@@ -128,10 +128,10 @@ def claim(
     every_s: float,
     most_s: float,
 ) -> datetime | None:
-    """Keep other processes from a theme for `lease_s`; return from when its turns are kept.
+    """Keep other processes from a theme for `lease_s`; return the time from which its turns are kept.
 
-    None when there is nothing to do: another policy was announced, another process is at it, or was lately; or nobody
-    was for `most_s`.
+    Return None if there is nothing to do: another policy was announced, another process is working on it or was lately,
+    or none has for `most_s`.
     """
     asked = {"me": me, "theme": theme, "policy": policy, "days": days, "lease_s": lease_s, "now": clock(conn)[0]}
     waits = {"grace_s": grace_s, "every_s": every_s, "most_s": most_s}
@@ -140,6 +140,6 @@ def claim(
 
 
 def note(conn: DeadlineConnection, theme: str, deleted: int, *, ended: bool) -> int:
-    """Add to what the run has deleted in a theme; return how many it is in all."""
+    """Add to the number of turns that the run has deleted in a theme; return the total."""
     row = {"theme": theme, "deleted": deleted, "ended": ended, "now": clock(conn)[0]}
     return int(one_row(conn, "note_retention", row).deleted)

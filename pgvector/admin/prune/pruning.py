@@ -1,4 +1,4 @@
-"""Old turns deleted by an operator: looked at before, done in short transactions, logged."""
+"""Deletion of old turns by an operator: previewed, done in short transactions, and logged."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from . import old_turns
 from .old_turns import FIRST, Old
 
 _query = partial(query, package=__package__)
-_SLICE = 1000  # turns of one transaction
-_MEMORIES = 200  # memories of one transaction: the agents' writes of memories wait for it
+_SLICE = 1000  # turns in one transaction
+_MEMORIES = 200  # memories in one transaction, for which the agents' writes of memories wait
 _EXAMPLES = 3
-_ROUNDS = 10  # after which a turn that is always in use is left for the next time
+_ROUNDS = 10  # after which a turn that is always in use is left for the next run
 _pause = threading.Event()
 
 
 @dataclass(frozen=True, slots=True)
 class PruneRequest:
-    """Which turns are to go: of the themes, those for which everything holds that is given.
+    """Which turns to delete: those of the themes that meet every given condition.
 
-    `older_than` is a date or "180d"; `keep_rows` and `max_mb` leave the newest ones of each theme. With `memories`
-    those that were last confirmed before `older_than` go as well.
+    `older_than` is a date or "180d"; `keep_rows` and `max_mb` spare the newest turns of each theme. With `memories`,
+    those last confirmed before `older_than` are deleted too.
     """
 
     themes: ThemeChoice
@@ -52,7 +52,7 @@ class PruneRequest:
     memories: bool = False
 
     def check(self) -> None:
-        """Raise WrongUsage where nothing is given by which turns would be chosen."""
+        """Raise WrongUsage if no condition is given by which turns would be chosen."""
         if not (self.older_than or self._narrower()):
             raise WrongUsage(
                 "say which turns are to go: --older-than, --keep-rows, --max-mb, --role or --session; "
@@ -68,7 +68,7 @@ class PruneRequest:
         return bool(self.older_than) and not self._narrower()
 
     def arguments(self) -> dict[str, Any]:
-        """Return the request as it stands in the log."""
+        """Return the request as it is written to the log."""
         given = asdict(self) | {"roles": list(self.roles)}
         del given["themes"]
         return {"theme": str(self.themes)} | {name: value for name, value in given.items() if value}
@@ -76,14 +76,14 @@ class PruneRequest:
 
 @dataclass(frozen=True, slots=True)
 class ThemePart:
-    """The rows of one theme that go. `memories` is None where they are not asked for."""
+    """The rows to delete in one theme. `memories` is None if they were not asked for."""
 
     old: old_turns.Old
     turns: PrunableRows
     memories: PrunableRows | None = None
 
     def row(self) -> dict[str, Any]:
-        """Return what goes by names; its times are not yet fit for JSON."""
+        """Return the numbers by name; the times are not yet fit for JSON."""
         counts = [self.turns, *([self.memories] if self.memories is not None else [])]
         times = [at for count in counts for at in (count.oldest_at, count.newest_at) if at is not None]
         return {
@@ -98,7 +98,7 @@ class ThemePart:
 
 @dataclass(frozen=True, slots=True)
 class PrunePlan:
-    """A request as it is understood now. `before` is the moment that `older_than` means."""
+    """A request resolved for now. `before` is the time that `older_than` stands for."""
 
     request: PruneRequest
     before: datetime | None
@@ -107,13 +107,13 @@ class PrunePlan:
     notes: tuple[str, ...]
 
     def totals(self) -> dict[str, int]:
-        """Return rows and bytes over all themes."""
+        """Return the numbers of rows and bytes over all themes."""
         rows = [part.row() for part in self.parts]
         names = ("turns", "memories", "bytes") if self.request.memories else ("turns", "bytes")
         return {name: sum(row[name] for row in rows) for name in names}
 
     def outcome(self, deleted: dict[str, int] | None = None, left: int = 0) -> Outcome:
-        """Return the plan as it is printed; `deleted` counts what was, `left` what was in use and stays."""
+        """Return the plan for printing; `deleted` counts deleted rows, `left` those that were in use and stay."""
         totals = self.totals()
         facts = {
             "before": None if self.before is None else self.before.isoformat(),
@@ -128,7 +128,7 @@ class PrunePlan:
 
 
 def plan(conn: DeadlineConnection, request: PruneRequest, rules: ThemeRules) -> PrunePlan:
-    """Find out what a request means; change nothing. Raises InvalidArgument for what cannot be meant."""
+    """Determine what a request would delete; change nothing. Raises InvalidArgument for an impossible request."""
     request.check()
     if request.session_id:
         request = replace(request, session_id=session_name(request.session_id, rules.identity_key))
@@ -169,9 +169,9 @@ def _notes(in_files: int, may_record: bool) -> Iterator[str]:
 def _part(
     conn: DeadlineConnection, request: PruneRequest, theme: str, before: datetime | None
 ) -> tuple[ThemePart, int]:
-    """Return what goes of a theme, and how many memories of that stand in files."""
+    """Return what to delete in a theme, and how many of its memories are in memory files."""
     every = old_turns.Old(theme, roles=request.roles or ROLES, session_id=request.session_id)
-    # The newest are chosen among all turns, not only among the old ones.
+    # The newest turns are determined among all turns, not only among the old ones.
     old = without_newest(conn, every, rows=request.keep_rows, bytes=request.max_mb * 1_000_000)
     if before is not None:
         old = replace(old, before=min(old.before, (before, 0)))
@@ -190,15 +190,15 @@ def _examples(conn: DeadlineConnection, part: ThemePart, before: datetime | None
 
 @dataclass
 class Pruning:
-    """A plan that is being carried out. Killed or interrupted it leaves whole transactions, and can be run again."""
+    """A plan being carried out. A killed or interrupted run leaves complete transactions, and can be repeated."""
 
     conn: DeadlineConnection
     plan: PrunePlan
     deleted: dict[str, int] = field(default_factory=lambda: {"turns": 0})
-    left: Counter[str] = field(default_factory=Counter)  # what somebody else was using all the time
+    left: Counter[str] = field(default_factory=Counter)  # rows that somebody else was using all the time
 
     def run(self) -> Outcome:
-        """Delete what the plan means, and nothing that has come since."""
+        """Delete the planned rows, and nothing that was stored since."""
         plan = self.plan
         if plan.request.memories:
             self.deleted["memories"] = 0
@@ -218,7 +218,7 @@ class Pruning:
                     advance(count)
 
     def _delete_turns(self, part: ThemePart) -> Iterator[tuple[str, int]]:
-        """Delete a theme's turns; yield what each transaction has deleted. Those in use are tried again."""
+        """Delete a theme's turns; yield how many each transaction has deleted. Turns in use are tried again."""
         for number in range(_ROUNDS):
             at, left, seen = old_turns.FIRST, 0, _SLICE
             while seen == _SLICE:
@@ -235,7 +235,7 @@ class Pruning:
             _pause.wait(0.1 * number)
 
     def _delete_memories(self, part: ThemePart) -> Iterator[tuple[str, int]]:
-        """Delete a theme's memories, as `_delete_turns`."""
+        """Delete a theme's memories in the way of `_delete_turns`."""
         before = self.plan.before
         if part.memories is None or before is None:
             return
@@ -257,7 +257,7 @@ class Pruning:
 
 @dataclass(frozen=True, slots=True)
 class PrunableRows:
-    """How many rows, their bytes in the table, and when the oldest and the newest of them were written."""
+    """The number of rows, their bytes in the table, and when the oldest and the newest of them were written."""
 
     rows: int
     bytes: int
@@ -266,7 +266,7 @@ class PrunableRows:
 
 
 def count_turns(conn: DeadlineConnection, old: Old) -> PrunableRows:
-    """Return what `prune_turns` would delete."""
+    """Return the rows that `prune_turns` would delete."""
     row = one(conn, _query("prunable_turns"), old.row(), anew=True)
     return PrunableRows(row.turns, row.bytes, row.oldest_at, row.newest_at)
 
@@ -278,7 +278,7 @@ def oldest_turns(conn: DeadlineConnection, old: Old, limit: int) -> list[dict[st
 
 
 def without_newest(conn: DeadlineConnection, old: Old, *, rows: int = 0, bytes: int = 0) -> Old:
-    """Return `old` without the newest so many turns, and without the newest that so many bytes hold."""
+    """Return `old` without the newest `rows` turns, and without the newest turns that fit into `bytes`."""
     for statement, most in (("newest_turns_by_number", rows), ("newest_turns_by_bytes", bytes)):
         if most:
             first = conn.execute(_query(statement), old.row() | {"most": most}, prepare=False).fetchone()
@@ -287,24 +287,24 @@ def without_newest(conn: DeadlineConnection, old: Old, *, rows: int = 0, bytes: 
 
 
 def walk_timeline(conn: DeadlineConnection) -> None:
-    """Have `prune_turns` go along a theme's timeline until the transaction ends; a pool's connections do so anyway."""
+    """Make `prune_turns` use the index on a theme's timeline until the transaction ends, as a pool's connections do."""
     conn.execute(_query("walk_timeline"))
 
 
 def count_memories(conn: DeadlineConnection, theme: str, before: datetime) -> tuple[PrunableRows, int]:
-    """Return what `prune_memories` would delete, and how many of these a memory file held when it was last read."""
+    """Return the rows that `prune_memories` would delete, and how many of these a memory file held when last read."""
     row = one(conn, _query("prunable_memories"), {"theme": theme, "before_at": before}, anew=True)
     return PrunableRows(row.memories, row.bytes, row.oldest_at, row.newest_at), row.in_files
 
 
 def oldest_memories(conn: DeadlineConnection, theme: str, before: datetime, limit: int) -> list[dict[str, Any]]:
-    """Return the first memories that would be deleted, as `oldest_turns`; their role is their target."""
+    """Return the first memories that would be deleted, as `oldest_turns` does; their role is their target."""
     asked = {"theme": theme, "before_at": before, "limit": limit}
     return [row._asdict() for row in conn.execute(_query("oldest_prunable_memories"), asked)]
 
 
 def prune_memories(conn: DeadlineConnection, theme: str, before: datetime, limit: int) -> int:
-    """Forget at most `limit` memories of a theme that were last confirmed before; return how many."""
+    """Forget at most `limit` memories of a theme that were last confirmed before `before`; return how many."""
     lock_theme(conn, theme)
     asked = {"theme": theme, "before_at": before, "limit": limit}
     ids = [row.id for row in conn.execute(_query("prunable_memory_ids"), asked)]

@@ -1,4 +1,4 @@
-"""purge."""
+"""The command purge."""
 
 from __future__ import annotations
 

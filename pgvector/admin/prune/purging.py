@@ -1,4 +1,4 @@
-"""Memories that something has taken the place of, that were put away or have expired, deleted for good."""
+"""Permanent deletion of memories that were superseded or archived, or have expired."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from ..common.theme_names import ThemeChoice
 
 _query = partial(query, package=__package__)
 _SLICE = 200
-_SHOWN = 20  # of what goes
+_SHOWN = 20  # of the rows to delete
 
 
 @dataclass
 class Purging:
-    """What is superseded, archived or expired, being deleted with its history's texts: run it again where it ended.
+    """Deletes superseded, archived and expired memories with their texts in the history; can be resumed by another run.
 
-    `before`: only what was hidden before then. What is deleted is not read in again from a MEMORY.md or USER.md that
-    still holds it. `done` tells how far it is.
+    `before`: only memories hidden before then. A deleted text is not read in again from a MEMORY.md or USER.md that
+    still holds it. `done` tells the progress.
     """
 
     context: CommandContext
@@ -45,14 +45,14 @@ class Purging:
         self.done = Outcome("purge", self.really, {"memories": 0}, facts={"themes": {}})
 
     def run(self) -> Outcome:
-        """Delete it if `really`, and log what was, also where that was not all. Raises InvalidArgument."""
+        """Delete the memories if `really`, and log what was deleted, even if interrupted. Raises InvalidArgument."""
         with self.context.backend.connection(WRITE_TIMEOUT_S) as conn:
             themes = self.choice.held(conn, self.rules)
         try:
             for theme in themes:
                 self._purge(theme)
         except (KeyboardInterrupt, HermesPgvectorError):
-            with suppress(HermesPgvectorError):  # what went wrong first is told
+            with suppress(HermesPgvectorError):  # the first error is the one to report
                 self._record("interrupted")
             raise
         self._record("done")
@@ -82,13 +82,13 @@ class Purging:
 
 
 def _slices(context: CommandContext, theme: str, before: datetime | None, *, really: bool) -> Iterator[Sequence[Any]]:
-    """Yield what is meant of a theme, a slice at a time, deleted by then if `really`."""
+    """Yield the memories of a theme, a slice at a time; if `really`, each slice has been deleted when it is yielded."""
     after = 0
     in_files, origin = context.in_files()
     while True:
         with context.backend.connection(WRITE_TIMEOUT_S) as conn:
             if really:
-                lock_theme(conn, theme)  # nobody brings one of them back meanwhile
+                lock_theme(conn, theme)  # so that nobody restores one of them meanwhile
             asked = {"theme": theme, "before": before, "after": after, "limit": _SLICE}
             rows = conn.execute(_query("purgeable_memories"), asked).fetchall()
             entries = [Entry(row.id, row.target, row.content, row.at, len(row.content)) for row in rows]

@@ -1,6 +1,6 @@
-"""The setting `retention` carried out: old turns deleted a bounded piece at a time, one process of all at it.
+"""Execution of the setting `retention`: old turns are deleted a limited number at a time, by one process at a time.
 
-An agent has it done in a process of its own, which does a piece whenever the agent has been quiet.
+An agent runs it in a process of its own, which does one step whenever the agent has been quiet.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from . import old_turns as store
 logger = logging.getLogger(__name__)
 
 _LEAST_STEADY_S = 7 * 86_400.0
-EVERY_S = 86_400.0  # between two runs over the same theme, whichever process makes them
+EVERY_S = 86_400.0  # between two runs over the same theme, by whichever process
 
 
 @dataclass(frozen=True, slots=True)
 class Pacing:
-    """How retention takes its time, in seconds but for `slice`, the turns that one transaction looks at."""
+    """The pacing of retention, in seconds except for `slice`, the number of turns that one transaction examines."""
 
     grace_s: float = GRACE_S
     every_s: float = EVERY_S
-    look_s: float = 3600.0  # between two looks for what is due
+    look_s: float = 3600.0  # between two checks for what is due
     pause_s: float = 0.25  # between two transactions
-    lease_s: float = 600.0  # after which another process goes on where one has died
-    timeout_s: float = 2.0  # of one transaction, which is how long a write may have to wait for it
+    lease_s: float = 600.0  # after which another process takes over from one that has died
+    timeout_s: float = 2.0  # of one transaction, and so the longest that a write may have to wait for it
     slice: int = 200
 
 
 @dataclass(slots=True)
 class _Due:
-    """A theme on which this process is at work, and how far it is."""
+    """A theme that this process is working on, and its progress."""
 
     theme: str
     period: RetentionPeriod
@@ -55,7 +55,7 @@ class _Due:
 
 
 class Retention:
-    """The share of one agent in it."""
+    """One agent's part in retention."""
 
     def __init__(self, backend: Backend, policy: RetentionPolicy, pacing: Pacing | None = None) -> None:
         self._backend = backend
@@ -71,13 +71,13 @@ class Retention:
 
     @property
     def busy(self) -> bool:
-        """Return whether there are themes that it is at work on."""
+        """Return whether it is working on any themes."""
         return bool(self._due)
 
     def step(self) -> float:
-        """Do a bounded piece of what is due; return for how many seconds to leave it alone. Raises StoreUnavailable.
+        """Do one limited step of what is due; return for how many seconds to pause. Raises StoreUnavailable.
 
-        What goes wrong otherwise is logged and turns it off in this process: a setting must not hold writes up.
+        Other errors are logged and turn it off in this process: a setting must not delay writes.
         """
         try:
             return self._prune(self._due[0]) if self._due else self._look()
@@ -92,7 +92,7 @@ class Retention:
             return self._pacing.look_s
 
     def _look(self) -> float:
-        """Find the themes that have turns to delete; note the policies that are new to theirs."""
+        """Find the themes that have turns to delete; record policies that are new for their themes."""
         pacing = self._pacing
         with self._backend.connection(pacing.timeout_s) as conn:
             aged = self._aged(conn)
@@ -104,9 +104,9 @@ class Retention:
         return pacing.pause_s if self._due else pacing.look_s
 
     def _announce(self, conn: DeadlineConnection, old: Sequence[tuple[store.Aged, RetentionPeriod]]) -> set[str]:
-        """Note which policies begin to wait, new ones and those after which the clock was set; return their themes."""
+        """Record the policies that begin to wait: new ones, and those after which the clock was set; return their themes."""
         new = {each.theme: period for each, period in old if each.policy != str(period)}
-        # The server may have stood still, or its clock is wrong for the moment, and deletes what is young.
+        # The server may have been down, or its clock may be wrong for now, so that young turns would be deleted.
         odd = {each.theme: period for each, period in old if not each.is_steady(_steady_s(period))}
         if new or odd:
             store.announce(conn, {theme: str(period) for theme, period in (new | odd).items()})
@@ -115,23 +115,23 @@ class Retention:
         return new.keys() | odd.keys()
 
     def _aged(self, conn: DeadlineConnection) -> list[store.Aged] | None:
-        """Return how old the turns of each theme are; None while another process is at it."""
+        """Return the age of the turns of each theme; None while another process is working on them."""
         if not store.try_lock(conn):
             return None
         aged = store.aged(conn, self._me, grace_s=self._pacing.grace_s, every_s=self._pacing.every_s)
         return None if any(each.held for each in aged) else aged
 
     def _exceeding(self, aged: Iterable[store.Aged]) -> list[tuple[store.Aged, RetentionPeriod]]:
-        """Return the themes that have turns from before their period, each with that."""
+        """Return the themes that have turns older than their period, each with its period."""
         periods = ((each, self._policy.of(each.theme)) for each in aged)
         return [(each, period) for each, period in periods if period and each.age_s > period.days * 86_400]
 
     def _prune(self, due: _Due) -> float:
-        """Delete what is old of the next slice of a theme, unless the agents disagree on it by now."""
+        """Delete the old turns of a theme's next slice, unless the agents' policies disagree by now."""
         pacing = self._pacing
         ended, deleted = True, 0
         with self._backend.connection(pacing.timeout_s) as conn:
-            if not store.try_lock(conn):  # another process is looking
+            if not store.try_lock(conn):  # another process is checking
                 return pacing.pause_s
             before = store.claim(
                 conn,
@@ -197,30 +197,30 @@ class Retention:
 
 
 def _shown_by(theme: str, period: RetentionPeriod) -> str:
-    """Return the command that shows what a policy deletes of a theme, and no more."""
+    """Return the command that shows exactly what a policy deletes in a theme."""
     roles = "" if period.roles == ROLES else "".join(f" --role {role}" for role in period.roles)
     return typed("hermes-pgvector prune ") + f"--theme {quote(theme)} --older-than {period.days}d{roles}"
 
 
 def _steady_s(period: RetentionPeriod) -> float:
-    """Return for how long nothing may have been deleted, by the clock, for that to be believed.
+    """Return how long a theme may go without a record of retention before the clock is distrusted.
 
-    Agents that seldom run, and themes that are seldom spoken in, leave gaps as well, and only wait a day then.
+    Agents that run seldom, and themes that are seldom used, leave such gaps as well, and then only wait one more day.
     """
     return max(_LEAST_STEADY_S, period.days * 86_400 / 4)
 
 
 def _record(conn: DeadlineConnection, due: _Due, deleted: int) -> None:
-    """Log it where this role may: one that row-level security holds to some themes may not."""
+    """Log the run if this role may; a role that row-level security confines to some themes may not."""
     if clock(conn)[1]:
         record(conn, "retention", {"theme": due.theme, "policy": str(due.period)}, {"turns": deleted})
 
 
-_AGAIN_S = 60.0  # after Postgres was away
+_AGAIN_S = 60.0  # pause after Postgres was unavailable
 
 
 class _Heard(logging.Handler):
-    """What is said in the log, for the agent to say."""
+    """Collects log messages for the agent to log."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -231,14 +231,14 @@ class _Heard(logging.Handler):
 
 
 def main() -> int:
-    """Do a piece for each line that the agent writes, and answer with one; the first line says what there is to do."""
+    """Do one step for each line that the agent writes, and answer with a line; the first line holds the parameters."""
     heard = _Heard()
     logger.addHandler(heard)
     logger.setLevel(logging.INFO)
     given = json.loads(sys.stdin.readline())
     backend = Backend(lambda: str(given["conninfo"]), dims=given["dims"], pool_max_size=1, pooler=given["pooler"])
     retention = Retention(backend, RetentionPolicy(given["retention"], given["identity_key"]))
-    with closing(backend), suppress(BrokenPipeError):  # an agent that was killed meanwhile
+    with closing(backend), suppress(BrokenPipeError):  # the agent was killed meanwhile
         while True:
             wait_s = _AGAIN_S
             with suppress(HermesPgvectorError):
