@@ -1,7 +1,7 @@
--- What `list`, `show`, `history` and `sessions` read.
+-- The statements of `list`, `show`, `history` and `sessions`.
 
 -- name: list_memories
--- The most recently written or confirmed ones first; of each text at most `chars` characters.
+-- Most recently written or confirmed first; texts are cut to `chars` characters.
 WITH page AS MATERIALIZED (
     SELECT id, updated_at FROM memory_entries
      WHERE agent_identity = %(theme)s
@@ -32,13 +32,13 @@ SELECT c.id, c.role AS kind, c.ts AS at, c.ts AS created_at, c.session_id, c.met
  ORDER BY page.ts DESC, page.id DESC;
 
 -- name: sessions_far_down
--- In the order of list_sessions. To read the theme takes less than to walk back over many sessions that are left out.
+-- In the order of list_sessions. Reading the theme takes less time than walking back over many skipped sessions.
 SELECT session_id FROM conversations
  WHERE agent_identity = %(theme)s AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz
  GROUP BY session_id ORDER BY max(ts) DESC, session_id LIMIT %(limit)s OFFSET %(offset)s;
 
 -- name: list_session
--- As they were said, first ones first; of each text at most `chars` characters.
+-- In the order in which they were said; texts are cut to `chars` characters.
 WITH page AS MATERIALIZED (
     SELECT id, ts FROM conversations
      WHERE session_id = %(session_id)s AND CASE WHEN agent_identity = %(theme)s THEN true ELSE false END
@@ -66,7 +66,7 @@ SELECT c.id, c.agent_identity AS theme, c.session_id, c.role, left(c.content, %(
   FROM conversations AS c WHERE c.id = %(id)s;
 
 -- name: list_history
--- Newest first. A memory that was removed is still known by its number.
+-- Newest first. A removed memory keeps its number here.
 SELECT id, at, action, memory_id, target, db_role, who, chars, encode(digest, 'hex') AS digest, old_theme, old_chars,
        encode(old_digest, 'hex') AS old_digest, left(old_content, %(chars)s) AS old_content
   FROM memory_history
@@ -85,14 +85,15 @@ SELECT id, agent_identity AS theme, at, action, memory_id, target, db_role, who,
  ORDER BY at DESC, id DESC LIMIT %(limit)s OFFSET %(offset)s;
 
 -- name: history_of_memory
--- exempt: of one memory, by the number that an operator names; it may be gone, and with it its theme's last row.
+-- exempt: of one memory, by the number that an operator names; it may be removed, and even its theme may have no rows
+-- left.
 SELECT id, agent_identity AS theme, at, action, memory_id, target, db_role, who, chars, encode(digest, 'hex') AS digest, old_theme,
        old_chars, encode(old_digest, 'hex') AS old_digest, left(old_content, %(chars)s) AS old_content
   FROM memory_history WHERE memory_id = %(memory_id)s ORDER BY id DESC LIMIT %(limit)s OFFSET %(offset)s;
 
 -- name: texts_after
--- exempt: of what happened to memories, by its numbers. The text that each left behind: what the next change found there, or
--- what stands there still.
+-- exempt: of what happened to memories, by its numbers. The text that each event resulted in: the old text of the next
+-- change, or else the present text.
 SELECT h.id, left(coalesce(
            (SELECT later.old_content FROM memory_history AS later
              WHERE later.agent_identity = h.agent_identity AND later.memory_id = h.memory_id AND later.id > h.id AND later.old_digest = h.digest

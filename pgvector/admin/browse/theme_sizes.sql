@@ -1,7 +1,7 @@
--- How much themes hold, and how they grew: along the indexes of themes and times.
+-- How much themes hold, and how they grew, read along the indexes of themes and times.
 
 -- name: theme_sizes
--- exempt: counts and times for the operator, no stored text. Counted no further than `most` rows.
+-- exempt: counts and times for the operator, no stored text. At most `most` rows are counted.
 SELECT asked.theme, memories.count AS memories, turns.count AS turns, greatest(memories.last_at, turns.last_at) AS last_at
   FROM unnest(%(themes)s::text[]) WITH ORDINALITY AS asked(theme, place)
  CROSS JOIN LATERAL (
@@ -31,8 +31,8 @@ SELECT common.theme
  GROUP BY 1 ORDER BY sum(common.share * c.reltuples) DESC, 1 LIMIT %(limit)s;
 
 -- name: growth
--- exempt: totals for the operator, no stored text. The themes are found one by one along an index, and of each its last days
--- at the end of the same index.
+-- exempt: totals for the operator, no stored text. The themes are found one by one along an index, and each theme's
+-- last days at the end of the same index.
 WITH RECURSIVE turn_themes(theme) AS (
     (SELECT agent_identity FROM conversations ORDER BY agent_identity LIMIT 1)
     UNION ALL
@@ -56,7 +56,7 @@ SELECT (each.at AT TIME ZONE 'UTC')::date AS day, count(*) FILTER (WHERE each.me
  GROUP BY 1 ORDER BY 1;
 
 -- name: growth_spread
--- exempt: as growth, where the tables are spread over machines, which count their own themes.
+-- exempt: as growth, for tables distributed over machines, each of which counts its own themes.
 WITH said AS (
     SELECT (ts AT TIME ZONE 'UTC')::date AS day, count(*) AS count FROM conversations WHERE ts >= %(since)s::timestamptz GROUP BY 1),
 noted AS (
@@ -77,7 +77,7 @@ SELECT (each.at AT TIME ZONE 'UTC')::date AS day, count(*) FILTER (WHERE each.me
 SELECT count(DISTINCT session_id) AS sessions FROM conversations WHERE agent_identity = %(theme)s;
 
 -- name: writers
--- Of the newest `most` rows of each table.
+-- Reads the newest `most` rows of each table.
 SELECT profile, platform, host, source, count(*) FILTER (WHERE memory) AS memories, count(*) FILTER (WHERE NOT memory) AS turns,
        max(at) AS last_at
   FROM (SELECT metadata ->> 'profile' AS profile, metadata ->> 'platform' AS platform, metadata ->> 'host' AS host,

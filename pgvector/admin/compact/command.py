@@ -1,4 +1,4 @@
-"""`hermes-pgvector compact`."""
+"""The command `hermes-pgvector compact`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `compact` asks of the turns of a theme, and does to them.
+"""The statements of `compact`: what it reads of a theme's turns, and how it changes them.
 
 Every function that changes something works inside the caller's transaction.
 """
@@ -21,17 +21,17 @@ from ...store.vector_search import DEEP_RERANK, LARGE_THEME, RERANK_DEPTH, SIGNE
 from ..common.fetching import one
 
 _SIGNS = ".,;:!\"'()[]\u2018\u2019\u201c\u201d\u00ab\u00bb\u3002\uff0c\uff01\u2026"
-# Words that two texts may differ in and still say the same. Articles and negations are none of these.
+# Words that may differ between two texts that still say the same. Articles and negations are not among them.
 _FILLERS = (
     "please", "pls", "thanks", "thx", "hi", "hello", "hey", "ok", "okay", "just", "really", "actually", "the",
     "bitte", "danke", "hallo", "merci", "bonjour", "gracias", "hola",
 )  # fmt: skip
-_PAIRED = 100  # nearest signatures of a question, to learn the scale from
+_PAIRED = 100  # nearest signatures of a question from which the scale is measured
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Of a theme: its turns, the old ones, and how many vectors of theirs can go, with their exact bytes."""
+    """One theme: its turns, the old ones, and how many of their vectors can be dropped, with their exact bytes."""
 
     theme: str
     turns: int
@@ -42,7 +42,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How likeness by signatures tells the cosine of vectors: `offset + slope * cos(pi * share of differing bits)`."""
+    """The estimate of vectors' cosine from signatures: `offset + slope * cos(pi * share of differing bits)`."""
 
     slope: float
     offset: float
@@ -50,7 +50,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Bytes of the tables of turns and of their indexes; the graph's, and about how many vectors and rows there are."""
+    """Bytes of the tables of turns and of their indexes; the graph's bytes; estimates of its vectors and the rows."""
 
     table_bytes: int
     index_bytes: int
@@ -61,7 +61,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A stored turn in the place of a question."""
+    """A stored turn that is used as a question."""
 
     theme: str
     id: int
@@ -71,7 +71,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class SessionTranscript:
-    """What was said of an old session of a theme in one place, of which the last three fields tell."""
+    """An old session of a theme, as far as it was held in one place, which the last three fields describe."""
 
     theme: str
     session_id: str
@@ -85,37 +85,37 @@ class SessionTranscript:
 
 
 def prepare(conn: DeadlineConnection) -> None:
-    """Teach a connection to speak of vectors."""
+    """Register the vector types with a connection."""
     register_vector(conn)
 
 
 def share(conn: DeadlineConnection, theme: str, before: datetime, gone: Collection[int]) -> Share:
-    """Return what can go of a theme, of which the turns `gone` go as a whole."""
+    """Return what can be dropped in a theme whose turns `gone` are deleted as a whole."""
     return Share(theme, *one(conn, query("compact_share"), {"theme": theme, "before": before, "gone": list(gone)}))
 
 
 def sizes(conn: DeadlineConnection) -> Sizes:
-    """Return how large everything is now."""
+    """Return the present sizes."""
     return Sizes(*one(conn, query("compact_sizes"), {}))
 
 
 def candidates(conn: DeadlineConnection, theme: str, before: datetime) -> list[list[int]]:
-    """Return groups of old turns that may say the same, each newest first."""
+    """Return groups of old turns that may say the same, newest first in each group."""
     asked = {"theme": theme, "before": before, "signs": _SIGNS, "fillers": list(_FILLERS)}
     return [row.ids for row in conn.execute(query("compact_candidates"), asked)]
 
 
 def same(conn: DeadlineConnection, theme: str, pairs: Mapping[int, int], similar: float) -> dict[int, int]:
-    """Return, of turns and the newer ones that may replace them, those that say the same, with their bytes."""
+    """Return those turns that say the same as the newer ones that may replace them, with their bytes."""
     asked = {"theme": theme, "kept": list(pairs.values()), "ids": list(pairs), "similar": similar}
     return {row.id: row.bytes for row in conn.execute(query("compact_same"), asked)}
 
 
 def collapse(conn: DeadlineConnection, theme: str, pairs: Mapping[int, int], similar: float) -> int:
-    """Delete turns that a newer one says again, which notes it; return how many."""
+    """Delete turns that a newer turn repeats, and record that in the newer one; return how many were deleted."""
     ids = sorted(pairs.keys() | set(pairs.values()))
     there = {row.id for row in conn.execute(query("lock_turns"), {"theme": theme, "ids": ids})}
-    # What was looked at before may have been changed since.
+    # Turns that were compared before may have been changed since.
     still = same(conn, theme, {id: kept for id, kept in pairs.items() if {id, kept} <= there}, similar)
     if still:
         asked = {"theme": theme, "ids": list(still), "kept": [pairs[id] for id in still]}
@@ -124,47 +124,47 @@ def collapse(conn: DeadlineConnection, theme: str, pairs: Mapping[int, int], sim
 
 
 def examples(conn: DeadlineConnection, theme: str, ids: Sequence[int], chars: int) -> dict[int, dict[str, Any]]:
-    """Return the turns by their ids: at, role, and the beginning of their content."""
+    """Return these turns by id: at, role, and the beginning of their content."""
     rows = conn.execute(query("compact_examples"), {"theme": theme, "ids": list(ids), "chars": chars})
     return {row.id: row._asdict() for row in rows}
 
 
 def cooling(conn: DeadlineConnection, theme: str, before: datetime) -> list[int]:
-    """Return the old turns that have a vector, oldest first."""
+    """Return the ids of old turns that have a vector, oldest first."""
     return [row.id for row in conn.execute(query("cooling_ids"), {"theme": theme, "before": before})]
 
 
 def cool(conn: DeadlineConnection, theme: str, ids: Sequence[int]) -> int:
-    """Drop the vectors of turns, and of their parts, and keep the signatures; return how many turns had one."""
+    """Drop the vectors of turns and of their chunks, but keep the signatures; return how many turns had a vector."""
     conn.execute(query("keep_signatures"))
     return int(one(conn, query("cool_turns"), {"theme": theme, "ids": list(ids)}).count)
 
 
 def scale(conn: DeadlineConnection) -> Scale:
-    """Return the scale that recall uses now."""
+    """Return the scale that recall uses at present."""
     return Scale(*one(conn, query("signature_scale"), {}))
 
 
 def calibrate(conn: DeadlineConnection, measured: Scale) -> bool:
-    """Let recall use this scale; False where row-level security forbids it."""
+    """Set the scale that recall uses; return False if row-level security forbids it."""
     row = {"slope": measured.slope, "offset": measured.offset}
     return bool(conn.execute(query("calibrate_signatures"), row).rowcount)
 
 
 def questions(conn: DeadlineConnection, theme: str, limit: int) -> list[Asked]:
-    """Return at most so many turns that have a vector, chosen without a meaning."""
+    """Return at most `limit` turns that have a vector, chosen irrespective of their content."""
     rows = conn.execute(query("sample_questions"), {"theme": theme, "limit": limit})
     return [Asked(theme, row.id, row.content, row.embedding) for row in rows]
 
 
 def likenesses(conn: DeadlineConnection, asked: Asked) -> list[tuple[float, float]]:
-    """Return pairs of likeness by signature and by vector, of the turns that are nearest by signature."""
+    """Return pairs of similarity by signature and by vector, for the turns nearest by signature."""
     row = {"theme": asked.theme, "id": asked.id, "vector": asked.vector, "limit": _PAIRED}
     return [(found.told, found.real) for found in conn.execute(query("nearest_by_signature"), row)]
 
 
 def nearest_exactly(conn: DeadlineConnection, asked: Asked, scale: Scale, limit: int) -> list[int]:
-    """Return the nearest turns by every vector of the theme, nearest first. Reads them all."""
+    """Return the nearest turns by comparing all vectors of the theme, nearest first."""
     row = {"theme": asked.theme, "vector": asked.vector, "limit": limit, "slope": scale.slope, "offset": scale.offset}
     return [found.id for found in conn.execute(query("nearest_exactly"), row)]
 
@@ -172,7 +172,7 @@ def nearest_exactly(conn: DeadlineConnection, asked: Asked, scale: Scale, limit:
 def nearest_when_cold(
     conn: DeadlineConnection, asked: Asked, scale: Scale, before: datetime, limit: int
 ) -> list[Candidate]:
-    """Return what the vector leg of a search would propose once the vectors of turns from `before` are gone."""
+    """Return what the vector leg of a search would propose after dropping the vectors of turns from `before`."""
     row = {
         "theme": asked.theme,
         "vector": asked.vector,
@@ -208,7 +208,7 @@ def replace_session(
     metadata: Mapping[str, Any],
     language: str,
 ) -> bool:
-    """Put a summary in the place of a session's turns; False, and nothing is changed, where they are not these now."""
+    """Replace a session's turns with a summary; return False, with no change, if they are not the expected ones."""
     names = _names(session)
     if {row.id: row.digest for row in conn.execute(query("lock_session"), names)} != dict(digests):
         return False
@@ -225,7 +225,7 @@ def may_vacuum(conn: DeadlineConnection) -> bool:
 
 
 def vacuum(conn: DeadlineConnection, *, full: bool) -> None:
-    """Give the space of what is gone to new rows, or with `full` back to the disk: nobody reads or writes meanwhile."""
+    """Free the space of deleted rows for new ones, or with `full` return it to the disk, which locks the tables."""
     conn.execute("VACUUM (FULL, ANALYZE) conversations, conversation_chunks" if full else
                  "VACUUM (ANALYZE) conversations, conversation_chunks")  # fmt: skip
 

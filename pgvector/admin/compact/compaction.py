@@ -1,4 +1,4 @@
-"""Makes old turns smaller without a language model: measured before, done in short transactions, logged."""
+"""Compaction of old turns without a language model: measured first, done in short transactions, and logged."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from ..common.theme_names import ThemeChoice
 from . import compact_rows as store
 from .recall_loss import Compacted, RecallLoss, choose_questions, measure_loss, measure_scale
 
-_SLICE = 500  # rows of one transaction
+_SLICE = 500  # rows in one transaction
 _EXAMPLES = 3
 _EXAMPLE_CHARS = 200
 _TOLD_FROM = 20  # questions; fewer are asked before anybody wonders
-_SCALE_QUESTIONS = 60  # as many measure the scale of signatures well enough
+_SCALE_QUESTIONS = 60  # this many measure the scale of signatures well enough
 
 
 @dataclass(frozen=True, slots=True)
 class CompactOptions:
-    """Which turns of the themes become smaller, and how: those from before `older_than`, a date or "180d".
+    """Which turns of the themes to compact, and how: those from before `older_than`, a date or "180d".
 
-    `similar` is the cosine from which two turns with the same words say the same. `sample`: how many turns are asked
-    to find out what gets harder to find; 0 asks none.
+    `similar` is the cosine from which two turns with the same words count as the same. `sample` is the number of turns
+    used as questions to measure the loss of recall; with 0, none are.
     """
 
     themes: ThemeChoice
@@ -44,7 +44,7 @@ class CompactOptions:
     sample: int = 100
 
     def arguments(self) -> dict[str, Any]:
-        """Return the options as they stand in the log."""
+        """Return the options as they are written to the log."""
         given = asdict(self) | {"theme": str(self.themes)}
         return {name: given[name] for name in ("theme", "older_than", "duplicates", "vectors", "similar")}
 
@@ -58,7 +58,7 @@ class ThemePlan:
     duplicate_bytes: int
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for machines, and for a table."""
+        """Return it for JSON, and for a table."""
         return asdict(self.share) | {
             "duplicates": len(self.duplicates),
             "duplicate_bytes": self.duplicate_bytes,
@@ -67,7 +67,7 @@ class ThemePlan:
 
 @dataclass(frozen=True, slots=True)
 class CompactPlan:
-    """The effect of the options now: savings and costs. Bytes of the graph are a share of its size."""
+    """The effect of the options now: savings and costs. Bytes of the graph are estimated as a share of its size."""
 
     options: CompactOptions
     before: datetime
@@ -78,11 +78,11 @@ class CompactPlan:
     examples: tuple[dict[str, Any], ...]
 
     def totals(self) -> dict[str, int]:
-        """Return rows, exact bytes of vectors and of turns that go, and about how much smaller the indexes could be."""
+        """Return counts, exact bytes of the vectors and turns to drop, and about how many bytes indexes could save."""
         vectors = sum(each.share.vectors for each in self.themes)
         duplicates = sum(len(each.duplicates) for each in self.themes)
         sizes = self.sizes
-        # The catalogue knows nothing of what has come since the last vacuum.
+        # The catalogue does not include rows stored since the last vacuum.
         counted = max(1, sum(each.share.turns for each in self.themes))
         graph = sizes.graph_bytes * min(1.0, vectors / max(sizes.graph_rows, counted))
         others = (sizes.index_bytes - sizes.graph_bytes) * min(1.0, duplicates / max(sizes.rows, counted))
@@ -95,7 +95,7 @@ class CompactPlan:
         }
 
     def as_json(self, done: Mapping[str, int] | None = None) -> dict[str, Any]:
-        """Return the plan for machines; `done` counts what was changed."""
+        """Return the plan for JSON; `done` counts what was changed."""
         return {
             "done": done is not None,
             "before": self.before,
@@ -109,7 +109,7 @@ class CompactPlan:
 
 
 def cutoff(conn: DeadlineConnection, older_than: str) -> datetime:
-    """Return the moment that `older_than` means by the server's clock. Raises WrongUsage."""
+    """Return the time that `older_than` stands for by the server's clock. Raises WrongUsage."""
     now, _ = clock(conn)
     before = parse_when(older_than, "--older-than", now=now)
     if before is None or before > now:
@@ -120,7 +120,7 @@ def cutoff(conn: DeadlineConnection, older_than: str) -> datetime:
 def plan_compaction(
     conn: DeadlineConnection, options: CompactOptions, rules: ThemeRules, languages: Languages
 ) -> CompactPlan:
-    """Find out what the options mean, save and cost; changes nothing. Raises InvalidArgument."""
+    """Determine what the options would do, save and cost; change nothing. Raises InvalidArgument."""
     store.prepare(conn)
     if new_vectors.running(conn) is not None:
         raise ConfigurationError("the embedding model is being changed: compact again once reembed is through")
@@ -139,7 +139,7 @@ def plan_compaction(
 def _theme_plans(
     conn: DeadlineConnection, options: CompactOptions, counts: Mapping[str, int], before: datetime
 ) -> tuple[ThemePlan, ...]:
-    """Return the plans of the themes in which something is to be done."""
+    """Return the plans of the themes in which there is something to do."""
     plans: list[ThemePlan] = []
     with progress("looked through", sum(counts.values())) as advance:
         for theme, count in counts.items():
@@ -183,16 +183,16 @@ def _examples(conn: DeadlineConnection, plan: ThemePlan) -> Iterator[dict[str, A
 
 @dataclass
 class Compaction:
-    """Carries out a plan. Killed or interrupted it leaves whole transactions, and can be run again."""
+    """A plan being carried out. A killed or interrupted run leaves complete transactions, and can be repeated."""
 
     conn: DeadlineConnection
     plan: CompactPlan
     done: dict[str, int] = field(default_factory=lambda: {"duplicates": 0, "vectors": 0})
 
     def run(self) -> dict[str, int]:
-        """Do what the plan says; returns how many turns were collapsed and how many vectors dropped.
+        """Carry out the plan; return how many turns were collapsed and how many vectors dropped.
 
-        Raises ConfigurationError where row-level security forbids to drop any.
+        Raises ConfigurationError if row-level security forbids dropping vectors.
         """
         totals = self.plan.totals()
         planned = {name: totals[name] for name in self.done}
@@ -234,7 +234,7 @@ class Compaction:
 
 
 def vacuum(conn: DeadlineConnection, *, full: bool) -> tuple[store.Sizes, store.Sizes]:
-    """Give the space back; returns the sizes before and after. Raises ConfigurationError for a role that may not."""
+    """Vacuum the tables; return the sizes before and after. Raises ConfigurationError for a role that may not."""
     require_owner(conn)
     before = store.sizes(conn)
     store.vacuum(conn, full=full)

@@ -1,4 +1,4 @@
-"""Measures what gets harder to find once old turns are compacted, on the operator's own turns, changing nothing."""
+"""Measurement of what becomes harder to find by compacting old turns, on the operator's own turns, changing nothing."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from ...store.vector_search import vector_candidates
 from . import compact_rows as store
 
 K = 10
-_FEWEST_PAIRS = 50  # of similarities by signature and by vector; from fewer no scale is measured
-_MEASURE_S = 60.0  # after that, the questions asked so far have to do
+_FEWEST_PAIRS = 50  # of similarities by signature and by vector; with fewer, no scale is measured
+_MEASURE_S = 60.0  # after that, only the questions asked so far are used
 
 
 @dataclass(frozen=True, slots=True)
 class RecallLoss:
-    """Recall of ten, by `questions` stored turns, each within its theme and not counting itself.
+    """Recall of ten for `questions` stored turns, each asked within its theme and not counted as its own result.
 
-    `before` and `after` are shares of the ten nearest by exact vectors that the vector leg finds; `margin` is two
+    `before` and `after` are the shares of the ten nearest by exact vectors that the vector leg finds; `margin` is two
     standard errors of their difference. `kept` is the share of the ten best by words and meaning together that are
-    the same after.
+    still the same afterwards.
     """
 
     questions: int
@@ -43,9 +43,9 @@ class RecallLoss:
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """The turns from before a moment, once compacted: `replaced` are deleted, each with the one that stays for it.
+    """Turns from before a time as they would be once compacted: the keys of `replaced` are deleted, their values stay.
 
-    `without_vectors`: their vectors go as well, and `scale` tells how near they are by their signatures.
+    `without_vectors`: their vectors are dropped as well, and `scale` estimates their similarity from their signatures.
     """
 
     before: datetime
@@ -55,7 +55,7 @@ class Compacted:
 
 
 def measure_scale(conn: DeadlineConnection, asked: Sequence[store.Asked]) -> store.Scale:
-    """Return the straight line by which signatures tell best how near vectors are; of too few turns the one in use."""
+    """Fit the line that best estimates vectors' similarity from signatures; return the one in use for too few turns."""
     pairs = [pair for each in asked for pair in store.likenesses(conn, each)]
     known = store.scale(conn)
     if len(pairs) < _FEWEST_PAIRS or len({told for told, _ in pairs}) < 2:
@@ -65,14 +65,14 @@ def measure_scale(conn: DeadlineConnection, asked: Sequence[store.Asked]) -> sto
 
 
 def choose_questions(conn: DeadlineConnection, turns: Mapping[str, int], sample: int) -> list[store.Asked]:
-    """Return about `sample` turns of the themes, in proportion to how many each has; the same ones each time."""
+    """Return about `sample` turns of the themes, in proportion to their numbers of turns; the same ones each time."""
     total = sum(turns.values()) or 1
     asked = [
         each
         for theme, count in turns.items()
         for each in store.questions(conn, theme, max(1, round(sample * count / total)))
     ]
-    # Whoever is cut short must not have asked the first themes only.
+    # If time runs out, the questions asked must not be from the first themes only.
     random.Random(0).shuffle(asked)
     return asked[:sample]
 
@@ -84,7 +84,7 @@ def measure_loss(
     languages: Languages,
     advance: Callable[[int], None],
 ) -> RecallLoss:
-    """Ask each question, of which there is one at least, of the turns as they are and as they would be."""
+    """Ask each question, at least one of them, of the turns as they are and as they would be; return the loss."""
     shares: list[tuple[float, float, float]] = []
     end = time.monotonic() + _MEASURE_S
     for each in asked:
@@ -101,7 +101,7 @@ def measure_loss(
 def _ask(
     conn: DeadlineConnection, asked: store.Asked, compacted: Compacted, language: str
 ) -> tuple[float, float, float]:
-    """Return the three shares of one question. A turn that goes is found where the one that stays for it is."""
+    """Return the three shares of one question. A deleted turn counts as found if the one that replaces it is found."""
     scope, filters, replaced = Scope("theme", asked.theme), Filters(), compacted.replaced
     vector = asked.vector.to_list()
     exact = store.nearest_exactly(conn, asked, compacted.scale, K + 1)
@@ -132,6 +132,6 @@ def _fused(vector: Sequence[Candidate], words: Sequence[Candidate]) -> list[int]
 
 
 def _share(wanted: Collection[int], found: Collection[int], replaced: Mapping[int, int]) -> float:
-    """Return the share of the wanted turns that are found; 1 where none was wanted."""
+    """Return the share of the wanted turns that are found; 1 if none is wanted."""
     there = set(found)
     return sum(replaced.get(each, each) in there for each in wanted) / len(wanted) if wanted else 1.0

@@ -1,4 +1,4 @@
-"""Replaces old sessions by summaries from a language model of the operator's, a session a transaction."""
+"""Summaries by an operator's language model that replace old sessions, one session in a transaction."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ..common.operators import logged
 from ..common.progress import progress
 from . import compact_rows as store
 
-_MIN_TURNS = 6  # of a session, from which a summary is shorter
+_MIN_TURNS = 6  # of a session; with fewer, a summary is not shorter
 _PIECE_CHARS = 16_000  # of a transcript in one request; a longer one is summarised in pieces
-_TURN_CHARS = 4_000  # of a turn: of a pasted log its beginning tells what it is
-_SUMMARY_CHARS = 6_000  # of a piece; a longer answer is no summary
+_TURN_CHARS = 4_000  # of a turn: the beginning of a pasted log shows what it is
+_SUMMARY_CHARS = 6_000  # of a summary of one piece; a longer answer is not a summary
 _SUMMARY_TOKENS = 700
-_MAX_FAILURES = 3  # sessions in a row: it is the endpoint then, not the sessions
-# Of the turns' metadata what says where and with whom: it decides who may read the summary.
+_MAX_FAILURES = 3  # sessions in a row: then the fault is the endpoint's, not the sessions'
+# The metadata that say where and with whom the turns were said, which decides who may read the summary.
 _WHERE = ("profile", "platform", "chat_type", "user", "chat", "thread", "parent_session_id")
 _WRITTEN_MEANWHILE = "it was written to meanwhile; run this again"
 _INSTRUCTION = (
@@ -38,7 +38,7 @@ _INSTRUCTION = (
 
 @dataclass
 class SessionSummaries:
-    """Summarises the old sessions of some themes. Interrupted, it can be run again."""
+    """Summarises the old sessions of some themes. If interrupted, it can be run again."""
 
     conn: DeadlineConnection
     model: AskedModel
@@ -50,14 +50,14 @@ class SessionSummaries:
     failed: list[tuple[str, str]] = field(default_factory=list)
 
     def first(self) -> str:
-        """Return the summary that the first session would get; "" without one. Raises EmbedderError."""
+        """Return the summary that the first session would get; "" if there is no session. Raises EmbedderError."""
         if not self.sessions:
             return ""
         session = self.sessions[0]
         return self._summary_of(session, store.turns_of(self.conn, session))
 
     def estimated_tokens(self) -> int:
-        """Return about how many tokens the requests for all summaries would hold, without asking the model."""
+        """Estimate how many tokens the requests for all summaries would hold, without asking the model."""
         masks = masker(self.patterns)
         return sum(
             estimate_tokens(_INSTRUCTION + _question(piece))
@@ -66,9 +66,9 @@ class SessionSummaries:
         )
 
     def run(self) -> dict[str, int]:
-        """Replace each session; one that fails stays as it is. Returns the counts.
+        """Replace each session; one that fails stays as it is. Return the counts.
 
-        Raises EmbedderError when several fail one after the other.
+        Raises EmbedderError if several fail in a row.
         """
         in_a_row = 0
         with (
@@ -93,7 +93,8 @@ class SessionSummaries:
 
     def _replace(self, session: store.SessionTranscript) -> None:
         turns = store.turns_of(self.conn, session)
-        # The sessions before it took the model a while: one that was taken up again is no old session any more.
+        # Summarising the sessions before it took a while: one that was continued meanwhile is not an old session any
+        # more.
         if (len(turns), *_span(turns)) != (session.turns, session.first_at, session.last_at):
             self.failed.append((session.session_id, _WRITTEN_MEANWHILE))
             return
@@ -118,7 +119,7 @@ class SessionSummaries:
         self.done["turns"] += len(turns)
 
     def _summary_of(self, session: store.SessionTranscript, turns: Sequence[Any]) -> str:
-        """Return the summary as it is stored: dated, cleaned, without known secrets."""
+        """Return the summary to store: dated, cleaned, with known secrets masked."""
         masks = masker(self.patterns)
         parts = []
         for piece in _pieces(turns, masks):
@@ -132,17 +133,17 @@ class SessionSummaries:
         return f"Summary of {len(turns)} turns, {_period(session.first_at, session.last_at)}:\n" + "\n".join(parts)
 
     def as_json(self) -> list[dict[str, Any]]:
-        """Return the sessions for machines."""
+        """Return the sessions for JSON."""
         return [asdict(session) for session in self.sessions]
 
 
 def old_sessions(conn: DeadlineConnection, themes: Sequence[str], before: datetime) -> list[store.SessionTranscript]:
-    """Return the sessions of the themes that ended before a moment and are worth a summary."""
+    """Return the sessions of the themes that ended before a time and are long enough for a summary."""
     return [session for theme in themes for session in store.old_sessions(conn, theme, before, _MIN_TURNS)]
 
 
 def _shared(turns: Sequence[Any]) -> dict[str, Any]:
-    """Return what all of these turns say of where they were said."""
+    """Return the values that all of these turns share about where they were said."""
     said = [{name: turn.metadata[name] for name in _WHERE if name in turn.metadata} for turn in turns]
     return {name: value for name, value in said[0].items() if all(each.get(name) == value for each in said)}
 
@@ -152,7 +153,7 @@ def _question(piece: str) -> str:
 
 
 def _pieces(turns: Sequence[Any], masks: Masker) -> Iterator[str]:
-    """Return the transcript, dated and without known secrets, in pieces of a length that models take."""
+    """Yield the transcript, dated and with known secrets masked, in pieces of a length that models accept."""
     lines: list[str] = []
     size = 0
     for turn in turns:
@@ -168,7 +169,7 @@ def _pieces(turns: Sequence[Any], masks: Masker) -> Iterator[str]:
 
 
 def _span(turns: Sequence[Any]) -> tuple[datetime, ...]:
-    """Return when the first and the last of some turns in their order were said; nothing where there is none."""
+    """Return when the first and the last of these ordered turns were said; () if there are none."""
     return (turns[0].at, turns[-1].at) if turns else ()
 
 

@@ -1,4 +1,4 @@
--- What doctor asks of a server, and what it mends there as an admin.
+-- Doctor's queries to a server, and its repairs there as an admin.
 
 -- name: look_at_server
 -- exempt: touches no table of ours.

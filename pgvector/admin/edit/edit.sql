@@ -1,7 +1,7 @@
--- Memories and sessions put right by an operator: edited, forgotten, restored.
+-- Memories and sessions corrected by an operator: edited, forgotten, restored.
 
 -- name: edit_memory
--- Under the same number, as old as it was. Its vectors go with the text.
+-- The id and the age stay. The vectors are cleared with the text.
 UPDATE memory_entries
    SET content = %(content)s, embedding = NULL, sig = NULL, code = NULL, embed_after = NULL, updated_at = %(at)s,
        metadata = metadata || %(metadata)s, kind = coalesce(%(kind)s, kind), subject = coalesce(%(subject)s, subject),
@@ -20,12 +20,12 @@ UPDATE memory_entries
 SELECT coalesce(max(id), 0) AS id FROM memory_history;
 
 -- name: superseded_since
--- Memories of a theme that have lost their place since an entry of the history, but for one.
+-- Memories of a theme, except one, that were superseded after an entry of the history.
 SELECT DISTINCT memory_id AS id FROM memory_history
  WHERE agent_identity = %(theme)s AND id > %(before)s AND action = 'superseded' AND memory_id <> %(id)s ORDER BY memory_id;
 
 -- name: bury_text
--- No file that still holds it brings it back.
+-- So that no file that still holds the text brings it back.
 INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at)
 SELECT %(theme)s, %(target)s, hermes_digest(%(content)s), %(at)s
  WHERE EXISTS (SELECT FROM memory_entries WHERE agent_identity = %(theme)s AND id = %(id)s)
@@ -37,7 +37,7 @@ SELECT count(*) AS count FROM memory_history
  WHERE agent_identity = %(theme)s AND old_content IS NOT NULL AND memory_id = ANY(%(ids)s);
 
 -- name: forget_removed
--- What removed memories said, and what said the same.
+-- Clears the texts of removed memories, and of others that said the same.
 UPDATE memory_history AS h SET old_content = NULL, old_row = NULL
  WHERE h.agent_identity = %(theme)s AND h.old_content IS NOT NULL
    AND (h.memory_id = ANY(%(ids)s)
@@ -45,8 +45,9 @@ UPDATE memory_history AS h SET old_content = NULL, old_row = NULL
                              WHERE g.agent_identity = %(theme)s AND g.memory_id = ANY(%(ids)s) AND g.old_row IS NOT NULL));
 
 -- name: removed_memories
--- exempt: for the operator, of one theme or of all. What can be brought back, the last removed first; of several removals of one text in a theme the last one.
--- Not what came back and was replaced then: something else was said in its place.
+-- exempt: for the operator, of one theme or of all. What can be restored, the last removed first; of several removals
+-- of one text in a theme, the last one. A memory that was restored and then replaced is left out, because another text
+-- took its place.
 SELECT DISTINCT ON (h.at, h.id) h.id AS removal, h.memory_id AS id, h.agent_identity AS theme, h.target, h.at,
        left(h.old_content, %(chars)s) AS content, length(h.old_content) AS chars, h.who
   FROM memory_history AS h
@@ -67,7 +68,7 @@ SELECT DISTINCT ON (h.at, h.id) h.id AS removal, h.memory_id AS id, h.agent_iden
  LIMIT %(limit)s::bigint OFFSET %(offset)s::bigint;
 
 -- name: held_removals
--- exempt: for the operator, and for doctor: what waits for somebody's word, whichever theme owns it.
+-- exempt: for the operator, and for doctor: the removals that wait for a decision, whichever theme owns them.
 SELECT m.id, m.agent_identity AS theme, m.target, left(m.content, %(chars)s) AS content, length(m.content) AS chars,
        f.origin, f.held_at, f.held_why, m.owners
   FROM hermes_mirror AS f
@@ -75,7 +76,7 @@ SELECT m.id, m.agent_identity AS theme, m.target, left(m.content, %(chars)s) AS 
  WHERE f.held_at IS NOT NULL ORDER BY f.held_at, m.id, f.origin;
 
 -- name: lock_held
--- Of a theme's memories the removals that still wait, and that nobody changes before this transaction ends.
+-- Returns a theme's removals that still wait, and locks them against changes until this transaction ends.
 SELECT m.id, f.agent_identity AS theme, f.origin, m.owners
   FROM hermes_mirror AS f
   JOIN memory_entries AS m ON m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest
@@ -92,7 +93,7 @@ RETURNING f.agent_identity AS theme, f.target, f.digest;
 
 -- name: themes_of_memories
 -- exempt: names for the operator, no stored text.
--- Of a memory that is gone, where the history has a text of it.
+-- A removed memory is found if the history has a text of it.
 SELECT id, agent_identity AS theme FROM memory_entries WHERE id = ANY(%(ids)s)
 UNION
 SELECT memory_id, agent_identity FROM memory_history WHERE memory_id = ANY(%(ids)s) AND old_row IS NOT NULL
@@ -106,7 +107,7 @@ SELECT id, agent_identity AS theme FROM conversations WHERE id = ANY(%(ids)s) OR
 SELECT id FROM conversations WHERE agent_identity = %(theme)s AND session_id = %(session_id)s ORDER BY id;
 
 -- name: actives_of_subjects
--- What is active of these subjects, or of those of these memories, or belongs to a scope of that name: see close_scope.
+-- Active memories of these subjects, or of the subjects of these memories, or of a scope of that name: see close_scope.
 WITH meant AS (
     SELECT unnest(%(subjects)s::text[]) AS subject
     UNION SELECT lower(subject) FROM memory_entries
@@ -119,7 +120,7 @@ SELECT m.id FROM memory_entries AS m
  ORDER BY m.id;
 
 -- name: memory_images
--- Rows as JSON, as they stand, for whoever takes a change back; without vectors and what Postgres makes of the rest itself.
+-- The present rows as JSON, for undoing a change; without vectors and generated columns.
 SELECT m.id, m.target, m.digest, image.said::text AS image
   FROM memory_entries AS m
  CROSS JOIN LATERAL (SELECT jsonb_build_object(
@@ -137,7 +138,7 @@ SELECT c.id, jsonb_build_object(
   FROM conversations AS c WHERE c.agent_identity = %(theme)s AND c.id = ANY(%(ids)s) ORDER BY c.id;
 
 -- name: mark_images
--- What is noted of texts besides the rows that hold them.
+-- What is recorded about texts outside of the rows that hold them.
 SELECT given.target, given.digest,
        (SELECT coalesce(jsonb_agg(to_jsonb(t)), '[]') FROM hermes_tombstones AS t
          WHERE t.agent_identity = %(theme)s AND t.target = given.target AND t.digest = given.digest)::text AS tombstones,
@@ -146,7 +147,7 @@ SELECT given.target, given.digest,
   FROM unnest(%(targets)s::text[], %(digests)s::bytea[]) AS given(target, digest);
 
 -- name: history_images
--- What the history keeps of earlier texts and goes when these memories do, or another one of the same words.
+-- The earlier texts in the history that are deleted with these memories, or with another one of the same words.
 SELECT h.id, h.old_content, h.old_row::text AS old_row FROM memory_history AS h
  WHERE h.agent_identity = %(theme)s AND h.old_content IS NOT NULL
    AND (h.memory_id = ANY(%(ids)s)
@@ -158,7 +159,7 @@ SELECT h.id, h.old_content, h.old_row::text AS old_row FROM memory_history AS h
 DELETE FROM memory_entries WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s);
 
 -- name: says_it_already
--- Another memory that says what one of these said.
+-- Finds another memory with the same text as one of these had.
 SELECT m.id FROM unnest(%(images)s::text[]) AS given(image)
  CROSS JOIN LATERAL jsonb_to_record(given.image::jsonb) AS old(id bigint, target text, content text)
   JOIN memory_entries AS m ON m.agent_identity = %(theme)s AND m.target = old.target AND m.digest = hermes_digest(old.content)
@@ -187,7 +188,7 @@ UPDATE memory_entries
  WHERE agent_identity = %(theme)s AND id = %(id)s AND content <> %(image)s::jsonb ->> 'content';
 
 -- name: put_back_memory
--- What a memory said of itself besides its text.
+-- Restores everything about a memory except its text.
 UPDATE memory_entries AS m
    SET created_at = old.created_at, updated_at = old.updated_at, metadata = old.metadata, text_language = old.text_language,
        owners = old.owners, kind = old.kind, subject = old.subject, scope = old.scope, state = old.state,
@@ -232,7 +233,7 @@ SELECT id, content FROM conversations
  WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) AND embedding IS NULL AND sig IS NULL ORDER BY id;
 
 -- name: moment
--- exempt: touches no table. When this transaction began.
+-- exempt: touches no table. The time at which this transaction began.
 SELECT now() AS at;
 
 -- name: log_end
@@ -240,8 +241,9 @@ SELECT now() AS at;
 SELECT coalesce(max(id), 0) AS id FROM hermes_maintenance;
 
 -- name: done_since
--- exempt: names for the operator. Of what was done after an entry of the log and not undone: a theme of these renamed, merged
--- or deleted, a session forgotten, or what one of these rows said before. By the entries' numbers: a clock may be set back.
+-- exempt: names for the operator. Finds what was done after an entry of the log and not undone: one of these themes
+-- renamed, merged or deleted, a session forgotten, or an earlier text of one of these rows. Compares the entries'
+-- numbers, because a clock may be set back.
 SELECT found.kind, found.name
   FROM hermes_maintenance AS l
  CROSS JOIN LATERAL (

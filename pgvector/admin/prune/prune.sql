@@ -1,7 +1,8 @@
--- What `prune` and the setting `retention` count and delete.
+-- The statements of `prune` and of the setting `retention`.
 
 -- name: prunable_turns
--- Of a theme what prune_turns would delete: how many turns, from when to when, their bytes in the table.
+-- What prune_turns would delete in a theme: the number of turns, their first and last time, and their bytes in the
+-- table.
 SELECT count(*) AS turns, min(ts) AS oldest_at, max(ts) AS newest_at,
        coalesce(sum(pg_column_size(content) + coalesce(pg_column_size(embedding), 0) + coalesce(pg_column_size(sig), 0) + coalesce(pg_column_size(code), 0)
                     + pg_column_size(tsv) + pg_column_size(metadata)), 0)::bigint AS bytes
@@ -19,14 +20,14 @@ SELECT agent_identity AS theme, ts AS at, role, left(content, 200) AS content
  ORDER BY ts, id LIMIT %(limit)s;
 
 -- name: newest_turns_by_number
--- The oldest one of the newest so many turns.
+-- The oldest of the newest `most` turns.
 SELECT ts, id FROM conversations
  WHERE agent_identity = %(theme)s AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s)
    AND role = ANY(%(roles)s::text[])
  ORDER BY ts DESC, id DESC OFFSET %(most)s - 1 LIMIT 1;
 
 -- name: newest_turns_by_bytes
--- The oldest one of the newest turns that so many bytes hold, and at least one.
+-- The oldest of the newest turns that fit into `most` bytes, but at least one turn.
 SELECT ts, id
   FROM (SELECT ts, id, bytes, sum(bytes) OVER (ORDER BY ts DESC, id DESC ROWS UNBOUNDED PRECEDING) AS total
           FROM (SELECT ts, id,
@@ -39,8 +40,8 @@ SELECT ts, id
  ORDER BY ts, id LIMIT 1;
 
 -- name: walk_timeline
--- exempt: touches no table. The oldest turns come from the index of a theme's timeline, also where the planner has no
--- statistics of themes, as under row-level security: any other way would be a sort.
+-- exempt: touches no table. The oldest turns are read from the index of a theme's timeline even if the planner has no
+-- statistics on themes, as under row-level security: any other plan needs a sort.
 SELECT set_config('enable_sort', 'off', true) AS sort;
 
 -- name: prunable_memories
@@ -65,8 +66,9 @@ SELECT id FROM memory_entries
  ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
 
 -- name: purgeable_memories
--- Of a theme what is superseded, archived or expired, in the order of their numbers, with when the first of that came of it.
--- Of what came here like that, as by an import, nothing tells: it counts from when it came.
+-- A theme's superseded, archived and expired memories, in the order of their ids, with the time since when they are
+-- hidden. The history does not tell that time for a memory that arrived in this state, for example by an import: its
+-- arrival counts.
 SELECT hidden.* FROM (
     SELECT m.id, m.target, m.content, m.updated_at AS at, m.kind, m.subject,
            CASE WHEN m.state IN ('superseded', 'archived') THEN m.state ELSE 'expired' END AS state,
@@ -84,8 +86,8 @@ SELECT hidden.* FROM (
  ORDER BY hidden.id LIMIT %(limit)s;
 
 -- name: prune_turns
--- Looks at the next so many turns of a theme, from the oldest on, and deletes those of the roles. What somebody else is about
--- to change is left: nothing here waits for a row while it holds others.
+-- Examines the next `limit` turns of a theme, oldest first, and deletes those of the roles. A row that somebody else is
+-- about to change is skipped, so that this statement never waits for a row while it holds others.
 WITH slice AS MATERIALIZED (
     SELECT id, ts, role FROM conversations
      WHERE agent_identity = %(theme)s AND (%(session_id)s::text IS NULL OR session_id = %(session_id)s)
@@ -108,7 +110,7 @@ SELECT (SELECT count(*) FROM slice) AS seen,
        (SELECT id FROM slice ORDER BY ts DESC, id DESC LIMIT 1) AS last_id;
 
 -- name: try_upkeep
--- exempt: touches no table. One process at a time, until its transaction ends.
+-- exempt: touches no table. Only one process at a time, until its transaction ends.
 SELECT pg_try_advisory_xact_lock(731057951) AS got;
 
 -- name: oldest_turns
@@ -130,7 +132,7 @@ SELECT t.theme, extract(epoch FROM now() - oldest.ts)::float8 AS age_s, r.policy
  WHERE t.theme IS NOT NULL AND oldest.ts < now();
 
 -- name: oldest_turns_own
--- exempt: as oldest_turns, for a role that row-level security holds to some themes: those it is asked for.
+-- exempt: as oldest_turns, for a role that row-level security confines to some themes, which are the ones examined.
 SELECT t.theme, extract(epoch FROM now() - oldest.ts)::float8 AS age_s, r.policy,
        coalesce(r.held_until > now() AND r.held_by <> %(me)s::uuid, false) AS held,
        coalesce(r.announced_at <= now() - make_interval(secs => %(grace_s)s), false) AS ripe,
@@ -143,15 +145,15 @@ SELECT t.theme, extract(epoch FROM now() - oldest.ts)::float8 AS age_s, r.policy
  WHERE oldest.ts < now();
 
 -- name: announce_retention
--- A policy that is new to a theme begins to wait, and one after which the clock was set.
+-- A policy that is new to a theme begins to wait, and so does one after which the clock was set.
 INSERT INTO hermes_retention (agent_identity, policy, announced_at)
 SELECT theme, policy, %(now)s FROM unnest(%(themes)s::text[], %(policies)s::text[]) AS given(theme, policy)
 ON CONFLICT (agent_identity) DO UPDATE
    SET policy = excluded.policy, announced_at = excluded.announced_at, begun_at = NULL, ended_at = NULL, deleted = 0, held_until = NULL;
 
 -- name: claim_retention
--- Nobody else works on the theme for a while. A run that somebody else has not ended is gone on with. Not where the clock
--- was set since the last time.
+-- Reserves the theme for one process for a while. A run that another process did not finish is continued. Nothing is
+-- reserved if the clock was set since the last time.
 UPDATE hermes_retention
    SET held_by = %(me)s, held_until = %(now)s::timestamptz + make_interval(secs => %(lease_s)s),
        begun_at = CASE WHEN begun_at > coalesce(ended_at, '-infinity') THEN begun_at ELSE %(now)s END,

@@ -104,7 +104,7 @@ class Retention:
         return pacing.pause_s if self._due else pacing.look_s
 
     def _announce(self, conn: DeadlineConnection, old: Sequence[tuple[store.Aged, RetentionPeriod]]) -> set[str]:
-        """Record the policies that begin to wait: new ones, and those after which the clock was set; return their themes."""
+        """Record policies that begin to wait, new ones and those after which the clock was set; return their themes."""
         new = {each.theme: period for each, period in old if each.policy != str(period)}
         # The server may have been down, or its clock may be wrong for now, so that young turns would be deleted.
         odd = {each.theme: period for each, period in old if not each.is_steady(_steady_s(period))}

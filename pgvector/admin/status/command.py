@@ -1,4 +1,4 @@
-"""status, stats and spool."""
+"""The commands status, stats and spool."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .detail import detail_lines
 from .report import Status, Watcher, agreed, flat, render_status
 
 _EVERY_S = 2.0
-_CLEAR = "\x1b[H\x1b[J"  # the cursor to the top, everything below it empty
+_CLEAR = "\x1b[H\x1b[J"  # move the cursor to the top and clear everything below it
 
 
 def _status(args: argparse.Namespace, home: Path) -> int:
@@ -49,7 +49,7 @@ def _stats(args: argparse.Namespace, home: Path) -> int:
 
 
 def _looks(args: argparse.Namespace, home: Path) -> Iterator[Status]:
-    """Look once, or with --watch one after the other."""
+    """Yield one status or, with --watch, one after another."""
     settings = settings_of(home)
     with (
         until_ended(),

@@ -1,4 +1,4 @@
-"""What `status --verbose` adds: episodes, facts and vectors, counted one by one, in all and by theme."""
+"""The additions of `status --verbose`: episodes, facts and vectors, counted one by one, in total and by theme."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COUNTS = (
 
 
 def detail(conn: DeadlineConnection) -> dict[str, Any]:
-    """Return totals and those of each theme, and when the tables were last vacuumed and compacted (None: not known)."""
+    """Return the counts in total and by theme, and the times of the last vacuum and compaction (None: not known)."""
     with translated():
         themes: dict[str, dict[str, int]] = {}
         for statement in ("count_facts", "count_episodes"):
@@ -30,7 +30,7 @@ def detail(conn: DeadlineConnection) -> dict[str, Any]:
                     if name != "theme":
                         known[name] += count
         vacuumed = conn.execute(_query("last_vacuum")).fetchone()
-        # The log is not for a role that is held to some themes.
+        # A role confined to some themes may not read the log.
         compacted = None if has_own_themes(conn) else conn.execute(_query("last_compression")).fetchone()
     totals = {name: sum(each[name] for each in themes.values()) for name in _COUNTS}
     return totals | {
@@ -41,7 +41,7 @@ def detail(conn: DeadlineConnection) -> dict[str, Any]:
 
 
 def detail_lines(known: Mapping[str, Any]) -> list[str]:
-    """Return what `detail` gives, for people."""
+    """Return the result of `detail` as lines for people."""
     lines = [
         f"episodes   {_episodes(known)}",
         f"facts      {_facts(known)}",

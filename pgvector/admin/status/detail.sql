@@ -1,7 +1,7 @@
--- What `status --verbose` counts: every row is read for it.
+-- The counts of `status --verbose`, for which every row is read.
 
 -- name: count_facts
--- exempt: totals for the operator, no stored text. What is not recalled is in none of the first three.
+-- exempt: totals for the operator, no stored text. The first three counts leave out what is not recalled.
 SELECT agent_identity AS theme,
        count(*) FILTER (WHERE recalled AND coalesce(kind, 'fact') NOT IN ('procedure', 'reflection')) AS facts,
        count(*) FILTER (WHERE recalled AND kind = 'procedure') AS procedures,
@@ -13,7 +13,8 @@ SELECT agent_identity AS theme,
  GROUP BY agent_identity ORDER BY agent_identity;
 
 -- name: count_episodes
--- exempt: totals for the operator, no stored text. Compacted: old turns have lost their vectors, or a summary stands for them.
+-- exempt: totals for the operator, no stored text. Compacted: old turns whose vectors were dropped, or that a summary
+-- replaces.
 SELECT theme, count(*) AS episodes, count(*) FILTER (WHERE compacted) AS compacted, sum(turns)::bigint AS turns,
        sum(vectors)::bigint AS vectors
   FROM (SELECT agent_identity AS theme, count(*) AS turns, count(embedding) AS vectors,

@@ -1,4 +1,4 @@
-"""How full the hot blocks are, and what did not find room in them."""
+"""How full the hot blocks are, and what was left out of them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ...store.sql import query
 from ..common.outcome import counted
 
 _query = partial(query, package=__package__)
-_THEMES_MOST = 100  # that are looked at, by name
-_THEMES_SHOWN = 5  # the fullest
+_THEMES_MOST = 100  # to examine, in the order of their names
+_THEMES_SHOWN = 5  # the fullest ones
 
 
 def hot_themes(conn: DeadlineConnection, settings: Settings) -> list[dict[str, Any]]:
-    """Return what a session that begins now finds in each theme where something is pinned or structured."""
+    """Return the hot block that a new session would get now, for each theme with pinned or structured memories."""
     limits = HotLimits.of(settings)
     if not limits.tokens:
         return []
@@ -47,7 +47,7 @@ def hot_themes(conn: DeadlineConnection, settings: Settings) -> list[dict[str, A
 
 
 def hot_lines(themes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what people are shown: the fullest blocks."""
+    """Return the fullest blocks as lines for people."""
     fullest = sorted(themes, key=lambda each: (-each["pressure"], each["theme"]))
     lines = [f"hot        {_told(each)}" for each in fullest[:_THEMES_SHOWN]]
     if left := len(fullest) - len(lines):

@@ -1,4 +1,4 @@
--- Which themes have something for their hot block.
+-- The themes that have something for their hot block.
 
 -- name: hot_themes
 -- exempt: names for the operator, no stored text. Found one by one along a partial index.

@@ -1,4 +1,4 @@
-"""metrics."""
+"""The command metrics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PACKAGE = "prometheus_client"
 def _metrics(args: argparse.Namespace, home: Path) -> int:
     _check(args)
     try:
-        from . import prometheus  # of an extra that need not be installed
+        from . import prometheus  # it needs a package of an extra that may not be installed
     except ImportError as exc:
         raise ConfigurationError(
             f"metrics need the package {_PACKAGE}, the extra `metrics` of hermes-memory-pgvector, which "

@@ -1,6 +1,6 @@
 """Metrics for Prometheus of what `status` knows, through its own client library.
 
-No metric has a theme or a process for a label: their number is unbounded, and a theme's name may be a person's.
+No metric has a theme or a process as a label: their number is unbounded, and a theme's name may be a person's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PREFIX = "hermes_pgvector_"
 
 
 class MetricKind(NamedTuple):
-    """One metric; a counter's name gets `_total` where it is shown. `labels` are bounded."""
+    """One metric; a counter is shown with `_total` after its name. `labels` have bounded sets of values."""
 
     name: str
     kind: Literal["gauge", "counter"]
@@ -74,7 +74,7 @@ METRICS = tuple(
     )
 )  # fmt: skip
 
-# What the processes count, by the metric it adds to: labels' values, and the names of the counters.
+# The counters of processes, by the metric that they add to: the labels' values, and the counters' names.
 _COUNTED: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {
     "written": {(): ("operations",)},
     "lost_writes": {(): ("refused", "lost")},  # not accepted, or accepted into a file that was destroyed
@@ -92,9 +92,9 @@ _STATES = ("up", "down", "starting")
 
 
 class CounterTotals:
-    """Sums the counters of processes that come and go: what one has counted is not lost with it.
+    """Sums the counters of processes that start and end: the counts of an ended process are kept.
 
-    From the moment this was made; what processes counted before that is in it as far as they still run.
+    It counts from its creation; earlier counts are included as far as their processes still run.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class CounterTotals:
         self._sums: dict[str, float] = {}
 
     def take(self, processes: Iterable[Mapping[str, Any]]) -> Mapping[str, float]:
-        """Return the sums, with what the processes have reported by now."""
+        """Add what the processes have reported by now; return the sums."""
         seen = {}
         for process in processes:
             if not process["living"]:
@@ -111,14 +111,14 @@ class CounterTotals:
             before = self._last.get(name, {})
             for key, value in now.items():
                 self._sums[key] = self._sums.get(key, 0.0) + max(0.0, value - before.get(key, 0.0))
-            # A report that could not be read this time is no new beginning.
+            # A report that could not be read this time does not restart the count.
             seen[name] = before | now
         self._last = seen
         return self._sums
 
 
 class StatusCollector(Collector):
-    """Looks at the home at each scrape, one at a time. `look` is a Watcher's."""
+    """Examines the home at each scrape, one scrape at a time. `look` is a Watcher's."""
 
     def __init__(self, look: Callable[[], Status]) -> None:
         self._look = look
@@ -126,7 +126,7 @@ class StatusCollector(Collector):
         self._lock = threading.Lock()
 
     def collect(self) -> Iterable[Metric]:
-        """Yield every metric that there is a value of."""
+        """Yield every metric that has a value."""
         with self._lock:
             status = self._look()
             sums = dict(self._totals.take(status["processes"]))
@@ -235,7 +235,7 @@ def as_json(registry: CollectorRegistry) -> list[dict[str, Any]]:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Return host and port of `127.0.0.1:9187`, `[::1]:9187`, `9187` (of this host only) or `:9187` (every address).
+    """Return the host and port of `127.0.0.1:9187`, `[::1]:9187`, `9187` (this host only) or `:9187` (every address).
 
     Raises WrongUsage.
     """
@@ -248,9 +248,9 @@ def parse_address(text: str) -> tuple[str, int]:
 
 @contextmanager
 def listen(registry: CollectorRegistry, address: str) -> Iterator[str]:
-    """Serve the metrics in the background for the time of the block; gives their URL.
+    """Serve the metrics in the background while the block runs; yield their URL.
 
-    Raises WrongUsage for what is no address, ConfigurationError for one that cannot be had.
+    Raises WrongUsage for text that is no address, ConfigurationError for an address that cannot be used.
     """
     host, port = parse_address(address)
     try:
@@ -270,8 +270,8 @@ def listen(registry: CollectorRegistry, address: str) -> Iterator[str]:
 
 
 def write_textfile(registry: CollectorRegistry, path: Path) -> None:
-    """Put the metrics into a file, of which no reader ever sees a part. Raises ConfigurationError."""
+    """Write the metrics into a file in one step, so that no reader sees a part. Raises ConfigurationError."""
     try:
-        replace_text(path, generate_latest(registry).decode(), mode=0o644)  # read by the exporter's own user
+        replace_text(path, generate_latest(registry).decode(), mode=0o644)  # for the exporter's own user
     except OSError as exc:
         raise ConfigurationError(f"--textfile {path} cannot be written ({exc.strerror or exc})") from exc

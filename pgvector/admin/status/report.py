@@ -27,20 +27,20 @@ from .detail import detail
 from .hot_report import hot_lines, hot_themes
 
 Status = dict[str, Any]
-WORK = ("embed", "embed_query", "write", "search", "rerank")  # what is timed
+WORK = ("embed", "embed_query", "write", "search", "rerank")  # work that is timed
 _ENDPOINT = {"closed": "up", "open": "failing, not asked for a while", "half-open": "failing, just tried again"}
 
 _POSTGRES = {"reconnecting": "is being connected to again", "was up": "was up a moment ago"}
 _MAIN = ("conversations", "memory_entries")
-_TOTALLED = ("spool_bytes", "set_aside")  # of all spools, those of processes that are gone among them
+_TOTALLED = ("spool_bytes", "set_aside")  # over all spools, including those of ended processes
 _TIMING = re.compile(r"_p50_|_p95_|^replica_lag_s$")
-_STALE_S = 60.0  # a living process tells its counters every five seconds
-_DATABASE_S = 8.0  # of a scrape that may take ten
+_STALE_S = 60.0  # a living process publishes its counters every five seconds
+_DATABASE_S = 8.0  # within a scrape that may take ten
 _VERBOSE_S = 300.0
 
 
 class Watcher:
-    """Looks at one home, as often as asked, over one connection that is kept; `verbose`: counts every row too."""
+    """Examines one home as often as asked, over one connection that stays open; `verbose`: count every row too."""
 
     def __init__(self, settings: Settings, home: Path, locate: Callable[[], str], *, verbose: bool = False) -> None:
         self._verbose = verbose
@@ -51,7 +51,7 @@ class Watcher:
         )
 
     def look(self) -> Status:
-        """Look once, see `look`."""
+        """Return the status, see the function `look`."""
         return look(self._settings, self._home, self._connection, verbose=self._verbose)
 
     @contextmanager
@@ -61,7 +61,7 @@ class Watcher:
             yield conn
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._backend.close()
 
     def __enter__(self) -> Self:
@@ -74,7 +74,7 @@ class Watcher:
 
 
 def collect(settings: Settings, home: Path, locate: Callable[[], str]) -> Status:
-    """Look once, see `Watcher.look`."""
+    """Return the status once, see `Watcher.look`."""
     with Watcher(settings, home, locate) as watcher:
         return watcher.look()
 
@@ -86,7 +86,7 @@ def look(
     *,
     verbose: bool = False,
 ) -> Status:
-    """Return totals, one entry a process, recall's success, and what the database holds or its problem."""
+    """Return totals, an entry for each process, recall's success, and what the database holds or its problem."""
     views = inspect_spools(home)
     return _spooled(views, settings, home) | {
         "recall": _recall([view.report for view in views if view.living]),
@@ -140,7 +140,7 @@ def _database(
 
 
 def _recall(reports: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return how often recall was asked, unasked (prefetch) and by tools, and how often it had something to give."""
+    """Return how often recall was used by prefetch and by tools, and how often it found something."""
     sums = {
         name: sum(int(report.get(name, 0)) for report in reports)
         for name in ("prefetches", "prefetches_found", "tool_recalls", "tool_recalls_found")
@@ -152,7 +152,7 @@ def _recall(reports: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def render_status(status: Status) -> str:
-    """Return the state for people."""
+    """Return the status as text for people."""
     lines = _database_lines(status["database"])
     oldest = (
         f", the oldest for {format_duration(status['oldest_waiting_s'])}" if status["oldest_waiting_s"] >= 1 else ""
@@ -274,14 +274,14 @@ def _report_lines(report: Mapping[str, Any], stale: str) -> Iterator[str]:
 
 
 def last_error(report: Mapping[str, Any]) -> str:
-    """Return the last error of a process with its time, and since when it is over."""
+    """Return the last error of a process with its time, and the time since when it is over."""
     at, over_at = (str(report.get(name) or "") for name in ("last_error_at", "last_error_over_at"))
     over = f", over since {_local_time(over_at)}" if over_at else ""
     return f"last error at {_local_time(at)}{over}: {report['last_error']}"
 
 
 def _local_time(iso: str) -> str:
-    """Return the time of an error on this machine's clock, with its offset from UTC."""
+    """Return the time of an error in this machine's time zone, with its offset from UTC."""
     try:
         return datetime.fromisoformat(iso).astimezone().isoformat(sep=" ", timespec="seconds")
     except ValueError:
@@ -289,9 +289,10 @@ def _local_time(iso: str) -> str:
 
 
 def agreed(status: Status) -> Status:
-    """Return the same where processes, which tell of themselves every few seconds, say nothing else than our own look.
+    """Return the status with processes' reports, which are a few seconds old, made consistent with our own check.
 
-    Who was connected at its last report is that no more when the database is out of reach now, and the other way round.
+    A process that reported a connection is not shown as connected if the database is unreachable now, and the other way
+    round.
     """
     there = "problem" not in status["database"]
     told = {"down": "reconnecting"} if there else {"up": "was up"}
