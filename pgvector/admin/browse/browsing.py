@@ -108,7 +108,7 @@ def _of_theme(rows: Sequence[dict[str, Any]], theme: str) -> list[dict[str, Any]
 
 
 def _meant(ref: Ref, themes: Sequence[str], given: str | None, rules: ThemeRules) -> str:
-    """Return the one of these themes in which the row is meant. Raises InvalidArgument."""
+    """Return which of these themes has the row that is meant. Raises InvalidArgument."""
     meant = themes if given is None else [theme for theme in themes if theme in (given, rules.resolve_name(given))]
     if not meant:
         raise InvalidArgument(f"{ref} is a row of the theme {themes[0]!r}")

@@ -23,7 +23,7 @@ Tell = Callable[[str, int, int], None]  # index being built, blocks done, blocks
 _LOCK_STEER = 731057949  # held by the one process that begins a change of the model, builds indexes or switches
 _STEER_POLL_S = 0.2
 _TELL_EVERY_S = 1.0
-_NEIGHBOURS_BYTES = 750  # building an index with m = 16 takes 710 a row beside its vector
+_NEIGHBOURS_BYTES = 750  # building an index with m = 16 takes 710 for a row beside its vector
 ROWS: dict[Store, str] = {"memories": "memory_entries", "turns": "conversations"}
 CHUNKS: dict[Store, str] = {"memories": "memory_chunks", "turns": "conversation_chunks"}
 _INDEX_NAMES = {"sig": "theme_sig", "code": "theme_code"}

@@ -103,7 +103,7 @@ def confined_to(conn: DeadlineConnection, theme: str, *, without: str = "") -> l
 
 
 def _call(conn: DeadlineConnection, statement: str, *values: object) -> int | None:
-    """Call a function of the server. Raises ConfigurationError with the server's message."""
+    """Run a statement. Raises ConfigurationError with the server's message."""
     try:
         row = retry_deadlocks(lambda: conn.execute(statement.encode(), values).fetchone())
     except psycopg.errors.UndefinedFunction as exc:

@@ -147,7 +147,7 @@ def _delete(conn: DeadlineConnection, meant: _Meant, in_files: set[tuple[str, st
 
 
 def _are_gone(conn: DeadlineConnection, gone: Sequence[RemovedMemory]) -> bool:
-    """Return whether these removed memories can still be restored, so were neither restored nor forgotten meanwhile."""
+    """Return whether these removed memories can still be restored: none was restored or forgotten meanwhile."""
     still = removed(conn, ids=[each.id for each in gone], chars=1) if gone else []
     return {(each.removal, each.theme) for each in gone} <= {(each.removal, each.theme) for each in still}
 

@@ -82,7 +82,7 @@ class Purging:
 
 
 def _slices(context: CommandContext, theme: str, before: datetime | None, *, really: bool) -> Iterator[Sequence[Any]]:
-    """Yield the memories of a theme, a slice at a time; if `really`, each slice has been deleted when it is yielded."""
+    """Yield the memories of a theme, a slice at a time; if `really`, each is deleted before it is yielded."""
     after = 0
     in_files, origin = context.in_files()
     while True:
