@@ -1,4 +1,4 @@
-"""migrate."""
+"""The command `migrate`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _run(args: argparse.Namespace, home: Path) -> int:
         if args.dims is None:
             return _chosen(args, settings)
         try:
-            # An embedded database that is still to be made gets this length as well.
+            # An embedded database that has yet to be created gets this vector length as well.
             return _chosen(args, replace(settings, dims=_checked(args.dims)))
         except DimensionMismatch as exc:
             raise DimensionMismatch(str(exc).replace("the setting `dims` says", "--dims says")) from exc
@@ -102,7 +102,7 @@ def _migrate(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _checked(dims: int) -> int:
-    """Return a length that was given. Raises ConfigurationError for one that no vector of ours can have."""
+    """Return the given vector length. Raises ConfigurationError if our vectors cannot have it."""
     if not 1 <= dims <= _MAX_DIMS:
         raise ConfigurationError(f"--dims must be 1 to {_MAX_DIMS}, not {dims}")
     return dims
@@ -176,7 +176,7 @@ def _show_undone(done: bool, since: dict[str, int]) -> None:
 def migrate_database(
     settings: Settings, *, admin_dsn: str, runtime_role: str, dims: int, locate: Callable[[], str]
 ) -> MigrationReport:
-    """Apply what is missing: with `admin_dsn` there, without one on the embedded server, where that is in use.
+    """Apply the missing migrations to the database of `admin_dsn`; without it, to the embedded server if one is used.
 
     Raises ConfigurationError, StoreUnavailable, DimensionMismatch, and SchemaNotApplied when an admin is needed.
     """
@@ -197,7 +197,7 @@ def migrate_database(
 
 
 def _missing(conninfo: str) -> list[str]:
-    """Return the migrations that `migrate_database` would apply; all of them where `conninfo` is empty."""
+    """Return the migrations that `migrate_database` would apply: all of them if `conninfo` is empty."""
     applied: set[int] = set()
     if conninfo:
         with connect(conninfo) as conn:
@@ -206,7 +206,7 @@ def _missing(conninfo: str) -> list[str]:
 
 
 def _report(report: MigrationReport) -> str:
-    """Return the report for people."""
+    """Return the report as text."""
     lines = [f"applied {name}" for name in report.applied]
     if report.already:
         lines.append(f"in place: {report.already[0]} to {report.already[-1]}")

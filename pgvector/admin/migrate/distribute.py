@@ -1,4 +1,4 @@
-"""Tables spread by theme, where the database has the extension Citus."""
+"""Distribution of the tables by theme, for databases with the extension Citus."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ..common.fetching import one
 from ..common.pooler import require_session
 
 _query = partial(query, package=__package__)
-# Each row of these has a theme; the first one's places are those of all.
+# Each row of these tables has a theme; the other tables are colocated with the first one.
 _THEMED = (
     "memory_entries", "conversations", "memory_chunks", "conversation_chunks", "memory_history", "hermes_operations",
     "hermes_tombstones", "hermes_mirror", "hermes_retention", "hermes_proposals", "hermes_read_turns",
 )  # fmt: skip
-# Small, and wanted on every machine.
+# Small tables that every node needs: they become reference tables.
 _COPIED = ("hermes_embedding", "hermes_migrations", "hermes_maintenance")
 _NO_CITUS = (
     "this database has no Citus: install it on the server, add citus to shared_preload_libraries, run CREATE "
@@ -33,7 +33,7 @@ _NO_CITUS = (
 
 @dataclass(frozen=True)
 class Distribution:
-    """The statements that spread the tables; none where that is done. `why_not` says what stands in the way."""
+    """The statements that distribute the tables; empty if they are distributed. `why_not` says what prevents it."""
 
     statements: tuple[str, ...]
     why_not: str = ""
@@ -46,7 +46,7 @@ def plan_distribution(conninfo: str) -> Distribution:
 
 
 def distribute(conninfo: str) -> Distribution:
-    """Spread the tables, all or none. Writes wait meanwhile.
+    """Distribute the tables, all or none. Writes wait meanwhile.
 
     Raises ConfigurationError, which says what to do, StoreUnavailable, UpgradeNeeded or SchemaNotApplied.
     """
@@ -78,8 +78,8 @@ def _plan(conn: DeadlineConnection) -> Distribution:
 
 
 def _statements(tables: list[str], database: str) -> Iterator[str]:
-    """Yield what spreads these tables, and drops what is left of each where it stood before."""
-    # Triggers are let in where they touch rows of their own theme, as all of these do.
+    """Yield the statements that distribute these tables and then remove the local data left of each."""
+    # Citus accepts triggers that touch only rows of their own theme, as all of these do.
     yield "SET LOCAL citus.enable_unsafe_triggers = on"
     yield "SET LOCAL citus.multi_shard_modify_mode = 'sequential'"
     for table in tables:
@@ -88,9 +88,9 @@ def _statements(tables: list[str], database: str) -> Iterator[str]:
         else:
             beside = "" if table == _THEMED[0] else f", colocate_with => '{_THEMED[0]}'"
             yield f"SELECT create_distributed_table('{table}', 'agent_identity'{beside})"
-    # Agents that connect from now on ask one place for each theme.
+    # Agents that connect from here on send each theme's statements to one place.
     yield f"ALTER DATABASE {database} SET hermes_pgvector.spread = on"
-    # Without triggers: those of a TRUNCATE would take along what is spread by now, parts of texts and the history.
+    # Triggers are off: those of TRUNCATE would also delete distributed rows, of the chunks and the history.
     yield "SET LOCAL session_replication_role = replica"
     for table in tables:
         yield f"SELECT truncate_local_data_after_distributing_table('{table}')"

@@ -1,4 +1,4 @@
--- Tables spread by theme. An administrator's.
+-- Distribution of the tables by theme; run by an administrator.
 
 -- name: distribution_state
 -- exempt: reads the catalogue only.

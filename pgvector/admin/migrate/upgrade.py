@@ -1,4 +1,4 @@
-"""Taking over the tables of the other hermes-memory-pgvector in place: planned, done, then confirmed or undone."""
+"""The in-place upgrade from the other hermes-memory-pgvector: it is planned, run, then confirmed or undone."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from .upgrade_tables import ForeignTables, OldRow, RowDestination
 CONFIRM = "hermes-pgvector migrate --admin-dsn DSN --confirm-upgrade"
 UNDO = "hermes-pgvector migrate --admin-dsn DSN --undo-upgrade"
 _CHAT_KEY = re.compile(r"agent:([^:]+):([^:]+):")
-_MAIN = "main"  # what the host writes for its default profile in the key of a chat
+_MAIN = "main"  # the host's name for its default profile in the key of a chat
 _THEMES_SHOWN = 20
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class UpgradePlan:
-    """What an upgrade does. `model` is whose the vectors are, where that is known; `themes`: those that change.
+    """What an upgrade does. `model` made the vectors, if that is known; `themes` maps the old names that change to new.
 
-    `vectors_lost` says why the vectors are not kept; empty where they are, or where there are none.
+    `vectors_lost` says why the vectors are not kept; it is empty if they are kept or there are none.
     """
 
     memories: int
@@ -53,7 +53,7 @@ class UpgradePlan:
     begun: bool
 
     def lines(self) -> list[str]:
-        """Return the plan for people."""
+        """Return the plan as lines of text."""
         said = [
             "an upgrade from the other hermes-memory-pgvector was begun here, and goes on: "
             if self.begun
@@ -80,7 +80,7 @@ class UpgradePlan:
 
 @dataclass(frozen=True)
 class Upgraded:
-    """What an upgrade did: `merged` memories said the same as another of their theme, `left_out` rows had no text."""
+    """The result of an upgrade. `merged` memories repeated another one of their theme; `left_out` rows had no text."""
 
     plan: UpgradePlan
     merged: int
@@ -88,7 +88,7 @@ class Upgraded:
     migration: MigrationReport
 
     def lines(self) -> list[str]:
-        """Return what was done, for people, and what comes next."""
+        """Return what was done and the next steps, as lines of text."""
         done = ["upgraded"]
         if self.merged:
             done.append(f"merged, as they were there twice: {plural(self.merged, 'memory', 'memories')}")
@@ -102,7 +102,7 @@ class Upgraded:
 
 
 def plan_upgrade(conn: DeadlineConnection, settings: Settings, *, dims: int, role: str) -> UpgradePlan | None:
-    """Return what `run_upgrade` would do; None where there is nothing to upgrade. Raises ConfigurationError."""
+    """Return what `run_upgrade` would do, or None if there is nothing to upgrade. Raises ConfigurationError."""
     begun = under_way(conn)
     if begun is not None and begun.finished_at is not None:
         return None
@@ -132,7 +132,7 @@ def plan_upgrade(conn: DeadlineConnection, settings: Settings, *, dims: int, rol
 
 
 def run_upgrade(admin_dsn: str, settings: Settings, *, dims: int, role: str, say: Say) -> Upgraded | None:
-    """Upgrade the database, or go on with that where it was interrupted; None where there is nothing to upgrade.
+    """Upgrade the database, or resume an interrupted upgrade; return None if there is nothing to upgrade.
 
     Raises ConfigurationError, StoreUnavailable, DeadlineExceeded while agents hold the tables.
     """
@@ -148,7 +148,7 @@ def run_upgrade(admin_dsn: str, settings: Settings, *, dims: int, role: str, say
                 upgrade_tables.begin(conn, dims=plan.dims, keeps_vectors=bool(plan.vectors and not plan.vectors_lost))
             migration = MigrationReport((), (), ())
             if (begun := _begun(conn)).opened_at is None:
-                # Each role gets its rights from a run of its own; the first one makes the tables.
+                # Each role is granted its rights by a separate run; the first run also creates the tables.
                 migration, *_ = [migrate(admin_dsn, dims=plan.dims, runtime_role=each) for each in plan.roles or ("",)]
                 upgrade_tables.make_ready(conn, begun, _named_space(settings, plan.dims))
             destination_of = _destinations(settings)
@@ -164,7 +164,7 @@ def run_upgrade(admin_dsn: str, settings: Settings, *, dims: int, role: str, say
 
 
 def confirm_upgrade(admin_dsn: str, *, really: bool) -> None:
-    """Drop the tables of before; only look whether that can be unless `really`. Raises ConfigurationError."""
+    """Drop the old tables; unless `really`, only check that this is possible. Raises ConfigurationError."""
     with connect(admin_dsn) as conn, upgrade_tables.alone(conn):
         if _begun(conn).finished_at is None:
             raise ConfigurationError("the upgrade is not at its end; first go on with it: hermes-pgvector migrate")
@@ -173,9 +173,9 @@ def confirm_upgrade(admin_dsn: str, *, really: bool) -> None:
 
 
 def undo_upgrade(admin_dsn: str, *, really: bool, yes: bool) -> tuple[bool, dict[str, int]]:
-    """Put the tables of before back; whether that was done, and what was written since the upgrade.
+    """Put the old tables back; return whether that was done, and what was written since the upgrade.
 
-    Not unless `really`, and not without `yes` where something was written since, for that is lost.
+    Nothing is undone unless `really`. What was written since the upgrade is lost, so that case also needs `yes`.
     Raises ConfigurationError.
     """
     with connect(admin_dsn) as conn, upgrade_tables.alone(conn):
@@ -187,7 +187,7 @@ def undo_upgrade(admin_dsn: str, *, really: bool, yes: bool) -> tuple[bool, dict
 
 
 def as_json(report: MigrationReport, upgraded: Upgraded | None) -> dict[str, Any]:
-    """Return everything that `migrate` did, for machines."""
+    """Return everything that `migrate` did, as JSON."""
     known = asdict(report) | {"upgrade": None}
     if upgraded is not None:
         done = {"merged": upgraded.merged, "left_out": upgraded.left_out}
@@ -203,7 +203,7 @@ def _begun(conn: DeadlineConnection) -> UpgradeProgress:
 
 
 def _named_space(settings: Settings, dims: int) -> EmbeddingSpace | None:
-    """Whose vectors those are, by the settings: that program knows endpoints only, and reads the same two keys."""
+    """Return the space of the old vectors by the settings: that program knew only endpoints, by the same two keys."""
     if not settings.embed_url.strip() or is_local(settings.embed_url):
         return None
     words = instructions_for(
@@ -223,8 +223,8 @@ def _why_not(found: ForeignTables, settings: Settings, dims: int) -> str:
 
 
 def _destinations(settings: Settings) -> upgrade_tables.DestinationOf:
-    """Return where rows go: to the theme in which our provider looks for what was said there."""
-    # Not the allowed ones: what an operator allows today says nothing of where old rows belong.
+    """Return the function that maps an old row to the theme in which our provider looks for it."""
+    # `allowed_themes` is left out: what an operator allows today does not decide where old rows belong.
     rules = ThemeRules.of(
         default=settings.default_theme,
         aliases=settings.theme_aliases,
@@ -248,7 +248,7 @@ def _destinations(settings: Settings) -> upgrade_tables.DestinationOf:
 
 
 def _surface(theme: str, key: str) -> Surface:
-    """Return what the host said of the session that this theme was made for."""
+    """Return what the host reported about the session that this theme was made for."""
     for text in (key, theme):
         if (chat := _CHAT_KEY.match(text)) is not None:
             return Surface(text, chat[2], LAST_RESORT if chat[1] == _MAIN else chat[1])

@@ -1,13 +1,13 @@
--- Rows of another program's tables, which stand in the schema hermes_before_upgrade, into ours. An administrator's.
--- {vector} and {parent} are the columns that may be missing there. Times are those that a clock can have meant.
+-- Copies rows of another program's tables, kept in the schema hermes_before_upgrade, into ours; run by an administrator.
+-- {vector} and {parent} are columns that the old tables may lack. Times that no clock can have meant are dropped.
 
 -- name: next_old_memories
--- exempt: another program's table, numbers and names of themes.
+-- exempt: another program's table; returns ids and theme names.
 SELECT id::bigint AS id, agent_identity AS theme, metadata::jsonb ->> 'raw_identity' AS key
   FROM hermes_before_upgrade.memory_entries WHERE id > %(done)s ORDER BY id LIMIT %(limit)s;
 
 -- name: copy_old_memories
--- Two rows may say the same in a theme, once its name is normalised: the first keeps its number, the fresher its metadata.
+-- Once theme names are normalised, two rows of a theme may be equal: the first one's id is kept, the newer one's metadata.
 WITH given AS (
     SELECT o.id::bigint AS id, place.agent_identity, place.language, o.content, {vector} AS embedding,
            CASE lower(btrim(o.target)) WHEN 'user' THEN 'user' ELSE 'memory' END AS target,
@@ -69,7 +69,7 @@ written AS (
 SELECT (SELECT count(*) FROM given) AS given, (SELECT count(*) FROM written) AS added;
 
 -- name: written_since_upgrade
--- exempt: counts for the operator: rows beyond the last number of before, and what was done to memories.
+-- exempt: counts for the operator: rows with ids above the last old one, and changes of old memories.
 SELECT (SELECT count(*) FROM memory_entries WHERE id > u.last_memory_id) AS memories,
        (SELECT count(*) FROM conversations WHERE id > u.last_turn_id) AS turns,
        (SELECT count(DISTINCT memory_id) FROM memory_history
@@ -77,7 +77,7 @@ SELECT (SELECT count(*) FROM memory_entries WHERE id > u.last_memory_id) AS memo
   FROM hermes_upgrade AS u;
 
 -- name: old_relations
--- exempt: reads the catalogue only. `dims` is NULL without vectors of pgvector's own type.
+-- exempt: reads the catalogue only. `dims` is NULL if the table has no column of pgvector's type vector.
 SELECT c.relname AS name, c.relkind::text AS kind, pg_total_relation_size(c.oid) AS bytes,
        ARRAY(SELECT a.attname::text FROM pg_attribute AS a
               WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) AS columns,
@@ -88,7 +88,7 @@ SELECT c.relname AS name, c.relkind::text AS kind, pg_total_relation_size(c.oid)
    AND c.relkind IN ('r', 'p', 'v');
 
 -- name: old_writers
--- exempt: reads the catalogue only. Who may write there now.
+-- exempt: reads the catalogue only. The roles that may write to the table.
 SELECT r.rolname AS name FROM pg_roles AS r
  WHERE r.rolcanlogin AND NOT r.rolsuper AND has_table_privilege(r.oid, %(table)s::regclass, 'INSERT')
  ORDER BY 1;
@@ -102,7 +102,7 @@ SELECT DISTINCT agent_identity AS theme, metadata::jsonb ->> 'raw_identity' AS k
 SELECT count(*) AS rows, {vectors} AS vectors FROM {rows};
 
 -- name: last_old_id
--- exempt: the highest number only.
+-- exempt: the highest id only.
 SELECT greatest(coalesce(max(id), 0),
                 coalesce(pg_sequence_last_value(to_regclass(pg_get_serial_sequence({name}, 'id'))), 0))::bigint AS last
   FROM {rows};
@@ -136,12 +136,12 @@ INSERT INTO hermes_upgrade (home, dims, keeps_vectors, last_memory_id, last_turn
 VALUES (%(home)s, %(dims)s, %(keeps_vectors)s, %(memories)s, %(turns)s, %(turns)s + 1);
 
 -- name: go_on_with_ids
--- exempt: numbers only; and without HNSW indexes, which are built faster later.
+-- exempt: numbers only. Our ids continue after the old ones.
 SELECT setval('memory_entries_id_seq', greatest(%(memories)s, 1), %(memories)s > 0) AS memories,
        setval('conversations_id_seq', greatest(%(turns)s, 1), %(turns)s > 0) AS turns;
 
 -- name: drop_hnsw_indexes
--- exempt: only the catalogue changes.
+-- exempt: only the catalogue changes. The indexes are built faster after the copy.
 DROP INDEX IF EXISTS memory_entries_embedding_idx, conversations_embedding_idx;
 
 -- name: note_old_memories

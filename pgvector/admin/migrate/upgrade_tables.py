@@ -1,6 +1,6 @@
-"""Takes over another program's tables: moved aside, copied into ours, and put back or dropped when somebody says so.
+"""Takes over another program's tables: moves them aside, copies them into ours, and puts them back or drops them.
 
-Each step is a transaction, and says in `hermes_upgrade` how far it came: what was interrupted goes on where it stood.
+Each step is a transaction that records its progress in `hermes_upgrade`, so an interrupted upgrade resumes there.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from ..common.migrations import MIGRATION_LOCK
 from ..common.operators import operator, record_where_allowed
 from ..common.upgrade_progress import SCHEMA, UpgradeProgress, under_way
 
-_LOCK = 7310579463  # one upgrade at a time, over all its steps
+_LOCK = 7310579463  # held through all steps, so that one upgrade runs at a time
 _LOCK_WAIT = "10s"
-_BATCH = 1000  # rows a transaction: a second or two, and little to repeat
+_BATCH = 1000  # rows a transaction: takes a second or two, and little is repeated after an interruption
 _DROP_FILE = Path(__file__).resolve().parents[2] / "migrations" / "optional" / "drop_everything.sql"
 _query = partial(query, package=__package__)
-# Its tables, and a column by which each is known: the names alone anybody could have chosen.
+# The other program's tables, each with a column that identifies it: the name alone could be anybody's.
 THEIRS = {
     "memory_entries": "content",
     "conversations": "content",
@@ -64,9 +64,9 @@ class _ForeignTable(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ForeignTables:
-    """The other program's tables. `vectors`: how many rows have one, of `dims` floats; `dims` is 0 without any.
+    """The other program's tables. `vectors` rows have a vector of `dims` floats; `dims` is 0 if there are none.
 
-    `writers`: the roles that may write there now. `themes`: each with the session key it was made from, or None.
+    `writers`: the roles that may write to the tables. `themes`: each with the session key it was made from, or None.
     """
 
     rows: dict[Store, int]
@@ -78,7 +78,7 @@ class ForeignTables:
 
     @classmethod
     def of(cls, tables: Sequence[_ForeignTable]) -> ForeignTables:
-        """Return them together."""
+        """Return the sum of these tables."""
         sizes = {table.dims for table in tables}
         return cls(
             rows=dict.fromkeys(STORES, 0) | {table.store: table.rows for table in tables},
@@ -91,7 +91,7 @@ class ForeignTables:
 
 
 class OldRow(NamedTuple):
-    """What decides where a row goes: its theme, the key that was made from, its session and that one's parent."""
+    """What decides where a row goes: its theme, the key the theme was made from, its session and the parent session."""
 
     theme: str | None
     key: str | None
@@ -100,7 +100,7 @@ class OldRow(NamedTuple):
 
 
 class RowDestination(NamedTuple):
-    """Where a row goes."""
+    """The theme, text language and session that a row is stored under."""
 
     theme: str
     language: str
@@ -113,9 +113,9 @@ Advance = Callable[[int], None]
 
 
 def look(conn: DeadlineConnection) -> ForeignTables | None:
-    """Return the other program's tables, in the place of ours or aside while an upgrade is under way; None without any.
+    """Return the other program's tables, wherever they are: in the place of ours, or moved aside by a running upgrade.
 
-    Raises StrangeTables where tables of these names are not that program's either.
+    None if there are none. Raises StrangeTables if tables of these names are not that program's either.
     """
     with translated():
         if (begun := under_way(conn)) is None and not has_foreign_tables(conn):
@@ -143,7 +143,7 @@ def _examine(conn: DeadlineConnection, schema: str, store: Store, table: Any) ->
 
 @contextmanager
 def alone(conn: DeadlineConnection) -> Iterator[None]:
-    """Yield one upgrade at a time; who waits finds it done."""
+    """Hold the lock on upgrades of this database; whoever waited for it finds the upgrade done."""
     with translated():
         conn.execute("SELECT set_config('statement_timeout', '0', false)")
         session_locks.take(conn, _LOCK, "the upgrade of this database")
@@ -155,7 +155,7 @@ def alone(conn: DeadlineConnection) -> Iterator[None]:
 
 
 def begin(conn: DeadlineConnection, *, dims: int, keeps_vectors: bool) -> None:
-    """Move the other program's tables aside, with their indexes, rights and sequences. Raises DeadlineExceeded."""
+    """Move the other program's tables aside with their indexes, rights and sequences. Raises DeadlineExceeded."""
     with _step(conn):
         home = _home(conn)
         last: dict[str, Any] = {store: _last_id(conn, home, store) for store in STORES}
@@ -173,9 +173,9 @@ def begin(conn: DeadlineConnection, *, dims: int, keeps_vectors: bool) -> None:
 
 
 def make_ready(conn: DeadlineConnection, progress: UpgradeProgress, space: EmbeddingSpace | None) -> None:
-    """Before the first row: numbers go on where they were, and no HNSW index is there, for it is built faster later.
+    """Prepare our tables for the copy: ids continue after the old ones, and HNSW indexes are dropped.
 
-    `space` is whose the vectors are, where that is known.
+    The indexes are built faster after the copy. `space` is that of the old vectors, if it is known.
     """
     if progress.opened_at is not None:
         return
@@ -187,7 +187,7 @@ def make_ready(conn: DeadlineConnection, progress: UpgradeProgress, space: Embed
 
 
 def copy_memories(conn: DeadlineConnection, destination_of: DestinationOf, advance: Advance) -> None:
-    """Take over the memories that are left; then agents may begin."""
+    """Copy the remaining memories; after the last one agents may start."""
     columns = _columns_aside(conn, "memories")
     vectors = "embedding" in columns
     while (progress := _progress(conn)).opened_at is None:
@@ -209,7 +209,7 @@ def copy_memories(conn: DeadlineConnection, destination_of: DestinationOf, advan
 
 
 def copy_turns(conn: DeadlineConnection, destination_of: DestinationOf, advance: Advance) -> None:
-    """Take over the turns that are left, the newest first, while agents go on."""
+    """Copy the remaining turns, newest first, while agents work."""
     columns = _columns_aside(conn, "turns")
     vectors = "embedding" in columns
     following = _filled_in("next_old_turns", parents="parent_session_id" in columns)
@@ -236,7 +236,7 @@ def copy_turns(conn: DeadlineConnection, destination_of: DestinationOf, advance:
 
 
 def written_since(conn: DeadlineConnection) -> dict[str, int]:
-    """Return what an undo would lose: what came since, and changes and removals of memories of before."""
+    """Count what an undo would lose: newer rows, and changes and removals of older memories."""
     with translated():
         progress = _progress(conn)
         if progress.opened_at is None:
@@ -247,13 +247,13 @@ def written_since(conn: DeadlineConnection) -> dict[str, int]:
 def undo(conn: DeadlineConnection, since: Mapping[str, int]) -> None:
     """Drop all tables and functions of ours and put the other program's back, as they were.
 
-    Not where more was written by now than `since` says. Raises ConfigurationError then, and where something of the
-    operator's hangs on ours; DeadlineExceeded while they are in use.
+    Raises ConfigurationError if more was written than `since` says, or if objects of the operator depend on ours;
+    DeadlineExceeded while the tables are in use.
     """
     progress = _progress(conn)
     with _step(conn):
         if progress.opened_at is not None:
-            # It waits for a write that is under way.
+            # The lock waits for running writes.
             conn.execute("LOCK TABLE memory_entries, conversations")
             if written_since(conn) != since:
                 raise ConfigurationError(
@@ -267,7 +267,7 @@ def undo(conn: DeadlineConnection, since: Mapping[str, int]) -> None:
 
 
 def confirm(conn: DeadlineConnection) -> None:
-    """Drop the other program's tables. Raises ConfigurationError where something of the operator's hangs on them."""
+    """Drop the other program's tables. Raises ConfigurationError if objects of the operator depend on them."""
     with _step(conn):
         there = sorted(_relations(conn, SCHEMA), key=lambda row: row.kind != "v")
         for row in there:
@@ -279,7 +279,10 @@ def confirm(conn: DeadlineConnection) -> None:
 
 @contextmanager
 def _step(conn: DeadlineConnection) -> Iterator[None]:
-    """Yield one transaction, beside no migration. Raises ConfigurationError and DeadlineExceeded with what to do."""
+    """Run the block in one transaction, never beside a migration.
+
+    Raises ConfigurationError and DeadlineExceeded, which say what to do.
+    """
     try:
         with conn.transaction():
             conn.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
@@ -346,7 +349,7 @@ def _given(rows: Sequence[Any], places: Sequence[RowDestination]) -> dict[str, A
 
 
 def _filled_in(name: str, *, vectors: bool = False, parents: bool = False) -> sql.Composed:
-    """Return the named statement, with those of the optional columns that the old tables have."""
+    """Return the named statement, filled in with the optional columns that the old tables have."""
     return sql.SQL(_query(name).decode()).format(
         vector=sql.SQL(_VECTOR if vectors else "NULL::vector"),
         parent=sql.SQL("parent_session_id" if parents else "NULL::text"),
@@ -354,7 +357,7 @@ def _filled_in(name: str, *, vectors: bool = False, parents: bool = False) -> sq
 
 
 def _of_rows(name: str, schema: str, store: Store, *, vectors: bool = False) -> sql.Composed:
-    """Return the named statement about one of its tables, in `schema`."""
+    """Return the named statement, filled in for one of the old tables in `schema`."""
     return sql.SQL(_query(name).decode()).format(
         rows=sql.Identifier(schema, ROWS[store]),
         name=sql.Literal(f'"{schema}".{ROWS[store]}'),
