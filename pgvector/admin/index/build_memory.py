@@ -1,17 +1,17 @@
-"""The HNSW indexes as an operator sees them."""
+"""The memory that the build of an HNSW index gets."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-_SHARE = 2  # one part in so many of what is free
+_SHARE = 2  # a build gets at most free memory divided by this
 
 
 def build_memory(wanted: int, given: int, *, on_this_machine: bool) -> str:
-    """Return the maintenance_work_mem to build an index with that wants `wanted` bytes, as Postgres writes it.
+    """Return the maintenance_work_mem for the build of an index that wants `wanted` bytes, as Postgres writes it.
 
-    Empty, for the server's own, where that is enough (`given` bytes), or where its machine is not ours to know.
+    Empty, for the server's own setting, if its `given` bytes are enough or the server is on another machine.
     """
     free = _free_bytes() if on_this_machine else 0
     chosen = min(wanted, free // _SHARE)
@@ -19,12 +19,12 @@ def build_memory(wanted: int, given: int, *, on_this_machine: bool) -> str:
 
 
 def size(count: int) -> str:
-    """Return a number of bytes in the units of Postgres' own settings, of 1024."""
+    """Return a number of bytes in the units of Postgres' settings, which are powers of 1024."""
     return f"{count / 2**30:,.1f} GB" if count >= 2**30 else f"{count / 2**20:,.0f} MB"
 
 
 def _free_bytes() -> int:
-    """Memory that is free on this machine, and that a container leaves us; 0 where that is not known."""
+    """Return the bytes that are free on this machine, within the limit of a container; 0 if that is unknown."""
     try:
         lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
         free = int(lines["MemAvailable"].split()[0]) * 1024
@@ -33,6 +33,6 @@ def _free_bytes() -> int:
     for limit in _LIMITS:
         try:
             free = min(free, int(Path(limit).read_text(encoding="ascii")))
-        except (OSError, ValueError):  # none, or "max"
+        except (OSError, ValueError):  # no such file, or "max"
             continue
     return free

@@ -1,4 +1,4 @@
-"""index: the HNSW indexes, which a bulk load is better off without."""
+"""The command `index`: HNSW indexes, which can be dropped for a bulk load and built again."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from ..common.theme_indexes import build_for, drop_for, found_share, theme_index
 from ..common.theme_names import existing
 from .build_memory import build_memory, size
 
-_ENOUGH = 0.97  # of the nearest rows, where an index of a theme is worth having
+_ENOUGH = 0.97  # share of the nearest rows that an index of a theme must find to be worth having
 
 
 def _show(args: argparse.Namespace, home: Path) -> int:
@@ -59,7 +59,7 @@ def _drop(args: argparse.Namespace, home: Path) -> int:
 
 
 def _dropped(conn: DeadlineConnection, given: str | None, rules: ThemeRules, *, really: bool) -> list[str]:
-    """Drop the indexes of the whole tables, or of a theme that may hold nothing any more; their names."""
+    """Drop the indexes of the whole tables, or of a theme, which may be empty by now; return their names."""
     if given is None:
         return drop(conn) if really else []
     known = {index.theme for index in theme_indexes(conn)}
@@ -99,7 +99,7 @@ def _build(args: argparse.Namespace, home: Path) -> int:
 def _built(
     args: argparse.Namespace, conn: DeadlineConnection, conninfo: str, todo: Sequence[HnswIndex], memory: str
 ) -> dict[str, Any]:
-    """Build the indexes; return what was built, and of a theme's own ones how much they find."""
+    """Build the indexes; return their names and, for those of a theme, the share of the nearest rows they find."""
     done: dict[str, Any] = {"built": [index.name for index in todo]}
     with building() as tell:
         if args.theme is None:
@@ -111,7 +111,7 @@ def _built(
 
 
 def _of_theme(conn: DeadlineConnection, given: str, rules: ThemeRules) -> list[HnswIndex]:
-    """Return what a theme lacks of its own indexes. Raises InvalidArgument where there is no such theme."""
+    """Return the indexes of its own that a theme lacks. Raises InvalidArgument if there is no such theme."""
     theme, held = existing(conn, given, rules)
     return to_build_for(conn, theme, {"memories": held["memories"] + held["user_facts"], "turns": held["turns"]})
 
@@ -134,7 +134,7 @@ def _show_built(left: Sequence[HnswIndex], lines: Iterable[str]) -> None:
 
 
 def _memory_for(todo: Sequence[HnswIndex], *, ours: bool) -> str:
-    """Return the maintenance_work_mem for a build; where the server is not `ours`, say when it gives too little."""
+    """Return the maintenance_work_mem for a build; if the server is not `ours`, print a note when it is too small."""
     wants = max((index.wants_bytes for index in todo), default=0)
     given = max((index.given_bytes for index in todo), default=0)
     if not ours and wants > given:
@@ -148,7 +148,7 @@ def _memory_for(todo: Sequence[HnswIndex], *, ours: bool) -> str:
 
 @contextmanager
 def _admin(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConnection, str, ThemeRules]]:
-    """Yield an admin's connection, how it logged in, and the rules of names."""
+    """Yield an admin's connection, its connection string, and the rules for theme names."""
     settings = settings_of(home)
     with agents_admin(settings, given_admin_dsn(args)) as conninfo, admin_connection(conninfo) as conn:
         ensure_schema(conn, dims=settings.dims)

@@ -1,4 +1,4 @@
-"""`hermes-pgvector model`."""
+"""The command `model`."""
 
 from __future__ import annotations
 

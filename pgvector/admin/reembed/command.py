@@ -1,4 +1,4 @@
-"""backfill and reembed."""
+"""The commands `backfill` and `reembed`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ..common.outcome import ADD_YES
 from ..common.saving import set_settings
 from .reembedding import Reembedding, backfill, cold_turns, plan
 
-_MAX_DIMS = 2000  # of a vector in an HNSW index
+_MAX_DIMS = 2000  # limit of a vector in an HNSW index
 _REQUEST_S = 120.0
 
 
@@ -69,7 +69,7 @@ def _backfill(args: argparse.Namespace, home: Path) -> int:
 
 
 def _why_left(documents: DocumentEmbedder) -> str:
-    """Return why rows are left that wait for a vector."""
+    """Return why some rows are still without a vector."""
     if documents.fails and documents.trouble.last is not None:
         return documents.trouble.last.text
     return "an agent is embedding them, or the model refused them a moment ago; run it again in some minutes"
@@ -111,7 +111,7 @@ def _report(model: str, dims: int, refused: int, changes: dict[str, Any], *, not
 
 
 def _wanted(args: argparse.Namespace, settings: Settings, home: Path) -> tuple[Settings, dict[str, Any]]:
-    """Return the settings with the new model in them, and what of them goes into config.yaml."""
+    """Return the settings with the new model, and those of them to write to config.yaml."""
     changes = _model_wanted(args, settings)
     wanted = dataclasses.replace(settings, **changes)
     changes["dims"] = args.dims
@@ -127,7 +127,7 @@ def _wanted(args: argparse.Namespace, settings: Settings, home: Path) -> tuple[S
 
 
 def _model_wanted(args: argparse.Namespace, settings: Settings) -> dict[str, Any]:
-    """Return the settings of the new model, but its length. Raises InvalidArgument where none is named."""
+    """Return the settings of the new model except `dims`. Raises InvalidArgument if no model is named."""
     url = (args.url or settings.embed_url).strip()
     if not url:
         raise InvalidArgument(
@@ -161,7 +161,7 @@ def _embedder(settings: Settings, home: Path) -> Any:
 
 
 def _patient(settings: Settings) -> Settings:
-    """Nobody waits for these embeddings as agents do, and full batches of long texts take a small machine a while."""
+    """Return the settings with a longer timeout: no agent waits, and full batches of long texts are slow to embed."""
     return dataclasses.replace(settings, embed_timeout_s=max(settings.embed_timeout_s, _REQUEST_S))
 
 

@@ -1,4 +1,4 @@
-"""Changing the embedding model of a database while agents go on, and embedding what still waits."""
+"""Change of a database's embedding model while agents work, and embedding of rows that have no vector yet."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from ..common import new_vectors as store
 from ..common.fetching import one, pieces
 from ..common.progress import ProgressLine, describe
 
-_AT_ONCE = 64  # texts of one request
-_TIMEOUT_S = 120.0  # of one request: a bulk may wait
-_SAMPLE = 64  # rows that the plan embeds to find out how fast that goes
-_PAUSE_FIRST_S, _PAUSE_MAX_S = 1.0, 30.0  # before an endpoint that was away is asked again
-_OTHERS_S = 0.5  # how often we look whether another worker has done its block
-_REFUSALS = 50  # rows in a row: it is the endpoint then, not the rows
+_AT_ONCE = 64  # texts a request
+_TIMEOUT_S = 120.0  # of one request: bulk work may take longer than an agent's request
+_SAMPLE = 64  # rows that the plan embeds to measure the speed
+_PAUSE_FIRST_S, _PAUSE_MAX_S = 1.0, 30.0  # before an unavailable endpoint is retried
+_OTHERS_S = 0.5  # interval of checks whether another worker has finished its block
+_REFUSALS = 50  # consecutive rows: then the endpoint is at fault, not the rows
 _HARMLESS = "a first text"
 _never = threading.Event()
 
 
 @dataclass(frozen=True)
 class ReembedPlan:
-    """What a change of the model means: from what to what, how many rows, how many are done, how fast it goes."""
+    """The plan of a change of the model: old and new space, rows in total and done, and the measured speed."""
 
     current: EmbeddingSpace
     wanted: EmbeddingSpace
@@ -44,16 +44,16 @@ class ReembedPlan:
 
     @property
     def needed(self) -> bool:
-        """Return False when the database has vectors of this model already."""
+        """Return False if the database already has vectors of this model."""
         return self.under_way or self.current != self.wanted
 
     @property
     def left_s(self) -> float:
-        """Return how long the rest takes one worker, indexes not counted; 0 where nothing can be told."""
+        """Return how long one worker takes for the remaining rows, without the indexes; 0 if that is unknown."""
         return (self.total - self.done) / self.rows_per_s if self.rows_per_s else 0.0
 
     def render(self) -> str:
-        """Return the plan for people."""
+        """Return the plan as text."""
         now = f"{self.current.model or 'no model yet'}, {self.current.dims} dimensions"
         lines = [
             f"from  {now}",
@@ -71,7 +71,7 @@ class ReembedPlan:
 
 
 def plan(conn: DeadlineConnection, embedder: Embedder, chunk_tokens: int) -> ReembedPlan:
-    """Look, and embed a sample to find the speed; changes nothing. Raises EmbedderError."""
+    """Return the plan, with the speed measured on a sample; nothing is changed. Raises EmbedderError."""
     under_way = store.running(conn)
     wanted = space_of(embedder)
     total = store.count(conn)
@@ -82,7 +82,7 @@ def plan(conn: DeadlineConnection, embedder: Embedder, chunk_tokens: int) -> Ree
     try:
         _embed(embedder, sample, chunk_tokens)
     except EmbedderError:
-        sample = []  # the endpoint answers, but refuses one of these: how fast it is shows later
+        sample = []  # the endpoint answers but rejects one of these texts: the speed stays unknown for the plan
     rows_per_s = len(sample) / max(time.monotonic() - began, 1e-6)
     return ReembedPlan(recorded_space(conn), wanted, total, done, rows_per_s, under_way is not None)
 
@@ -90,7 +90,7 @@ def plan(conn: DeadlineConnection, embedder: Embedder, chunk_tokens: int) -> Ree
 class Reembedding:
     """One worker of a change of the model. Several may work on one database, from several hosts.
 
-    Killed, it leaves nothing behind that another run would not go on with.
+    If it is killed, another run resumes from what it has done.
     """
 
     def __init__(
@@ -113,9 +113,9 @@ class Reembedding:
         self._line = ProgressLine("embedded anew", 0)
 
     def run(self) -> int:
-        """Embed every row anew, build the indexes, switch; returns how many rows the endpoint refused.
+        """Embed every row with the new model, build the indexes and switch; return how many rows the endpoint rejected.
 
-        Those stay without a vector and are found by words. Raises HermesPgvectorError.
+        Rejected rows stay without a vector and are found by words. Raises HermesPgvectorError.
         """
         store.begin(self._conn, self._space, again=self._again)
         with store.until_switched(self._conn, self._space):
@@ -135,16 +135,16 @@ class Reembedding:
         return store.running(self._conn) == self._space
 
     def _pass(self) -> None:
-        """Until none of the rows that are there now is left, but those the endpoint refused.
+        """Embed all rows that exist at the start, except those the endpoint rejects.
 
-        What agents write meanwhile is not chased: they may be faster.
+        Rows that agents add meanwhile are left out: agents may write faster than this worker embeds.
         """
         last = {name: store.last_id(self._conn, name) for name in STORES}
         while self._under_way() and self._sweep(last):
             pass
 
     def _sweep(self, last: Mapping[Store, int]) -> bool:
-        """Go through both tables once; True when something was done, or others are at work."""
+        """Go through both tables once; return True if rows were embedded or other workers hold some."""
         busy = False
         for name in STORES:
             row_id = store.missing(self._conn, name, 0, last[name])
@@ -162,7 +162,7 @@ class Reembedding:
         return busy
 
     def _answers(self) -> bool:
-        """Return whether the endpoint embeds anything: some answer a text they cannot embed as if they were down."""
+        """Return whether the endpoint embeds a harmless text: some report a text they cannot embed as an outage."""
         try:
             self._embedder.embed_documents([_HARMLESS], timeout_s=_TIMEOUT_S)
         except EmbedderError:
@@ -200,11 +200,11 @@ class Reembedding:
 
 
 def backfill(backend: Backend, pending: PendingRows, *, rows_per_s: float = 0.0, cold: bool = False) -> int:
-    """Embed the rows that wait for a vector, with progress; returns how many were embedded.
+    """Embed the rows that have no vector yet, showing progress; return how many were embedded.
 
-    `cold`, which `pending` must be as well: those that `compact` has left their signature only.
+    `cold`: embed instead the rows of which `compact` kept only the signature; `pending` must be `cold` as well.
 
-    Raises ConfigurationError when there is nothing to embed with.
+    Raises ConfigurationError if no embedder is configured.
     """
     if not pending.possible():
         raise ConfigurationError(
@@ -234,6 +234,6 @@ def _embed(embedder: Embedder, texts: Sequence[str], chunk_tokens: int) -> dict[
 
 
 def cold_turns(backend: Backend) -> int:
-    """Return how many turns `compact` has left their signature only."""
+    """Return the number of turns of which `compact` kept only the signature."""
     with backend.connection(WRITE_TIMEOUT_S) as conn:
         return int(one(conn, query("count_cold")).count)
