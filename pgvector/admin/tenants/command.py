@@ -1,4 +1,4 @@
-"""tenants: who may read and write which themes, as Postgres enforces it."""
+"""The command `tenants`: which role may read and write which themes, enforced by Postgres."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..common.console import say
 from ..common.database import naming, settings_of
 from ..common.outcome import Outcome, print_outcome
 
-# Does something, with the names of themes as they are stored; returns what is to be said, and whether it was done.
+# Runs an action with the themes' stored names; returns the message for the operator and whether anything was changed.
 Change = Callable[[DeadlineConnection, argparse.Namespace, list[str]], tuple[str, bool]]
 
 
@@ -72,8 +72,8 @@ def _grant(conn: DeadlineConnection, args: argparse.Namespace, names: list[str])
 
 
 def _to_revoke(args: argparse.Namespace, names: Sequence[str], had: Sequence[str]) -> list[str]:
-    """Return those of the themes that the role `had` which are named, or all. Raises ConfigurationError."""
-    # A name that was granted with psql, or before there was an alias of it, is meant as it stands.
+    """Return the named themes, or all if none is named, of those the role `had`. Raises ConfigurationError."""
+    # A name that was granted with psql, or before it got an alias, is taken literally.
     meant = [given if given in had else name for given, name in zip(args.themes, names, strict=True)]
     if lacking := [theme for theme in meant if theme not in had]:
         raise ConfigurationError(

@@ -1,4 +1,4 @@
-"""themes."""
+"""The command `themes`."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _show_log(rows: list[dict[str, Any]]) -> None:
 
 
 def _named(given: Mapping[str, Any]) -> str:
-    """Return the themes that an entry of the log is about."""
+    """Return the themes that a log entry is about."""
     names = [given["theme"]] if "theme" in given else given.get("themes") or []
     into = f" -> {given['into']!r}" if "into" in given else ""
     return (", ".join(map(repr, names)) or "every theme") + into

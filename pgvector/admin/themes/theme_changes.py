@@ -1,4 +1,4 @@
-"""Themes renamed, merged and deleted by an operator: shown before, logged after."""
+"""Renaming, merging and deleting of themes by an operator: shown before, logged after."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..common.theme_names import existing, named_exactly, not_allowed
 from ..common.theme_rows import rows_in
 from . import theme_moves
 
-_LOCK = 731057945  # one change of themes at a time
+_LOCK = 731057945  # so that one change of themes runs at a time
 
 
 def listed(conn: DeadlineConnection, rules: ThemeRules) -> list[dict[str, Any]]:
@@ -32,13 +32,13 @@ def listed(conn: DeadlineConnection, rules: ThemeRules) -> list[dict[str, Any]]:
 
 
 def shown(conn: DeadlineConnection, name: str, rules: ThemeRules) -> dict[str, Any]:
-    """Return what one theme holds. Raises InvalidArgument when there is none of that name."""
+    """Return what one theme holds. Raises InvalidArgument if there is no theme of that name."""
     theme, counts = existing(conn, name, rules)
     return {"theme": theme, **fit_for_json(counts), "reachable": _is_reachable(theme, rules)}
 
 
 def rename(conn: DeadlineConnection, old: str, new: str, rules: ThemeRules, *, really: bool) -> Outcome:
-    """Give a theme another name. Raises InvalidArgument for a name that is taken, or that no session would have."""
+    """Rename a theme. Raises InvalidArgument if the new name is taken, or is one that no session would have."""
     with conn.transaction():
         _begin(conn, really=really)
         theme, counts = existing(conn, old, rules)
@@ -59,9 +59,9 @@ def rename(conn: DeadlineConnection, old: str, new: str, rules: ThemeRules, *, r
 
 
 def merge(conn: DeadlineConnection, old: str, into: str, rules: ThemeRules, *, really: bool) -> Outcome:
-    """Move everything of one theme into another; a memory that both hold stays once.
+    """Move everything of one theme into another; a memory that both hold is kept once.
 
-    Raises InvalidArgument when one of the two does not exist.
+    Raises InvalidArgument if one of the two does not exist.
     """
     with conn.transaction():
         _begin(conn, really=really)
@@ -74,7 +74,7 @@ def merge(conn: DeadlineConnection, old: str, into: str, rules: ThemeRules, *, r
 
 
 def _begin(conn: DeadlineConnection, *, really: bool) -> None:
-    """Begin a change, once those of other operators are done: what they leave is what is looked at then."""
+    """Begin a change after those of other operators have ended, so that it sees their results."""
     theme_rows.begin(conn)
     if really:
         conn.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
@@ -108,7 +108,7 @@ def _move(
 
 
 def delete(conn: DeadlineConnection, name: str, rules: ThemeRules, *, really: bool) -> Outcome:
-    """Delete what a theme holds, or what its history keeps. Raises InvalidArgument when there is none of that name."""
+    """Delete what a theme and its history hold. Raises InvalidArgument if there is no theme of that name."""
     with conn.transaction():
         _begin(conn, really=really)
         texts = theme_moves.texts_kept(conn, name)
@@ -137,7 +137,7 @@ def delete(conn: DeadlineConnection, name: str, rules: ThemeRules, *, really: bo
 
 
 def other_in_settings(settings: Settings, theme: str, into: str) -> Iterator[str]:
-    """Yield what the settings of this home say otherwise of the theme that rows came from and of that they went to."""
+    """Yield the settings of this home that differ between the theme that rows came from and the one they went to."""
     retention = RetentionPolicy(settings.retention, settings.identity_key)
     periods = [retention.of(each) for each in (theme, into)]
     if periods[0] != periods[1]:
@@ -159,7 +159,7 @@ def other_in_settings(settings: Settings, theme: str, into: str) -> Iterator[str
 
 
 def _new_name(given: str, old: str, rules: ThemeRules) -> tuple[str, list[str]]:
-    """Return the name as it is stored, and what there is to say about it."""
+    """Return the name as it is stored, and notes about it for the operator."""
     name = normalise_theme(given, rules.identity_key)
     if not name:
         raise InvalidArgument("the new name is blank")

@@ -1,4 +1,4 @@
-"""All rows of a theme moved into another one, or deleted, a bounded piece at a time.
+"""Moves all rows of a theme into another one, or deletes them, in slices of bounded size.
 
 Every function works inside the caller's transaction, on a connection whose errors are translated.
 """
@@ -23,8 +23,8 @@ from ..common.hnsw import CHUNKS, ROWS
 from ..common.row_security import has_own_themes
 
 _query = partial(query, package=__package__)
-_SLICE = 1000  # rows of one statement
-# What stands beside turns and memories, and moves at once.
+_SLICE = 1000  # rows a statement
+# Statements for the other tables, each of which moves all rows of a theme at once.
 _BESIDE = (
     "move_operations", "move_tombstones", "move_mirrored", "move_proposals", "move_read_turns", "forget_retention",
 )  # fmt: skip
@@ -33,22 +33,22 @@ Statement = bytes | sql.Composed
 
 
 def shared(conn: DeadlineConnection, theme: str, into: str) -> int:
-    """Return how many memories stand in both themes."""
+    """Return how many memories both themes hold."""
     return sum(len(pairs) for pairs in _shared(conn, theme, into, "memory_digests"))
 
 
 def move(conn: DeadlineConnection, theme: str, into: str, advance: Advance) -> dict[str, int]:
-    """Move everything of `theme` to `into`; a memory that both hold stays once. Return what happened, counted.
+    """Move everything of `theme` to `into`, keeping a memory that both hold once; return the counts.
 
     `advance` gets the number of rows done since its last call.
     """
     names = {"theme": theme, "into": into}
     with _moving(conn, names):
         turns = _in_slices(conn, _query("theme_turn_ids"), _moves(conn, "turns"), names, advance)
-    # Turns first: agents wait with memories of both themes from here on.
+    # Turns were moved first because from here on agents' writes of memories of both themes wait.
     lock_themes(conn, (theme, into))
     merged = _merge(conn, theme, into, advance)
-    # Before the memories, whose own move is the last of it.
+    # History goes before the memories, so that their move becomes its last entry.
     conn.execute(_query("move_history"), names)
     with _moving(conn, names):
         memories = _in_slices(conn, _query("theme_memory_ids"), _moves(conn, "memories"), names, advance)
@@ -59,9 +59,9 @@ def move(conn: DeadlineConnection, theme: str, into: str, advance: Advance) -> d
 
 
 def delete(conn: DeadlineConnection, theme: str, advance: Advance) -> dict[str, int]:
-    """Delete a theme's turns and memories, and with them what was derived of them. Return what happened, counted.
+    """Delete a theme's turns and memories and everything derived from them; return the counts.
 
-    What stays are digests: of removed memories, so that no host's file brings them back.
+    Only digests of removed memories stay, so that no host's file brings the memories back.
     """
     names = {"theme": theme, "at": datetime.now(UTC)}
     turns = _in_slices(conn, _query("theme_turn_ids"), [query("delete_turns")], names, advance)
@@ -73,7 +73,7 @@ def delete(conn: DeadlineConnection, theme: str, advance: Advance) -> dict[str, 
 
 
 def texts_kept(conn: DeadlineConnection, theme: str) -> int:
-    """Return how many earlier and removed texts the history of a theme keeps, which may hold nothing else."""
+    """Return how many earlier and removed texts a theme's history keeps; the theme itself may be empty."""
     return int(one(conn, _query("texts_kept"), {"theme": theme}).count)
 
 
@@ -88,10 +88,10 @@ def log(conn: DeadlineConnection, limit: int) -> list[dict[str, Any]]:
 
 
 def _shared(conn: DeadlineConnection, theme: str, into: str, statement: str) -> Iterator[dict[int, Any]]:
-    """Yield memories of `theme` that `into` holds as well, by their number there, a slice at a time.
+    """Yield the memories of `theme` that `into` holds as well, keyed by their id in `into`, a slice at a time.
 
-    They are what `statement` tells of them, the target and the digest at least. A theme at a time: a database that is
-    spread by theme joins no two of them.
+    The values are rows of `statement`, with at least target and digest. Each theme is queried alone, because a
+    database that is distributed by theme cannot join two themes.
     """
     ids = [row.id for row in conn.execute(_query("theme_memory_ids"), {"theme": theme})]
     for slice_ids in pieces(ids, _SLICE):
@@ -103,7 +103,7 @@ def _shared(conn: DeadlineConnection, theme: str, into: str, statement: str) -> 
 
 
 def _merge(conn: DeadlineConnection, theme: str, into: str, advance: Advance) -> int:
-    """Leave what both themes hold in `into` alone; return how many memories that were."""
+    """Merge the memories that both themes hold into the rows of `into`; return how many there were."""
     merged = 0
     for pairs in _shared(conn, theme, into, "memories_to_merge"):
         rows = list(pairs.values())
@@ -125,7 +125,7 @@ def _merge(conn: DeadlineConnection, theme: str, into: str, advance: Advance) ->
 
 @contextmanager
 def _moving(conn: DeadlineConnection, names: Mapping[str, str]) -> Iterator[None]:
-    """Have the triggers know in the block which theme rows come from, and which they go to."""
+    """Tell the triggers, for the block, which theme rows come from and which they go to."""
     begin = sql.SQL(_query("begin_moves").decode())
     conn.execute(begin.format(**{name: sql.Literal(value) for name, value in names.items()}))
     yield
@@ -133,7 +133,7 @@ def _moving(conn: DeadlineConnection, names: Mapping[str, str]) -> Iterator[None
 
 
 def _moves(conn: DeadlineConnection, store: Store) -> list[Statement]:
-    """Return the statements that move rows: their parts first, which go with a row that is deleted."""
+    """Return the statements that move rows: chunks first, because deleting a row deletes its chunks."""
     moves: list[Statement] = [_statement("lock_rows", ROWS[store])]
     for table, number in ((CHUNKS[store], "row_id"), (ROWS[store], "id")):
         columns = [row.name for row in conn.execute(_query("own_columns"), {"table": table})]
@@ -156,9 +156,9 @@ def _in_slices(
     names: Mapping[str, Any],
     advance: Advance,
 ) -> int:
-    """Run `statements` on all rows that `which` names, those that come meanwhile included; return how many."""
+    """Run `statements` on all rows that `which` selects, also those added meanwhile; return how many rows."""
     done = 0
-    # The ids once and at the start: to find the next ones by the theme would be a walk over all that are done.
+    # All ids are read first: selecting each slice by theme would walk over all rows already done.
     while ids := [row.id for row in conn.execute(which, {"theme": names["theme"]})]:
         for some in pieces(ids, _SLICE):
             for statement in statements:

@@ -1,4 +1,4 @@
--- Whole themes, moved and deleted.
+-- Moves and deletes whole themes.
 
 -- name: theme_memory_ids
 SELECT id FROM memory_entries WHERE agent_identity = %(theme)s ORDER BY id;
@@ -10,7 +10,7 @@ SELECT id FROM conversations WHERE agent_identity = %(theme)s ORDER BY id;
 SELECT target, digest FROM memory_entries WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s);
 
 -- name: memories_to_merge
--- The vector of a long text is no use without those of its other parts.
+-- The vector of a long text is left out: it is of no use without those of the text's other parts.
 SELECT id, target, digest, created_at, updated_at, array_to_string(owners, ',') AS owners,
        CASE WHEN NOT EXISTS (SELECT FROM memory_chunks AS k WHERE k.agent_identity = %(theme)s AND k.row_id = m.id)
             THEN m.embedding::text END AS embedding,
@@ -23,13 +23,13 @@ SELECT id, target, digest, created_at, updated_at, array_to_string(owners, ',') 
 SELECT id, target, digest FROM memory_entries WHERE agent_identity = %(theme)s AND digest = ANY(%(digests)s::bytea[]);
 
 -- name: merge_memories
--- What both themes hold stays once, as old as the older and as fresh as the fresher of the two, with the owners of both.
+-- A memory that both themes hold is kept once, with the older creation time, the newer update time and both rows' owners.
 -- What was said of it later counts; where that is nothing, what was said before, and what is plain there is current.
 UPDATE memory_entries AS m
    SET created_at = least(m.created_at, given.created_at), updated_at = greatest(m.updated_at, given.updated_at),
        embedding = CASE WHEN coalesce(later_state(), 'active') IN ('active', 'closed')
                         THEN coalesce(m.embedding, given.embedding) ELSE m.embedding END,
-       -- What has a vector and no signature is not recalled; what is superseded or archived is not to be, and takes neither.
+       -- A row with a vector but no signature is not recalled. A superseded or archived one must not be, so it gets neither.
        sig = CASE WHEN m.embedding IS NULL AND coalesce(later_state(), 'active') IN ('active', 'closed')
                   THEN binary_quantize(given.embedding) ELSE m.sig END,
        code = CASE WHEN m.embedding IS NULL AND coalesce(later_state(), 'active') IN ('active', 'closed')
@@ -56,13 +56,13 @@ UPDATE memory_entries AS m
 DELETE FROM memory_entries WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s);
 
 -- name: own_columns
--- exempt: reads the catalogue only. What of a table's rows is written anew under another theme.
+-- exempt: reads the catalogue only. The columns that are written again when a row moves to another theme.
 SELECT attname::text AS name FROM pg_attribute
  WHERE attrelid = %(table)s::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = '' AND attname <> 'agent_identity'
  ORDER BY attnum;
 
 -- name: begin_moves
--- exempt: touches no table. Until the transaction ends, or `end_moves`: triggers know where rows come from and go to.
+-- exempt: touches no table. Tells triggers where rows come from and go to, until `end_moves` or the transaction's end.
 SET LOCAL hermes_pgvector.moved_from = {theme};
 SET LOCAL hermes_pgvector.moved_to = {into};
 
@@ -74,12 +74,12 @@ SET LOCAL hermes_pgvector.moved_from = '';
 SELECT id FROM {table} WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) ORDER BY id FOR UPDATE;
 
 -- name: move_rows
--- Anew under the other theme: where tables are spread by theme, a row cannot change its own.
+-- Deletes and inserts instead of updating: in tables distributed by theme a row cannot change its theme.
 WITH moved AS (DELETE FROM {table} WHERE agent_identity = %(theme)s AND {number} = ANY(%(ids)s) RETURNING {columns})
 INSERT INTO {table} (agent_identity, {columns}) SELECT %(into)s, {columns} FROM moved;
 
 -- name: move_operations
--- They stay under the old name as well: what a spool still holds of them names the theme as it was then.
+-- The operations also stay under the old name, because those still in a spool file name the old theme.
 INSERT INTO hermes_operations (agent_identity, op_id, applied_at)
 SELECT %(into)s, op_id, applied_at FROM hermes_operations WHERE agent_identity = %(theme)s
 ON CONFLICT DO NOTHING;
@@ -120,7 +120,7 @@ ON CONFLICT DO NOTHING;
 SELECT hermes_move_history(%(theme)s, %(into)s, current_user);
 
 -- name: clear_live_tombstones
--- What one theme had removed and the other one holds, is held.
+-- A memory that one theme had removed and the other one holds is kept, so its tombstone is deleted.
 DELETE FROM hermes_tombstones AS t USING memory_entries AS m
  WHERE t.agent_identity = %(theme)s AND m.agent_identity = t.agent_identity AND m.target = t.target AND m.digest = t.digest;
 
@@ -134,5 +134,5 @@ DELETE FROM memory_history WHERE agent_identity = %(theme)s;
 DELETE FROM hermes_retention WHERE agent_identity = %(theme)s;
 
 -- name: read_maintenance
--- exempt: what operators did, no stored text.
+-- exempt: the log of operators' changes, no stored text.
 SELECT id, done_at, db_role, os_user, host, verb, arguments, counts FROM hermes_maintenance ORDER BY id DESC LIMIT %(limit)s;
