@@ -1,4 +1,4 @@
-"""Brings what was said and noted before, from the host and from other memory providers, with its own times."""
+"""Imports earlier conversations and notes, with their original times, from the host and other memory providers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .ingest import IngestOptions, IngestResult, take_in
 from .records import MemoryRecord, Record
 from .sources.source import Source, SourceTally
 
-# Live capture notes when a turn ended, the host when each message was written: a long turn lies between the two.
+# Live capture records when a turn ended, the host when each message was written: the two differ by a whole turn.
 NEAR_S: Final = 6 * 3600.0
 
 
 @dataclass
 class ThemeShare:
-    """What of a source goes to one theme, what is there already counted as well; and from when to when that is."""
+    """The records of a source for one theme, including those already stored, and the period that they span."""
 
     memories: int = 0
     turns: int = 0
@@ -43,7 +43,7 @@ class ThemeShare:
 
 @dataclass(frozen=True)
 class SourceReport:
-    """What became of one source."""
+    """The result of importing one source."""
 
     where: str
     tally: SourceTally
@@ -51,7 +51,7 @@ class SourceReport:
     shares: dict[str, ThemeShare]
 
     def skipped(self) -> dict[str, int]:
-        """Return how many were left out, by reason, the commonest first."""
+        """Return how many records were left out, by reason, the most frequent first."""
         return dict((self.tally.skipped + self.arrivals.skipped).most_common())
 
     def as_json(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class SourceReport:
 
 @dataclass
 class Report:
-    """What became of all sources; `failed` says of those that could not be read why, `really` False only counted."""
+    """The results of all sources. `failed`: the reason for each that could not be read. `really` False: a dry run."""
 
     really: bool
     brought: list[SourceReport] = field(default_factory=list)
@@ -89,9 +89,9 @@ def bring(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> Report:
-    """Take in every source; one that cannot be read does not keep the others out. `until` is exclusive.
+    """Import every source; one that cannot be read does not stop the others. `until` is exclusive.
 
-    What is there already is left alone, so that a run may be repeated, and one that was interrupted goes on.
+    Records that are stored already are skipped, so a run may be repeated, and an interrupted one resumes.
     Raises StoreUnavailable for our own database.
     """
     report = Report(intake.really)

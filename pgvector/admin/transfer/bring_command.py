@@ -1,4 +1,4 @@
-"""bring."""
+"""The command `bring`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _of_profiles(
     home: Path,
     destination: ImportDestination,
 ) -> Sequence[Source]:
-    """Return the file that was given, or that of each profile which has one."""
+    """Return the given file, or the file of each profile that has one."""
     if getattr(args, "path", None) is not None:
         return [kind(_home_of(args, home), destination, args.path)]
     found = [each for each in _homes(args, home) if (each.path / kind.NAME).exists()]
@@ -76,7 +76,7 @@ def _mem0(args: argparse.Namespace, home: Path, destination: ImportDestination) 
     known: dict[Mem0Settings, Home] = {}
     for each in _homes(args, home):
         if (settings := configured(each)) is not None:
-            known.setdefault(settings, each)  # profiles may share a store: it is the first one's
+            known.setdefault(settings, each)  # a store that profiles share belongs to the first one
     _some(list(known.values()), home, "mem0.json", "the settings of hermes-agent's provider mem0, or --path or --dsn")
     return [Mem0Store(each, destination, at.path, at.dsn, args.schema, at.collection) for at, each in known.items()]
 
@@ -106,7 +106,7 @@ def _homes(args: argparse.Namespace, home: Path) -> list[Home]:
 
 
 def _home_of(args: argparse.Namespace, home: Path) -> Home:
-    """Return the profile that a file given by its path belongs to."""
+    """Return the profile that the file given by --path belongs to."""
     return Home(args.profile or "default", home)
 
 

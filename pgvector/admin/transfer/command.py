@@ -1,4 +1,4 @@
-"""export and import."""
+"""The commands `export`, `themes export` and `import`."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def _export_theme(args: argparse.Namespace, home: Path) -> int:
 
 
 def _export(args: argparse.Namespace, home: Path) -> int:
-    """Write the themes to a new file, or to stdout; what was written is told on stderr where stdout holds the rows."""
+    """Write the themes to a new file or to stdout, and the summary to stderr because stdout may hold the rows."""
     file = None if args.file == Path("-") else args.file
     period = TimeRange(parse_when(args.since, "--since"), parse_when(args.until, "--until", end=True))
     if period.since and period.until and period.since >= period.until:
         raise WrongUsage("--since is not before --until: nothing can lie between them")
-    args.json = args.json and file is not None  # else stdout holds the rows, and no error is to stand among them
+    args.json = args.json and file is not None  # otherwise stdout holds the rows, and no error may appear among them
     wanted = ExportRequest(args.themes, period, args.vectors)
     with database(args, home) as (conn, _, rules), contextlib.ExitStack() as files:
         done = export(conn, wanted, rules, lambda: files.enter_context(_output(file, replace=args.replace)))
@@ -99,7 +99,7 @@ def _show_imported(done: Import, *, dry_run: bool) -> None:
 
 
 def show_arrivals(arrivals: IngestResult, *, dry_run: bool) -> None:
-    """Show what became of records."""
+    """Print the counts of an import."""
     added = Column("added", "would be added" if dry_run else "added", right=True)
     show_table(
         (Column("what", " "), added, Column("there", "there already", right=True)),

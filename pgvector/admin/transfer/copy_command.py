@@ -1,4 +1,4 @@
-"""copy."""
+"""The command `copy`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _copy(args: argparse.Namespace, home: Path) -> int:
 
 
 def _target_dsn(args: argparse.Namespace, settings: Settings) -> str:
-    """Return the DSN to copy to, empty for the embedded server. Raises WrongUsage where none is named."""
+    """Return the DSN to copy to, empty for the embedded server. Raises WrongUsage if none is named."""
     to = str(args.to or os.environ.get(_ENV, ""))
     if not to and not args.source:
         raise WrongUsage(f"name the database to copy to: --to DSN, or ${_ENV}")
@@ -70,7 +70,7 @@ def _target_dsn(args: argparse.Namespace, settings: Settings) -> str:
 
 @contextlib.contextmanager
 def _target(args: argparse.Namespace, target: Settings) -> Iterator[DeadlineConnection]:
-    """Connect to the database to copy to; by an admin's login where one was given, or the server is our own."""
+    """Yield a connection to the target, with an admin's login if one was given or the server is embedded."""
     if not target.dsn and not args.admin_dsn:
         with admin_conninfo(target, "") as own, connection(target, own) as there:
             yield there
@@ -105,7 +105,7 @@ def _switch(home: Path, settings: Settings, to: str) -> bool:
 def _show(done: Copy, *, switched: bool, embedded: bool) -> None:
     show_arrivals(done.arrivals, dry_run=False)
     rows = [each.as_row() for each in done.themes]
-    # Of some themes there is only what was removed from them.
+    # Themes that consist only of tombstones are not shown.
     told = [row for row in rows if row["source_rows"] or row["target_rows"]]
     show_table(_COLUMNS, told, empty="there is nothing to copy")
     _show_left_behind(done)

@@ -1,4 +1,4 @@
-"""What goes from one database of ours to another beside the rows: what was removed, read, applied, and what happened.
+"""Copies what belongs to a theme besides its rows: tombstones, mirrored file entries, operations and history.
 
 Every function works inside the caller's transactions, one on each side; running it again changes nothing.
 """
@@ -34,12 +34,12 @@ _KEYS = {"memories": ("leaving_memory_ids", "memory_keys"), "turns": ("leaving_t
 
 
 def copy_removals(source: DeadlineConnection, target: DeadlineConnection, theme: str) -> int:
-    """Bring tombstones; what was removed at the source since is removed there too. Returns how many that were."""
+    """Copy tombstones, remove from the target what was removed at the source since, and return how many that were."""
     return sum(bury(target, some) for some in _slices(removed(source, theme, TimeRange())))
 
 
 def copy_traces(source: DeadlineConnection, target: DeadlineConnection, theme: str) -> None:
-    """Bring what the hosts' files held when they were read, and which writes were applied."""
+    """Copy what the hosts' files held when they were last read, and the ids of applied operations."""
     for some in _slices(_streamed(source, "leaving_mirrored", theme)):
         target.execute(query("bring_mirrored"), {"themes": [theme] * len(some)} | column_lists(some, **_MIRRORED))
     for some in _slices(_streamed(source, "leaving_operations", theme)):
@@ -48,12 +48,12 @@ def copy_traces(source: DeadlineConnection, target: DeadlineConnection, theme: s
 
 
 def may_copy_history(target: DeadlineConnection) -> bool:
-    """Return whether this role may say there when something happened."""
+    """Return whether this role may write history with its original times to the target."""
     return bool(one(target, query("may_write_history")).may)
 
 
 def copy_history(source: DeadlineConnection, target: DeadlineConnection, theme: str) -> int:
-    """Bring what happened to memories; returns how many entries are new there."""
+    """Copy the history of memories; return how many entries are new at the target."""
     added = 0
     numbers: dict[int, int] = {}
     for some in _slices(_streamed(source, "leaving_history", theme)):
@@ -70,9 +70,9 @@ def copy_history(source: DeadlineConnection, target: DeadlineConnection, theme: 
 def _numbers(
     target: DeadlineConnection, entries: Sequence[Any], row: dict[str, list[Any]], numbers: dict[int, int]
 ) -> list[int]:
-    """Return which memory each of these entries is of there. `numbers`, by those of the source, grows.
+    """Return the target's memory id for each of these entries, and add new pairs to `numbers` (source id to target id).
 
-    What is gone gets a number of its own, by which it can be restored or forgotten.
+    A memory that is gone gets an id of its own, by which it can be restored or forgotten.
     """
     for each, known in zip(entries, target.execute(query("known_history"), row), strict=True):
         if known.id is not None:
@@ -85,7 +85,7 @@ def _numbers(
 def missing(source: DeadlineConnection, target: DeadlineConnection, theme: str, store: Store, moved: str | None) -> int:
     """Return how many of the source's rows the target does not hold, compared one by one.
 
-    Turns may also stand in `moved`, where those of the theme went there.
+    Turns may also be in `moved`, the theme that the target's rows of this theme were moved to.
     """
     ids_of, keys_of = _KEYS[store]
     lacking = 0
@@ -103,7 +103,7 @@ def missing(source: DeadlineConnection, target: DeadlineConnection, theme: str, 
 def _lacking_memories(target: DeadlineConnection, theme: str, keys: Sequence[Any]) -> int:
     row = {"themes": [theme] * len(keys), "moved": [None] * len(keys)}
     row |= column_lists(keys, targets="target", digests="digest")
-    # What was removed there is not missing.
+    # A memory that was removed at the target is not missing.
     found = target.execute(query("known_memories"), row)
     return sum(each.id is None and each.removed_at is None for each in found)
 
@@ -119,7 +119,7 @@ def _lacking_turns(target: DeadlineConnection, theme: str, keys: Sequence[Any], 
 
 
 def _streamed(conn: DeadlineConnection, statement: str, theme: str) -> Iterator[Any]:
-    """Yield what a statement finds of a theme, a slice at a time: a large history is not held in memory."""
+    """Yield the rows of a statement about a theme, a slice at a time, so that a large history is not held in memory."""
     with conn.cursor(statement) as found:
         found.itersize = _SLICE
         yield from found.execute(query(statement), {"theme": theme})

@@ -1,4 +1,4 @@
-"""Copies themes from one database of ours to another, vectors and all, and proves that they arrived."""
+"""Copies themes with their vectors from one database of ours to another, and verifies that they arrived."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from .records import Record
 
 @dataclass(frozen=True)
 class Compared:
-    """One theme on both sides, memories and turns together. `missing`: rows of the source that the target lacks.
+    """The comparison of one theme, memories and turns together. `missing`: rows of the source that the target lacks.
 
-    `moved`: where the theme's rows went there when it was renamed or merged, None where it was not.
+    `moved`: the theme that it was renamed to or merged into at the target, or None.
     """
 
     theme: str
@@ -42,7 +42,7 @@ class Compared:
 
     @property
     def fits(self) -> bool:
-        """Return whether everything of the source is at the target."""
+        """Return whether the target holds every row of the source."""
         return self.same or not self.missing
 
     def as_row(self) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Copy:
-    """What was copied and how the two sides compare. `since`: rows written to the source after the copy began."""
+    """The result of a copy and of the comparison. `since`: rows written to the source after the copy began."""
 
     arrivals: IngestResult
     removed: int
@@ -65,11 +65,11 @@ class Copy:
 
     @property
     def verified(self) -> bool:
-        """Return whether every row that the source held when the copy began is at the target."""
+        """Return whether the target holds every row that the source held when the copy began."""
         return all(each.fits for each in self.themes)
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, for machines."""
+        """Return the whole result as JSON."""
         return self.arrivals.as_json() | {
             "removed": self.removed,
             "history": self.history,
@@ -81,7 +81,7 @@ class Copy:
 
 @dataclass(frozen=True)
 class CopyRequest:
-    """From where to where."""
+    """The source and target of a copy, and the themes to copy (all if none is named)."""
 
     source: DeadlineConnection
     target: DeadlineConnection
@@ -91,9 +91,9 @@ class CopyRequest:
 
 
 def copy(request: CopyRequest) -> Copy:
-    """Copy and compare. Interrupted, it is simply run again: what is there already is found and left alone.
+    """Copy and compare. An interrupted copy can be run again: rows that are there already are skipped.
 
-    Raises ConfigurationError when both are one database.
+    Raises ConfigurationError if both are the same database.
     """
     source, target = request.source, request.target
     with translated():
@@ -123,7 +123,7 @@ def copy(request: CopyRequest) -> Copy:
 
 
 def _fits(source: EmbeddingSpace, target: EmbeddingSpace) -> bool:
-    """Return whether the vectors can go along; a target without a model takes the source's."""
+    """Return whether the vectors can be copied as well; a target without a model adopts the source's."""
     return source.dims == target.dims and (not target.model or source.comparable(target))
 
 
@@ -142,7 +142,7 @@ def _copy_rows(
 
 
 def _copy_traces(request: CopyRequest, names: Sequence[str]) -> tuple[int, int | None]:
-    """Return what was removed at the target, and how many entries of history went along; None without the right."""
+    """Return the numbers of removed memories at the target and of copied history entries; None without the right."""
     removed, history = 0, 0
     allowed = store.may_copy_history(request.target)
     for name in names:

@@ -1,6 +1,6 @@
 """The file that `export` writes and `import` reads: JSON Lines with a header, a trailer and a checksum.
 
-docs/moving.md describes it. Version 1 may gain fields; what an older version cannot read gets another number.
+docs/moving.md describes it. Version 1 may gain fields; a change that older programs cannot read gets a new version.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TURN_FIELDS = ("theme", "session_id", "role", "content", "ts", "metadata", "emb
 
 @dataclass(frozen=True)
 class Header:
-    """The first line: what the file is and what it was asked to hold. `themes` None: all that the role could see."""
+    """The first line: format, origin and requested content. `themes` is None for all themes that the role could see."""
 
     space: EmbeddingSpace
     vectors: bool
@@ -68,7 +68,7 @@ class Header:
 
 
 def read_header(line: bytes) -> Header:
-    """Return the header of a file. Raises ConfigurationError when it is none, or of a version that we cannot read."""
+    """Return the header of a file. Raises ConfigurationError if it is none, or of a version that we cannot read."""
     found = _object(line)
     if found is None or found.get("format") != FORMAT:
         raise ConfigurationError(
@@ -105,7 +105,7 @@ def _header_space(header: Mapping[str, Any]) -> EmbeddingSpace:
 
 @dataclass(frozen=True)
 class Trailer:
-    """The last line: how many lines of each kind stand before it, and the sha256 of all the bytes before it."""
+    """The last line: the number of lines of each kind before it, and the sha256 of all bytes before it."""
 
     counts: Mapping[str, int]
     sha256: str
@@ -116,7 +116,7 @@ class Trailer:
 
 
 def read_trailer(line: bytes) -> Trailer | None:
-    """Return the trailer, when this line is one."""
+    """Return the trailer, or None if this line is not one."""
     if not line.startswith(b'{"end"'):
         return None
     found = _object(line) or {}
@@ -125,13 +125,13 @@ def read_trailer(line: bytes) -> Trailer | None:
 
 
 class Checksum:
-    """The sha256 of what has passed."""
+    """The sha256 of all lines added so far."""
 
     def __init__(self) -> None:
         self._digest = hashlib.sha256()
 
     def add(self, line: bytes) -> bytes:
-        """Count a line in; returns it."""
+        """Add a line to the checksum; return the line."""
         self._digest.update(line)
         return line
 
@@ -144,7 +144,7 @@ class Checksum:
 
 
 def row_line(record: Record) -> bytes:
-    """Return a memory or a turn as it stands in the file."""
+    """Return the line of a memory or a turn in the file."""
     if isinstance(record, MemoryRecord):
         row: dict[str, Any] = {
             "store": "memories",
@@ -176,7 +176,7 @@ def row_line(record: Record) -> bytes:
 
 
 def removed_line(removed: Removed) -> bytes:
-    """Return what is left of a removed memory as it stands in the file."""
+    """Return the line of a removed memory in the file."""
     row = {
         "store": "removed",
         "theme": removed.theme,
@@ -188,9 +188,9 @@ def removed_line(removed: Removed) -> bytes:
 
 
 def read_row(line: bytes, number: int) -> Record | Removed:
-    """Return what a line of the file says. Fields that we do not know are kept in the metadata.
+    """Return the record in a line of the file. Unknown fields are kept in the metadata.
 
-    Raises InvalidArgument, with what is wrong but not what stands there.
+    Raises InvalidArgument, which names the fault but quotes no content.
     """
     row = _object(line)
     if row is None:
@@ -234,7 +234,7 @@ def _object(line: bytes) -> dict[str, Any] | None:
 
 
 def _line(row: Mapping[str, Any]) -> bytes:
-    # A lone surrogate cannot come from Postgres, and would not go back there.
+    # A lone surrogate cannot come from Postgres, which would not accept it back either.
     return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
 
 

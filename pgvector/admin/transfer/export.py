@@ -1,4 +1,4 @@
-"""Writes themes as JSON Lines, as they are at one moment, a few hundred rows in memory at a time."""
+"""Writes a snapshot of themes as JSON Lines, with a few hundred rows in memory at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .outfile import ByteSink
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """What to export: these themes or all, of a period, with or without the vectors."""
+    """The themes to export (all if none is named), the period, and whether vectors are included."""
 
     themes: Sequence[str] = ()
     period: TimeRange = field(default_factory=TimeRange)
@@ -32,7 +32,7 @@ class ExportRequest:
 
 @dataclass(frozen=True)
 class Export:
-    """What was written: lines of each kind, of how many themes, and the checksum in the trailer."""
+    """The result of an export: lines of each kind, the number of themes, and the checksum in the trailer."""
 
     memories: int
     turns: int
@@ -45,9 +45,9 @@ class Export:
 def export(
     conn: DeadlineConnection, wanted: ExportRequest, rules: ThemeRules, stream: Callable[[], ByteSink]
 ) -> Export:
-    """Write the wanted themes to the stream, which is asked for when it is known that there is something to write.
+    """Write the wanted themes to the stream, which is opened only once the themes are known to exist.
 
-    A role that row-level security holds to some themes gets those. Raises InvalidArgument for a theme that holds
+    A role that row-level security limits to some themes exports those. Raises InvalidArgument for a theme that holds
     nothing.
     """
     with translated():
@@ -79,14 +79,14 @@ def export(
 
 
 def themes_meant(conn: DeadlineConnection, wanted: Sequence[str], rules: ThemeRules) -> list[str]:
-    """Return the themes by the names they are stored under; without any named, every one that this role sees."""
+    """Return the stored names of the wanted themes; if none is named, of all that this role sees."""
     if not wanted:
         return store.themes(conn)
     return list(ThemeChoice(tuple(wanted)).held(conn, rules))
 
 
 def rows_of(conn: DeadlineConnection, theme: str) -> int:
-    """Return how many rows a theme holds, and how many were removed from it."""
+    """Return the number of rows of a theme plus its tombstones."""
     counted = theme_store.counts(conn, theme)
     return int(counted["memories"] + counted["user_facts"] + counted["turns"] + counted["removed"])
 
@@ -100,7 +100,7 @@ def _lines(conn: DeadlineConnection, theme: str, wanted: ExportRequest) -> Itera
 
 
 class _Out:
-    """A stream that counts and sums up what goes there."""
+    """A stream that counts the lines written and computes their checksum."""
 
     def __init__(self, stream: ByteSink) -> None:
         self._stream = stream
@@ -113,7 +113,7 @@ class _Out:
             self.counts[kind] += 1
 
     def end(self) -> str:
-        """Write the trailer; returns the checksum."""
+        """Write the trailer; return the checksum."""
         checksum = self._checksum.hex()
         self._stream.write(Trailer(self.counts, checksum).line())
         self._stream.flush()

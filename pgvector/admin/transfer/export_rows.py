@@ -1,4 +1,4 @@
-"""Reads whole themes in one snapshot, a few hundred rows at a time, and what is known of them besides their rows.
+"""Reads whole themes in one snapshot, a few hundred rows at a time, with their tombstones and checksums.
 
 Every function works inside the caller's transaction, which `begin` has begun.
 """
@@ -21,48 +21,51 @@ from ..common.theme_rows import every_theme
 from .float_arrays import as_floats
 from .records import MemoryRecord, Part, Record, TurnRecord, read_said
 
-_SLICE = 500  # rows of one statement
+_SLICE = 500  # rows a statement
 _IDS = {"memories": "leaving_memory_ids", "turns": "leaving_turn_ids"}
 
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """Turns said, memories last confirmed and removed from `since` on and before `until`."""
+    """The period of an export, by the times at which turns were said and memories last confirmed or removed.
+
+    `since` is inclusive, `until` exclusive.
+    """
 
     since: datetime | None = None
     until: datetime | None = None
 
 
 class Fingerprint(NamedTuple):
-    """How many rows a theme holds, each once, and a checksum of them that does not depend on their order."""
+    """The number of distinct rows that a theme holds, and a checksum of them that does not depend on their order."""
 
     rows: int
     checksum: str
 
 
 def begin(conn: DeadlineConnection) -> EmbeddingSpace:
-    """Let this transaction see one state of the database, with vectors of one model, to its end; returns that model.
+    """Give this transaction one snapshot of the database, with vectors of one model; return that model's space.
 
     Raises StoreUnavailable while that model is being changed.
     """
     conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-    # Whoever waited here would see the rows of before the change, and the columns of after it.
+    # A transaction that waited here would see the rows from before the change and the columns from after it.
     if not one(conn, query("try_hold_space")).got:
         raise StoreUnavailable("the model of the database is being changed at this moment; run this again")
-    # A server's own bounds are for agents: this may take an hour.
+    # The server's timeouts are meant for agents; an export may take an hour.
     for bound in ("statement_timeout", "idle_in_transaction_session_timeout"):
         conn.execute("SELECT set_config(%s, '0', true)", (bound,))
     return recorded_space(conn)
 
 
 def themes(conn: DeadlineConnection) -> list[str]:
-    """Return every theme that this role sees, those included of which only traces are left."""
+    """Return every theme that this role sees, including those of which only traces are left."""
     held = {str(row["theme"]) for row in every_theme(conn)}
     return sorted(held | {row.theme for row in conn.execute(query("themes_with_traces"))})
 
 
 def rows(conn: DeadlineConnection, theme: str, store: Store, period: TimeRange, *, vectors: bool) -> Iterator[Record]:
-    """Yield every row of a theme in the order in which they were written."""
+    """Yield the rows of a theme in a period, in the order in which they were written."""
     asked = {"theme": theme, "since": period.since, "until": period.until}
     with conn.cursor(f"leaving_{store}") as ids:
         ids.itersize = 20 * _SLICE
@@ -93,13 +96,13 @@ def _parts(conn: DeadlineConnection, store: Store, row: Mapping[str, Any]) -> di
 
 
 def removed(conn: DeadlineConnection, theme: str, period: TimeRange) -> Iterator[Removed]:
-    """Yield what was removed from a theme."""
+    """Yield the tombstones of a theme in a period."""
     asked = {"theme": theme, "since": period.since, "until": period.until}
     for row in conn.execute(query("leaving_tombstones"), asked):
         yield Removed(theme, row.target, bytes(row.digest), row.removed_at, row.origin)
 
 
 def fingerprint(conn: DeadlineConnection, theme: str, store: Store) -> Fingerprint:
-    """Return what a theme holds, in two figures."""
+    """Return the row count and checksum of a theme's memories or turns."""
     row = one(conn, query(f"fingerprint_{store}"), {"theme": theme})
     return Fingerprint(int(row.count), row.checksum)

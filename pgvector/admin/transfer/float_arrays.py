@@ -1,4 +1,4 @@
-"""Vectors as arrays of 32-bit floats, between Postgres' form and ours without a number made of each."""
+"""Conversion of vectors between Postgres' binary form and arrays of 32-bit floats, without a Python float for each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEADER = struct.Struct(">HH")
 
 
 def know_vectors(conn: DeadlineConnection) -> None:
-    """Make this connection send and give vectors as such."""
+    """Register the vector type on this connection."""
     if conn.adapters.types.get("vector") is None:
         register_vector(conn)
 

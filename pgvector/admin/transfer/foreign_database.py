@@ -1,4 +1,4 @@
-"""Reads of other programs' databases, each in one read-only transaction."""
+"""Reads other programs' databases, each in one read-only transaction."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ...store.sql import query
 from .sources.source import ImportDestination
 
 _PAGE = 500  # rows a round trip
-_OURS = "digest"  # of the columns of memory_entries, the one that only our migrations make
+_OURS = "digest"  # a column of memory_entries that only our migrations create
 
 
 class ForeignDatabase:
-    """A schema of a database that is open for reading."""
+    """A schema of another program's database, open for reading."""
 
     def __init__(self, conn: DeadlineConnection, schema: str, expected: str) -> None:
         self._conn = conn
@@ -30,12 +30,12 @@ class ForeignDatabase:
         self._expected = expected
 
     def columns(self, table: str) -> set[str]:
-        """Return the columns of a table; none where there is no such table, or no right to see it."""
+        """Return the columns of a table; empty if there is no such table, or no right to see it."""
         found = self._conn.execute(query("foreign_columns"), {"schema": self._schema, "table": table})
         return {row.column_name for row in found}
 
     def demand(self, table: str, *columns: str) -> None:
-        """Raise ConfigurationError where the table lacks one of these columns."""
+        """Raise ConfigurationError if the table lacks one of these columns."""
         there = self.columns(table)
         missing = ", ".join(sorted(set(columns) - there))
         if not there:
@@ -47,16 +47,16 @@ class ForeignDatabase:
             raise ConfigurationError(f"the table {table} there is not of {self._expected}: it lacks {missing}")
 
     def is_ours(self) -> bool:
-        """Return whether these are tables of this very program."""
+        """Return whether the tables are our own."""
         return _OURS in self.columns("memory_entries")
 
     def count(self, table: str) -> int:
-        """About how many rows a table has; 0 where nobody has counted yet."""
+        """Return the estimated number of rows of a table; 0 if there is no estimate yet."""
         row = self._conn.execute(query("foreign_count"), {"schema": self._schema, "table": table}).fetchone()
         return int(row.count) if row is not None else 0
 
     def rows(self, name: str, *, table: str = "", **values: Any) -> Iterator[Any]:
-        """Yield the rows of a statement by its name; `table` is the one that it reads, where that may have any name."""
+        """Yield the rows of a named statement; `table` is the table it reads, if that can have any name."""
         statement: bytes | sql.Composed = query(name)
         if table:
             statement = sql.SQL(query(name).decode()).format(table=sql.Identifier(table))
@@ -67,7 +67,7 @@ class ForeignDatabase:
 
 @contextmanager
 def foreign(dsn: str, schema: str, expected: str) -> Iterator[ForeignDatabase]:
-    """Yield a database as it is at one moment; `expected` says what it should hold, as "the tables of Hindsight".
+    """Yield a snapshot of a database; `expected` says what it should hold, such as "the tables of Hindsight".
 
     Raises StoreUnavailable.
     """
@@ -82,7 +82,7 @@ def foreign(dsn: str, schema: str, expected: str) -> Iterator[ForeignDatabase]:
             with conn.transaction():
                 conn.execute(query("foreign_schema"), {"schema": schema})
                 yield ForeignDatabase(conn, schema, expected)
-    except StoreMisconfigured as exc:  # what would help with our own tables does not help there
+    except StoreMisconfigured as exc:  # its advice is about our own tables and does not help here
         said = str(exc).partition(";")[0]
         raise ConfigurationError(
             f"the source cannot be read: {said}; name a role in --dsn that may, or another --schema"
@@ -91,9 +91,9 @@ def foreign(dsn: str, schema: str, expected: str) -> Iterator[ForeignDatabase]:
 
 @dataclass(frozen=True)
 class SourceTables:
-    """Tables of another program in one schema; `profile` is whose the rows are that name none.
+    """Tables of another program in one schema; rows that name no profile belong to `profile`.
 
-    `DEMANDED`: the columns that they must have.
+    `DEMANDED`: the columns that the tables must have.
     """
 
     EXPECTED: ClassVar[str]
@@ -111,13 +111,13 @@ class SourceTables:
 
     @contextmanager
     def opened(self) -> Iterator[ForeignDatabase]:
-        """Yield the database, known to be what it should be. Raises ConfigurationError and StoreUnavailable."""
+        """Yield the database after checking its columns. Raises ConfigurationError and StoreUnavailable."""
         with foreign(self.dsn, self.schema, self.EXPECTED) as database:
             for table, columns in self.DEMANDED.items():
                 database.demand(table, *columns)
             yield database
 
     def total(self) -> int:
-        """About how many rows there are."""
+        """Return the estimated number of rows."""
         with self.opened() as database:
             return sum(map(database.count, self.DEMANDED))

@@ -1,4 +1,4 @@
-"""Reads a file that `export` wrote: checked first, then taken in; killed and run again it goes on where it was."""
+"""Imports a file that `export` wrote: it is checked first, then written; a killed import resumes when run again."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _DAMAGED = "; what can be read of it comes in with --salvage"
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """What of a file is taken in, and how.
+    """What to import from a file, and how.
 
-    `themes`: these only, by the names they have in the file, or fold to; `renamed`: old name to new. `own`: what the
-    settings' model makes vectors in, None without one. `salvage`: take what can be read of a damaged file.
+    `themes`: only these, by their name in the file or a name that normalises to it; `renamed`: old name to new. `own`:
+    the embedding space of the configured model, or None. `salvage`: import what can be read of a damaged file.
     """
 
     settings: Settings
@@ -50,20 +50,20 @@ class ImportOptions:
     really: bool = True
 
     def asked(self) -> tuple[str, ...]:
-        """Return the names of themes that the file has to hold."""
+        """Return the names of the themes that the file must hold."""
         return tuple(dict.fromkeys((*self.themes, *self.renamed)))
 
     def means(self, name: str, theme: str) -> bool:
-        """Return whether a name that was given means this theme of the file."""
+        """Return whether the given name means this theme of the file."""
         return theme in (name, normalise_theme(name, self.rules.identity_key))
 
     def absent(self, held: Iterable[str]) -> tuple[str, ...]:
-        """Return which of the names that were given mean nothing of what the file holds."""
+        """Return the given names that match no theme of the file."""
         held = tuple(held)
         return tuple(name for name in self.asked() if not any(self.means(name, theme) for theme in held))
 
     def name_of(self, theme: str) -> str | None:
-        """Return the theme that rows of a theme of the file go to; None where they are not wanted."""
+        """Return the theme to store this theme's rows in, or None if they are not wanted."""
         if self.themes and not any(self.means(name, theme) for name in self.themes):
             return None
         meant = (new for old, new in self.renamed.items() if self.means(old, theme))
@@ -72,9 +72,9 @@ class ImportOptions:
 
 @dataclass(frozen=True)
 class Import:
-    """What became of the file: its header, the rows, and what was wrong with it as a whole ("" when nothing was).
+    """The result of an import: the header, what became of the rows, and the damage of the file ("" if none).
 
-    `held`: the themes in it; `absent`: those that were asked for and are not.
+    `held`: the themes in the file; `absent`: themes that were asked for but are not in it.
     """
 
     header: Header
@@ -91,7 +91,7 @@ class Import:
         return not self.malformed and not self.damage
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, for machines."""
+        """Return the whole result as JSON."""
         return self.arrivals.as_json() | {
             "malformed": self.malformed,
             "damage": self.damage,
@@ -102,11 +102,11 @@ class Import:
 
 
 def import_file(conn: DeadlineConnection, path: Path | None, options: ImportOptions) -> Import:
-    """Take in an export; without a path from stdin. A file is read through and checked before anything is written.
+    """Import an export; without a path, from stdin. A file is read to its end and checked before anything is written.
 
-    A pipe, such as a shell's <(...), gives its bytes once: it is taken in as they come, as stdin is.
+    A pipe, such as a shell's <(...), can be read only once, so it is imported unchecked as it arrives, like stdin.
 
-    Raises ConfigurationError when it is no export, or damaged; what a stream brought before that was seen is kept.
+    Raises ConfigurationError if it is no export, or damaged; rows of a stream that came before the damage are kept.
     Raises InvalidArgument for a theme that a file does not hold.
     """
     total = 0
@@ -137,12 +137,12 @@ def import_file(conn: DeadlineConnection, path: Path | None, options: ImportOpti
 def _is_pipe(path: Path) -> bool:
     try:
         return path.is_fifo()
-    except OSError:  # told where it is opened
+    except OSError:  # reported when the file is opened
         return False
 
 
 def _check_asked(stream: BinaryIO, options: ImportOptions) -> None:
-    """Raise InvalidArgument for a theme that was named and that the file does not hold."""
+    """Raise InvalidArgument if a theme was named that the file does not hold."""
     reader = _Reader(stream)
     reader.header()
     held = sorted({row.theme for row in reader.rows()})
@@ -151,7 +151,7 @@ def _check_asked(stream: BinaryIO, options: ImportOptions) -> None:
 
 
 def absent_themes(absent: Iterable[str], held: Sequence[str]) -> str:
-    """Return what to tell of themes that a file does not hold."""
+    """Return the message about themes that a file does not hold."""
     return f"the file holds no theme {', '.join(map(repr, absent))}; it holds: {', '.join(map(repr, held)) or 'none'}"
 
 
@@ -186,7 +186,7 @@ def _take_in(
                 if len(removals) >= 1000:
                     _bury(conn, removals, options)
             elif isinstance(row, MemoryRecord) and name != row.theme:
-                yield replace(row, theme=name, in_file=False)  # the files that the agents of its theme read
+                yield replace(row, theme=name, in_file=False)  # agents of the new theme do not read that file
             else:
                 yield replace(row, theme=name)
 
@@ -198,12 +198,12 @@ def _take_in(
 
 
 def _bury(conn: DeadlineConnection, removals: list[Removed], options: ImportOptions) -> None:
-    """Note what was removed where the file comes from, so that no host's stale file brings it back."""
+    """Store tombstones of what was removed at the source, so that no host's stale file brings it back."""
     if options.really and not options.restore:
         themes = {each.theme: options.rules.resolve_name(each.theme) for each in removals}
         for name, theme in themes.items():
             some = [each._replace(theme=theme) for each in removals if each.theme == name]
-            # Of a theme that is not this role's nothing else comes in either, which is told.
+            # Rows of a theme that this role may not write are rejected as well, and that is reported.
             with contextlib.suppress(OperationRejected), translated(), conn.transaction():
                 bring_tombstones(conn, some if theme else [])
     removals.clear()
@@ -213,7 +213,7 @@ def _bury(conn: DeadlineConnection, removals: list[Removed], options: ImportOpti
 
 
 class _Reader:
-    """The rows of a stream; what cannot be read of them is counted, what is wrong with the whole is `damage`."""
+    """Reads the rows of a stream. Unreadable lines are counted; `damage` says what is wrong with the whole."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._lines = _lines(stream)
@@ -224,7 +224,7 @@ class _Reader:
         self.damage = ""
 
     def header(self) -> Header:
-        """Return the first line. Raises ConfigurationError."""
+        """Return the header, read from the first line. Raises ConfigurationError."""
         try:
             _, line = next(self._lines, (0, b""))
         except _Damaged as exc:
@@ -253,7 +253,7 @@ class _Reader:
 
 
 def _check(stream: BinaryIO, *, salvage: bool) -> int:
-    """Return how many rows a whole and undamaged file holds. Raises ConfigurationError for any other."""
+    """Return the number of rows of a file. Raises ConfigurationError if it is damaged, unless `salvage`."""
     lines = _lines(stream)
     checksum, count = Checksum(), 0
     try:
@@ -287,7 +287,7 @@ class _Damaged(Exception):
 
 
 def _lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Yield every line that is not blank, with its number. Raises _Damaged."""
+    """Yield the number and bytes of every line that is not blank. Raises _Damaged."""
     number = 0
     while True:
         number += 1
@@ -307,7 +307,7 @@ def _lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 @contextlib.contextmanager
 def _opened(path: Path | None) -> Iterator[BinaryIO]:
-    """Yield the file or stdin, decompressed where it is compressed, whatever its name. Raises ConfigurationError."""
+    """Yield the file or stdin, decompressed if its content is gzip, whatever its name. Raises ConfigurationError."""
     try:
         raw = sys.stdin.buffer if path is None else path.open("rb")
     except OSError as exc:

@@ -1,4 +1,4 @@
-"""Writes of what comes from elsewhere, with the times and vectors it came with; what is there already is left alone.
+"""Writes imported records with their original times and vectors, and leaves rows that are stored already alone.
 
 Every function works inside the caller's transaction.
 """
@@ -28,13 +28,13 @@ _Some = TypeVar("_Some", MemoryRecord, TurnRecord)
 
 
 def column_lists(rows: Sequence[Any], **attributes: str) -> dict[str, list[Any]]:
-    """Return, for each parameter of a statement that takes arrays, that attribute of every row."""
+    """Return the array parameters of a statement: for each name, the given attribute of every row."""
     return {name: [getattr(row, attribute) for row in rows] for name, attribute in attributes.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """What became of some records: those written now, those that were there, and those that had been removed."""
+    """The result of a batch: the records written, those stored already, and those that had been removed before."""
 
     added: Sequence[Record] = ()
     there: Sequence[Record] = ()
@@ -42,9 +42,9 @@ class BatchResult:
 
 
 def moved_themes(conn: DeadlineConnection) -> dict[str, str]:
-    """Return where the rows of renamed and merged themes are now, by the themes' old names.
+    """Return the current theme of the rows of renamed and merged themes, by the themes' old names.
 
-    A role that is held to some themes may not read the log, and knows of none.
+    It is empty for a role that is limited to some themes, which may not read the log.
     """
     moved: dict[str, str] = {}
     if not has_own_themes(conn):
@@ -54,7 +54,7 @@ def moved_themes(conn: DeadlineConnection) -> dict[str, str]:
 
 
 def noted_entries(conn: DeadlineConnection, origin: str, theme: str) -> dict[tuple[str, bytes], NotedEntry]:
-    """Return by target and digest what is known of the entries that a host's files held when they were read."""
+    """Return what is known, by target and digest, of the entries in a host's files when they were last read."""
     asked = {"origin": origin, "theme": theme}
     rows = conn.execute(query("noted_entries", package=__package__), asked)
     return {(row.target, bytes(row.digest)): NotedEntry(row.noted_at, row.elsewhere) for row in rows}
@@ -74,7 +74,7 @@ def bring_turns(
     near_s: float,
     really: bool,
 ) -> BatchResult:
-    """Insert those turns that are not there, nor where their themes were `moved` to; `near_s`: see missing_turns."""
+    """Insert the turns that neither their theme nor the one it was `moved` to holds; `near_s`: see missing_turns."""
     if not records:
         return BatchResult()
     known = column_lists(records, themes="theme", **_TURN_COLUMNS) | {
@@ -102,9 +102,9 @@ def bring_memories(
     really: bool,
     owner_of_there: str = "",
 ) -> BatchResult:
-    """Insert those memories that are not there; with `restore` those too that were removed since they were written.
+    """Insert the memories that are not stored yet; with `restore` also those that were removed since they were written.
 
-    `owner_of_there` keeps from now on what is there already, besides the owners of the records.
+    Memories that are stored already get `owner_of_there` as a further owner, besides the owners of the records.
     """
     if not records:
         return BatchResult()
@@ -172,9 +172,9 @@ def _said(records: Sequence[MemoryRecord]) -> dict[str, list[Any]]:
 
 
 def link(conn: DeadlineConnection, records: Sequence[MemoryRecord]) -> tuple[int, int]:
-    """Have memories name what they took the place of, and the turns that say them, once all of these are there.
+    """Link memories to the memory they replaced and to their source turns, once all of these are stored.
 
-    Return how many lack the first, and how many some of the second.
+    Return how many lack the replaced memory, and how many lack some of their turns.
     """
     _link_replaced(conn, [(each, each.said.replaced) for each in records if each.said.replaced is not None])
     _link_sources(conn, [(each, turn) for each in records for turn in each.said.sources])

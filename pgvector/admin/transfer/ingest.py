@@ -1,7 +1,7 @@
-"""Takes in memories and turns from elsewhere: cleaned as a live write is, with their own times, each exactly once.
+"""Imports memories and turns, cleaned as live writes are, with their original times, each exactly once.
 
-What was taken in already is found by what it is (a memory by theme, target and text; a turn by theme, session, time,
-side and text), so a run that was killed is simply repeated, however much later.
+A record that was imported before is recognised by its content (a memory by theme, target and text; a turn by theme,
+session, time, role and text), so a killed run can be repeated at any later time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .records import TARGETS, MemoryRecord, Record, TurnRecord, as_stored, time_
 
 BATCH_RECORDS = 500
 BATCH_CHARS = 2_000_000  # of text; a batch is one transaction and stays in memory
-MAX_CHARS = 50_000_000  # of one text: what Postgres takes in one row with room to spare
+MAX_CHARS = 50_000_000  # of one text: well below what Postgres accepts in one row
 _EXAMPLES = 20
 
 Origin = Literal["foreign", "export", "copy"]
@@ -37,15 +37,15 @@ Origin = Literal["foreign", "export", "copy"]
 
 @dataclass(frozen=True)
 class IngestOptions:
-    """How records are taken in.
+    """How records are imported.
 
-    `origin`: of another program ("foreign"), an export of ours ("export"), or another database of ours ("copy"). From
-    the first personal identifiers in metadata are digested; from a copy nothing is changed at all.
-    `space`: what the records' vectors are of; None drops them. `adopt`: a database without a model takes that one.
-    `near_s`: the same words of the same session count as there already within so many seconds, where they came another
-    way (another metadata.source): for sources that keep another clock than our hooks.
-    `restore`: bring back memories that were removed after they were written. `really`: False only counts.
-    `moved`: where the rows of renamed and merged themes are now; what is there is not taken in under the old name.
+    `origin`: another program ("foreign"), an export of ours ("export"), or another database of ours ("copy"). Personal
+    identifiers in metadata of another program are digested; records of a copy are not changed at all.
+    `space`: the embedding space of the records' vectors; None drops them. `adopt`: a database with no model adopts it.
+    `near_s`: the same text in the same session within so many seconds counts as stored already if it has another
+    metadata.source; this is for sources whose times differ from those of our hooks.
+    `restore`: bring back memories that were removed after they were written. `really`: False is a dry run.
+    `moved`: where the rows of renamed and merged themes are; rows found there are not imported under the old name.
     """
 
     settings: Settings
@@ -61,9 +61,9 @@ class IngestOptions:
 
 @dataclass
 class IngestResult:
-    """What became of the records, counted; `skipped` by reason, with `examples` of where the skipped ones stood.
+    """The counts of an import; `skipped` by reason, with `examples` that say where skipped records were read.
 
-    `without_replaced` and `without_sources`: memories that name a memory or turns which are not here.
+    `without_replaced` and `without_sources`: memories whose replaced memory or source turns are not in this database.
     """
 
     memories_added: int = 0
@@ -86,7 +86,7 @@ class IngestResult:
 
     @property
     def there(self) -> int:
-        """Return how many records were there already."""
+        """Return how many records were stored already."""
         return self.memories_there + self.turns_there
 
     def skip(self, record: Record, reason: str) -> None:
@@ -96,16 +96,16 @@ class IngestResult:
             self.examples.append(f"{record.where}: {reason}" if record.where else reason)
 
     def for_log(self) -> dict[str, int]:
-        """Return the figures that are not 0."""
+        """Return the counts that are not 0."""
         return {name: count for name, count in self.counts().items() if count}
 
     def counts(self) -> dict[str, int]:
-        """Return the figures."""
+        """Return the counts by name."""
         names = ("memories_added", "memories_there", "turns_added", "turns_there", "vectors", "masked")
         return {name: getattr(self, name) for name in names} | {"skipped": self.skipped.total()}
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, for machines."""
+        """Return the whole result as JSON."""
         return self.counts() | {
             "without_replaced": self.without_replaced,
             "without_sources": self.without_sources,
@@ -122,10 +122,10 @@ def take_in(
     intake: IngestOptions,
     progress: Callable[[int], None] = lambda count: None,
 ) -> IngestResult:
-    """Write records in batches, a transaction each; `progress` gets how many are done since its last call.
+    """Write records in batches, a transaction each; `progress` gets the number done since its last call.
 
-    `conn` is in no transaction. Raises StoreUnavailable or DeadlineExceeded: what was written stays, and running again
-    goes on after it. Whatever else is wrong with a record leaves out that record only.
+    `conn` must be in no transaction. Raises StoreUnavailable or DeadlineExceeded: what was written stays, and another
+    run resumes after it. A record with any other fault is skipped alone.
     """
     with translated():
         know_vectors(conn)
@@ -150,7 +150,7 @@ def take_in(
 
 
 def _link(conn: DeadlineConnection, records: Sequence[MemoryRecord], found: IngestResult) -> None:
-    """Have memories name the rows that they named where they come from, now that all are there."""
+    """Restore the memories' links to other rows, after all rows are written."""
     with translated(), conn.transaction():
         replaced, sources = store.link(conn, records)
     found.without_replaced += replaced
@@ -177,7 +177,7 @@ def _write(
     languages: Languages,
     found: IngestResult,
 ) -> None:
-    """Write records in one transaction; they are counted once it is committed."""
+    """Write records in one transaction; count them after it is committed."""
     with translated(), conn.transaction():
         store.lock(conn)
         if intake.origin == "copy":
@@ -189,11 +189,11 @@ def _write(
             conn,
             memories,
             languages,
-            # A copy may be of another home, with a theme of that name and a memory of those words of its own.
+            # A copy may be of another home that has its own theme of that name and its own memory of that text.
             {} if intake.origin == "copy" else intake.moved,
             restore=intake.restore,
             really=intake.really,
-            # Whoever imports what is there already wants it kept, whatever becomes of a memory file.
+            # Importing a memory that is stored already means to keep it, whatever happens to a memory file.
             owner_of_there="import" if intake.origin == "export" else "",
         )
         said = store.bring_turns(conn, turns, languages, intake.moved, near_s=intake.near_s, really=intake.really)
@@ -211,7 +211,7 @@ def _write(
 def _write_alone(
     conn: DeadlineConnection, record: Record, intake: IngestOptions, languages: Languages, found: IngestResult
 ) -> None:
-    """Write one record in a transaction of its own; without its vectors where it is those that Postgres refuses."""
+    """Write one record in its own transaction; if Postgres rejects it, retry without its vectors, else skip it."""
     try:
         _write(conn, [record], intake, languages, found)
     except (OperationRejected, StoreUnsettled) as exc:
@@ -223,7 +223,7 @@ def _write_alone(
 
 
 def _as_space_allows(conn: DeadlineConnection, records: Sequence[Record], intake: IngestOptions) -> Sequence[Record]:
-    """Return the records, without vectors that mean nothing in this database; they wait for new ones then."""
+    """Return the records without vectors that this database cannot use; such records stay pending."""
     if all(record.embedding is None for record in records):
         return records
     dims = _usable_dims(conn, intake)
@@ -231,7 +231,7 @@ def _as_space_allows(conn: DeadlineConnection, records: Sequence[Record], intake
 
 
 def _usable_dims(conn: DeadlineConnection, intake: IngestOptions) -> int:
-    """Return how many dimensions vectors of the records must have to be kept; 0 where this database can use none."""
+    """Return the number of dimensions that vectors must have to be kept; 0 if this database can use none."""
     if intake.space is None:
         return 0
     recorded = hold_space(conn)
@@ -243,7 +243,7 @@ def _usable_dims(conn: DeadlineConnection, intake: IngestOptions) -> int:
 
 
 def _can_be_compared(record: Record, dims: int) -> bool:
-    """Return whether every vector of a record has `dims` floats and a direction: to zeros nothing is similar."""
+    """Return whether every vector of a record has `dims` floats and is not all zeros: nothing is similar to zeros."""
     vectors = [] if record.embedding is None else [record.embedding, *(part.vector for part in record.parts)]
     return all(len(vector) == dims and any(vector) for vector in vectors)
 
@@ -253,7 +253,7 @@ def _bare(record: Record) -> Record:
 
 
 class _Cleaning:
-    """What a live write goes through: cleaning, masking, names in the form in which they are stored, limits."""
+    """The steps that a live write goes through: cleaning, masking, normalising of names, limits."""
 
     def __init__(self, intake: IngestOptions, found: IngestResult) -> None:
         self._intake = intake
@@ -262,7 +262,7 @@ class _Cleaning:
         self._themes: dict[str, str] = {}
 
     def accepted(self, batch: Sequence[Record]) -> list[Record]:
-        """Return those that can be stored, as they are stored, each once; the others are noted as skipped."""
+        """Return the records that can be stored, in their stored form and each once; count the others as skipped."""
         fit: dict[tuple[object, ...], Record] = {}
         for record in batch:
             if reason := _flaw(record):
@@ -322,7 +322,7 @@ class _Cleaning:
 
 
 def _flaw(record: Record) -> str:
-    """Return why a record cannot be stored at all; "" when it can."""
+    """Return why a record cannot be stored at all, or "" if it can."""
     times = (record.created_at, record.updated_at) if isinstance(record, MemoryRecord) else (record.ts,)
     if flaw := next(filter(None, map(time_flaw, times)), ""):
         return flaw
@@ -336,7 +336,7 @@ def _flaw(record: Record) -> str:
 
 
 def _identity(record: Record) -> tuple[object, ...]:
-    """Return what makes two records the same one."""
+    """Return the key that equal records share."""
     what = digest(record.content)
     if isinstance(record, MemoryRecord):
         return (record.theme, record.target, what)

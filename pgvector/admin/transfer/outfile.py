@@ -1,4 +1,4 @@
-"""A private file that appears when it is whole, or a stream; compressed where its name says so."""
+"""A private output file that appears under its name only when it is complete, compressed if the name ends in .gz."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...domain.files import name_new
 
 
 class ByteSink(Protocol):
-    """What takes bytes."""
+    """A binary stream to write to."""
 
     def write(self, data: bytes, /) -> int: ...
     def flush(self) -> None: ...
@@ -24,9 +24,9 @@ class ByteSink(Protocol):
 
 @contextlib.contextmanager
 def private_output(path: Path, *, replace: bool = False) -> Iterator[ByteSink]:
-    """Yield a file that only this user can read, under its name once the block has ended well, else gone.
+    """Yield a file that only this user can read; it gets its name when the block succeeds, and is deleted otherwise.
 
-    A name that ends in .gz is compressed. Raises ConfigurationError when it exists, unless it may be replaced, or
+    A file whose name ends in .gz is compressed. Raises ConfigurationError if it exists, unless it may be replaced, or
     cannot be written.
     """
     if not replace and os.path.lexists(path):
@@ -46,7 +46,7 @@ def private_output(path: Path, *, replace: bool = False) -> Iterator[ByteSink]:
 
 @contextlib.contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Raise ConfigurationError where the file system refuses something."""
+    """Turn an OSError of the block into a ConfigurationError."""
     try:
         yield
     except FileExistsError as exc:

@@ -1,7 +1,7 @@
-"""Memories and turns on their way between databases, files and other programs, where rows have other numbers.
+"""Records of memories and turns that move between databases, files and other programs, where row ids differ.
 
-So a memory that was replaced is named by its target and the digest of its text, and a turn that is a source by its
-session, role, time and digest.
+A replaced memory is therefore identified by its target and the digest of its text, and a source turn by its session,
+role, time and digest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DIGEST_BYTES = 32
 
 
 class SourceTurn(NamedTuple):
-    """A turn that says it."""
+    """The identity of a turn that a memory was taken from."""
 
     session_id: str
     role: str
@@ -30,7 +30,7 @@ class SourceTurn(NamedTuple):
 
 
 class ReplacedMemory(NamedTuple):
-    """The memory of the same theme whose place another one took."""
+    """The identity of a memory that another memory of the same theme replaced."""
 
     target: str
     digest: bytes
@@ -38,14 +38,14 @@ class ReplacedMemory(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What one memory says of itself, without numbers of rows."""
+    """The structure of one memory, with links to other rows that do not use row ids."""
 
     structure: Structure = PLAIN
     replaced: ReplacedMemory | None = None
     sources: tuple[SourceTurn, ...] = ()
 
     def links(self) -> bool:
-        """Return whether it names other rows."""
+        """Return whether the memory links to other rows."""
         return self.replaced is not None or bool(self.sources)
 
 
@@ -53,7 +53,7 @@ NOTHING_SAID = Said()
 
 
 def read_said(given: object) -> Said:
-    """Return what a JSON object says. Raises InvalidArgument, with what is wrong but not what stands there."""
+    """Return the structure in a JSON object. Raises InvalidArgument, which names the fault but quotes no content."""
     if given is None:
         return NOTHING_SAID
     if not isinstance(given, Mapping):
@@ -71,7 +71,7 @@ def read_said(given: object) -> Said:
 
 
 def said_as_json(said: Said) -> dict[str, Any]:
-    """Return it as `read_said` reads it; empty where nothing is said."""
+    """Return a structure in the form that `read_said` reads; an empty one gives an empty object."""
     row = said.structure.said()
     if said.structure.expires_at is not None:
         row["expires_at"] = datetime.fromtimestamp(said.structure.expires_at, UTC).isoformat()
@@ -91,7 +91,7 @@ def said_as_json(said: Said) -> dict[str, Any]:
 
 
 def as_stored(said: Said, content: str, keep: Sanitizer, session: Callable[[str], str]) -> Said:
-    """Return it as a database stores it: with what a line of notation says, secrets masked, sessions by their names."""
+    """Return the structure as stored: notation in the text parsed, secrets masked, session names in stored form."""
     own = Structure(**keep.structure(said.structure.said(), Counter()))
     structure = own.over(parse_notation(content))
     if structure.kind or structure.subject:
@@ -123,14 +123,14 @@ _FIRST_YEAR, _LAST_YEAR = 2, 9998
 
 
 class NotedEntry(NamedTuple):
-    """An entry of a host's memory file as it was read last; `elsewhere`: sessions of other themes wrote it."""
+    """An entry of a host's memory file when it was last read; `elsewhere`: only sessions of other themes wrote it."""
 
     noted_at: datetime
     elsewhere: bool
 
 
 class Part(NamedTuple):
-    """The vector of a part of a long text that begins at character `first_char`."""
+    """The vector of the part of a long text that begins at character `first_char`."""
 
     first_char: int
     vector: Sequence[float]
@@ -140,10 +140,10 @@ class Part(NamedTuple):
 class MemoryRecord:
     """A durable memory. `target` is memory or user; the times have a zone.
 
-    `embedding` is the vector of the text, of a long text that of its beginning; `parts` are those of the rest.
-    `owners` keep it besides the hosts' memory files. `in_file`: one of these keeps it, which the agents of its theme
-    read, so that whoever brings it does not. `said`: what it says of itself besides its text.
-    `where` tells a person where the record stood, as "line 12": it is not stored.
+    `embedding` is the vector of the text, or of the beginning of a long text; `parts` are the vectors of the rest.
+    `owners` keep the memory besides the hosts' memory files. `in_file`: a memory file that the agents of its theme read
+    owns it, so the import does not become an owner. `said`: its structure.
+    `where` tells a person where the record was read, such as "line 12"; it is not stored.
     """
 
     theme: str
@@ -162,7 +162,7 @@ class MemoryRecord:
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """What one side said. `role` is user, assistant, system or tool; `ts` has a zone; the rest as in MemoryRecord."""
+    """A turn. `role` is user, assistant, system or tool; `ts` has a zone; the other fields are as in MemoryRecord."""
 
     theme: str
     session_id: str
@@ -179,7 +179,7 @@ Record = MemoryRecord | TurnRecord
 
 
 def time_flaw(time: datetime) -> str:
-    """Return why a time cannot be stored and read again, whatever the zone of who reads it; "" when it can."""
+    """Return why a time cannot be stored and read back in every time zone, or "" if it can."""
     if time.tzinfo is None:
         return "its time has no zone"
     return "" if _FIRST_YEAR <= time.year <= _LAST_YEAR else "its time is none of the years 2 to 9998"

@@ -1,4 +1,4 @@
--- What an import asks beside the rows themselves.
+-- Queries of an import other than those of the rows themselves.
 
 -- name: theme_moves
 -- exempt: names for the operator. Which themes were renamed or merged, the earliest first.
@@ -6,8 +6,8 @@ SELECT arguments ->> 'theme' AS theme, arguments ->> 'into' AS into
   FROM hermes_maintenance WHERE verb IN ('rename', 'merge') ORDER BY id;
 
 -- name: noted_entries
--- exempt: digests of this host's own file. Its entries as they were read: when last, and whether only sessions of other
--- themes wrote one.
+-- exempt: digests of this host's own file. When each entry was last read, and whether only sessions of other themes
+-- wrote it.
 SELECT target, digest, max(noted_at) AS noted_at, bool_and(agent_identity <> %(theme)s) AS elsewhere FROM hermes_mirror
  WHERE origin = %(origin)s
  GROUP BY target, digest;
