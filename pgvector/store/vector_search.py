@@ -39,7 +39,7 @@ MIN_SHARE = 0.01  # of all rows; if fewer pass a filter, a walk finds too few of
 OWN_GRAPH_ROWS = 75_000
 OWN_BREADTH = 400  # hnsw.ef_search
 # Lexemes at which a text's score is halved, because a long text holds many words by chance. An absolute number,
-# because among short texts the longer ones are no worse.
+# because among short texts the longer ones are no worse; only a theme of long texts has a larger one.
 LENGTH_PIVOT = 45
 MOST_TOLD = 500  # the last turns of a period that are searched for beginnings of sessions
 BEGINNINGS = 20  # turns taken from these

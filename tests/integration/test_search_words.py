@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count, islice
 from typing import LiteralString
 
 import psycopg
@@ -441,6 +442,26 @@ def test_need_20_a_short_statement_stands_before_a_long_answer_with_every_word(m
     landed(provider)
     asked = "How much is the deposit for the flat in Ghent?"
     assert recalled(provider, asked, tool="recall_conversation") == [QUOTE], "of an exchange what fits best"
+
+
+def test_need_20_among_long_notes_the_one_that_holds_more_of_the_question_comes_first(
+    make_provider: MakeProvider,
+) -> None:
+    """Where all texts are long, length tells less: the shorter note with two of the words is no better answer."""
+    provider = make_provider()
+    counted = count()
+
+    def note(words: int, *held: str) -> str:
+        filler = ("".join(chr(ord("b") + number // 20**place % 20) for place in range(5)) for number in counted)
+        return " ".join([*held, *islice(filler, words)])
+
+    answer = note(115, "ferry", "timetable", "harbour")
+    for text in (answer, note(60, "ferry", "timetable"), note(60, "ferry", "harbour"), note(60, "timetable", "harbour")):
+        provider.on_memory_write("add", "memory", text)
+    for _ in range(16):
+        provider.on_memory_write("add", "memory", note(60))
+    landed(provider)
+    assert recalled(provider, "ferry timetable harbour")[0] == answer
 
 
 def test_need_20_a_word_of_most_rows_says_little(make_provider: MakeProvider) -> None:

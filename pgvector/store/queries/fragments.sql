@@ -224,7 +224,7 @@ SELECT id, 1 - distance AS similarity
 -- fragment: turns_beside_it()
 ARRAY(SELECT p.id FROM conversations AS p WHERE earlier_than_it(p) LIMIT %(reach)s) AS before,
        ARRAY(SELECT n.id FROM conversations AS n WHERE later_than_it(n) LIMIT %(reach)s) AS after,
-       brevity(c.tsv) AS brevity
+       brevity(c.tsv; %(pivot)s::float8) AS brevity
 
 -- fragment: with_turns_beside(nearest)
 -- The nearest turns. The first `lookup` of them that are not `known`, and those in `lookups`, have the columns of neighbours as
@@ -292,12 +292,14 @@ words AS MATERIALIZED (
            WITH ORDINALITY AS given(matcher, holding, share, absent, word))
 
 -- fragment: newest_words_in(table; time)
+-- From the newest rows of the theme: whether most hold some word, and the pivot of its texts' length. If even the short texts
+-- are long, as notes of a page are, the pivot is larger, and length counts as much as in BM25.
 newest_words AS MATERIALIZED (
     SELECT CASE WHEN %(whole)s::boolean THEN true
-                WHEN %(rows)s::float8 > 150 THEN count(*) FILTER (WHERE tsv @@ (SELECT %(match)s::tsquery)) > 0.75 * count(*)
-                ELSE %(exact)s::boolean END AS wide
-      FROM (SELECT tsv FROM {table} WHERE agent_identity = %(theme)s AND %(exact)s::boolean AND NOT %(whole)s::boolean AND %(rows)s::float8 > 150
-             ORDER BY {time} DESC LIMIT 50) AS newest)
+                WHEN %(rows)s::float8 > 150 THEN %(exact)s::boolean AND count(*) FILTER (WHERE tsv @@ (SELECT %(match)s::tsquery)) > 0.75 * count(*)
+                ELSE %(exact)s::boolean END AS wide,
+           greatest(%(pivot)s::float8, 2 * percentile_disc(0.1) WITHIN GROUP (ORDER BY length(tsv))) AS pivot
+      FROM (SELECT tsv FROM {table} WHERE agent_identity = %(theme)s ORDER BY {time} DESC LIMIT 50) AS newest)
 
 -- fragment: theme_word()
 -- The lexeme of the theme, which the text index holds for each row.
@@ -306,17 +308,17 @@ newest_words AS MATERIALIZED (
 -- fragment: theme_unless_any()
 CASE WHEN NOT %(any_theme)s::boolean THEN %(theme)s END
 
--- fragment: brevity(tsv)
+-- fragment: brevity(tsv; pivot)
 -- Falls from 1, for a text without words, towards 0; it is a half at `pivot` lexemes.
-(1 / (1 + length({tsv}) / %(pivot)s::float8))
+(1 / (1 + length({tsv}) / {pivot}))
 
--- fragment: by_coverage()
+-- fragment: by_coverage(pivot)
 -- The rows `hits` by the weight of the words they hold, long ones behind short ones. Weights are whole millionths, so that rows
 -- with the same words have the same sum in any order of addition. In a tiny theme all rows come here, and most hold no word:
 -- one test for all words at once excludes those.
 pairs AS MATERIALIZED (
     SELECT id, brevity, word
-      FROM (SELECT id, tsv, brevity(tsv) AS brevity FROM hits
+      FROM (SELECT id, tsv, brevity(tsv; {pivot}) AS brevity FROM hits
              WHERE CASE WHEN %(rows)s::float8 > 150 THEN true
                         ELSE hits.tsv @@ (SELECT array_to_string(%(matchers)s::text[], ' | ')::tsquery) END
             OFFSET 0) AS proposed

@@ -346,7 +346,7 @@ hits AS NOT MATERIALIZED (
        AND memory_passes() AND not_hidden(matching; hidden.agent_identity = %(theme)s) AND readable(matching)
      LIMIT 10000)
     UNION ALL SELECT id, tsv FROM recent),
-by_coverage();
+by_coverage((SELECT pivot FROM newest_words));
 
 -- name: lexical_search_memories_all
 -- exempt: the explicit scope 'all', of what is readable.
@@ -366,7 +366,7 @@ hits AS NOT MATERIALIZED (
      WHERE memory_passes() AND not_hidden(matching; true) AND readable(matching)
      LIMIT 10000)
     UNION ALL SELECT id, tsv FROM recent),
-by_coverage();
+by_coverage(%(pivot)s::float8);
 
 -- name: lexical_search_turns
 WITH given_words(),
@@ -390,7 +390,7 @@ hits AS NOT MATERIALIZED (
        AND turn_passes() AND readable_turn(matching)
      LIMIT 10000)
     UNION ALL SELECT id, tsv FROM recent),
-by_coverage();
+by_coverage((SELECT pivot FROM newest_words));
 
 -- name: lexical_search_turns_session
 WITH given_words(),
@@ -414,7 +414,7 @@ hits AS NOT MATERIALIZED (
        AND turn_passes()
      LIMIT 10000)
     UNION ALL SELECT id, tsv FROM recent),
-by_coverage();
+by_coverage(%(pivot)s::float8);
 
 -- name: lexical_search_turns_all
 -- exempt: the explicit scope 'all', of what is readable.
@@ -434,7 +434,7 @@ hits AS NOT MATERIALIZED (
      WHERE turn_passes() AND readable_turn(matching)
      LIMIT 10000)
     UNION ALL SELECT id, tsv FROM recent),
-by_coverage();
+by_coverage(%(pivot)s::float8);
 
 -- name: phrase_search_memories
 -- The rows that hold a phrase of the question verbatim, newest first. Candidates are the rows with all its words. At most
