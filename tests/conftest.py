@@ -22,7 +22,6 @@ from hermes_memory_pgvector.server.cluster import EmbeddedServer
 
 from .support.databases import Databases
 from .support.embedded import BIN_DIR
-from .support.forked_cli import ForkedCli, forked_cli
 from .support.no_skips import NoSkips
 from .support.places import server_place
 from .support.pooler import pgbouncer
@@ -123,13 +122,6 @@ def dsn(direct_dsn: str, led_through: Callable[[str], str]) -> str:
 def direct_dsn(admin_dsn: str) -> str:
     """The runtime role's conninfo at the server itself, whatever stands before it elsewhere."""
     return make_conninfo(admin_dsn, user="hermes")
-
-
-@pytest.fixture(scope="session")
-def commands() -> Iterator[ForkedCli]:
-    """Runs `hermes-pgvector` in processes of its own."""
-    with forked_cli() as made:
-        yield made
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from hermes_memory_pgvector.server.binaries import find_binaries
 from tests.support.dashboard import DashboardApi, dashboard_api
 from tests.support.databases import Databases
 from tests.support.embedded import BIN_DIR
-from tests.support.forked_cli import ForkedCli
+from tests.support.forked_cli import forked
 from tests.support.hermes import HermesHome
 from tests.support.mcp_client import mcp_home
 from tests.support.scripted_embedder import ScriptedEmbedder
@@ -77,11 +77,20 @@ def start_cli(home: Path, tmp_path: Path) -> Callable[..., subprocess.Popen[str]
 
 
 @pytest.fixture
-def cli(home: Path, tmp_path: Path, commands: ForkedCli) -> Run:
-    """Runs `hermes-pgvector ARGUMENTS` to its end, in a process that was forked for it."""
+def cli(home: Path, tmp_path: Path) -> Run:
+    """Runs `hermes-pgvector ARGUMENTS` to its end, in a process that is forked for it."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return commands.run(*arguments, folder=tmp_path, environment=command_environment(home))
+        return subprocess.run(
+            forked(*arguments),
+            cwd=tmp_path,
+            env=command_environment(home),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=150,
+            check=False,
+        )
 
     return run
 

@@ -1,112 +1,121 @@
-"""`hermes-pgvector` in processes of its own that come ready: forked from one that has imported what commands need.
+"""`hermes-pgvector` in processes of its own that come ready: forked from one that has imported what they need.
 
-Most of what a short command costs is to import psycopg and our own modules, and the tests run hundreds of them.
+Most of what a short command costs is to import psycopg and our own modules, of an MCP server to import its SDK, and the
+tests run hundreds of them. What is forked has its own environment, folder, streams and end; who tests how a process is
+started, stopped or killed starts it as a user does.
 """
 
 from __future__ import annotations
 
-import json
+import atexit
 import os
-import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from select import select
 
 # Has no thread, and no command has run in it: what it forks is as new as a process of the console script. Between it
-# and a command stands a process that waits for the command and reports how it ended.
-_PROGRAM = """
-import json, os, signal, socket, sys
+# and a command stands a process that waits for the command and reports how it ended. Ends with its standard input.
+_PREPARED = """
+import importlib, json, os, select, signal, socket, sys
 import psycopg, yaml
 from hermes_memory_pgvector import cli
 
 for verbs in cli.command_groups().values():
     for verb in verbs:
         verb.load()
+place, *more = sys.argv[1:]
+for module in more:
+    importlib.import_module(module)
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-orders = socket.socket(fileno=int(sys.argv[1]))
+orders = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+orders.bind(place)
+orders.listen(64)
+os.write(1, b"ready")
 while True:
-    line, fds, _, _ = socket.recv_fds(orders, 1 << 20, 3)
-    if not line:
+    if 0 in select.select([0, orders], [], [])[0]:
         os._exit(0)
+    order, _ = orders.accept()
+    line, fds, _, _ = socket.recv_fds(order, 1 << 20, 4)
     if not os.fork():
         break
+    order.close()
     for fd in fds:
         os.close(fd)
 orders.close()
+order.close()
 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-out, err, ended = fds
+*streams, ended = fds
 command = os.fork()
 if command:
-    os.close(out)
-    os.close(err)
+    for fd in (0, 1, 2, *streams):
+        os.close(fd)
     os.write(ended, f"{command}\\n".encode())
     _, status = os.waitpid(command, 0)
     os.write(ended, f"{os.waitstatus_to_exitcode(status)}\\n".encode())
     os._exit(0)
-order = json.loads(line)
 os.close(ended)
-for given, usual in ((os.open(os.devnull, os.O_RDONLY), 0), (out, 1), (err, 2)):
+for usual, given in enumerate(streams):
     os.dup2(given, usual)
     os.close(given)
-os.chdir(order["folder"])
+told = json.loads(line)
+os.chdir(told["folder"])
 os.environ.clear()
-os.environ.update(order["environment"])
-sys.argv = ["hermes-pgvector", *order["arguments"]]
+os.environ.update(told["environment"])
+sys.argv = ["hermes-pgvector", *told["arguments"]]
 sys.exit(cli.main())
 """
 
+# Stands for the command where it was started: has its streams, hands on signals to it, and ends as it does.
+_STAND_IN = """
+import json, os, signal, socket, sys
 
-class ForkedCli:
-    """Runs commands, several at once if asked."""
-
-    def __init__(self, orders: socket.socket) -> None:
-        self._orders = orders
-
-    def run(
-        self, *arguments: str, folder: Path, environment: Mapping[str, str], timeout_s: float = 150.0
-    ) -> subprocess.CompletedProcess[str]:
-        """Run `hermes-pgvector ARGUMENTS` to its end, with nothing on its standard input.
-
-        Raises: subprocess.TimeoutExpired, when it was killed for taking too long.
-        """
-        order = {"arguments": arguments, "folder": str(folder), "environment": dict(environment)}
-        ours, theirs = zip(*(os.pipe() for _ in range(3)), strict=True)
-        socket.send_fds(self._orders, [json.dumps(order).encode()], theirs)
-        for fd in theirs:
-            os.close(fd)
-        with open(ours[0], encoding="utf-8") as out, open(ours[1], encoding="utf-8") as err, open(ours[2]) as ended:
-            pid = int(ended.readline())
-            with ThreadPoolExecutor(2) as readers:
-                said, complained = readers.submit(out.read), readers.submit(err.read)
-                in_time = bool(select([ended], [], [], timeout_s)[0])
-                if not in_time:
-                    os.kill(pid, signal.SIGKILL)
-                code = int(ended.readline())
-        done = subprocess.CompletedProcess(arguments, code, said.result(), complained.result())
-        if not in_time:
-            raise subprocess.TimeoutExpired(arguments, timeout_s, done.stdout, done.stderr)
-        return done
+place, *arguments = sys.argv[1:]
+told = {"arguments": arguments, "folder": os.getcwd(), "environment": dict(os.environ)}
+reading, writing = os.pipe()
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as order:
+    order.connect(place)
+    socket.send_fds(order, [json.dumps(told).encode()], [0, 1, 2, writing])
+os.close(writing)
+nothing = os.open(os.devnull, os.O_RDWR)
+for usual in range(3):
+    os.dup2(nothing, usual)  # else nobody saw that the other end is closed
+with open(reading) as ended:
+    command = int(ended.readline())
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda number, _: os.kill(command, number))
+    code = int(ended.readline())
+if code < 0:
+    signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+os._exit(code)
+"""
 
 
-@contextmanager
-def forked_cli() -> Iterator[ForkedCli]:
-    """Commands for as long as the block lasts."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HERMES_", "PG"))}
-    with ours, theirs:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _PROGRAM, str(theirs.fileno())],
-            env=environment,
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-        )
-        theirs.close()
-        yield ForkedCli(ours)
-    process.wait(60)
+def forked(*arguments: str, prepared: Sequence[str] = ()) -> list[str]:
+    """The command line for `hermes-pgvector ARGUMENTS`, in a process that has imported these modules as well."""
+    return [sys.executable, "-I", "-S", "-c", _STAND_IN, _prepared(*prepared), *arguments]
+
+
+@cache
+def _prepared(*modules: str) -> str:
+    """Where a process that lasts as long as this one is told what to fork."""
+    place = Path(tempfile.mkdtemp(prefix="forked-", dir="/tmp")) / "orders"  # the address of a socket is short
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", _PREPARED, str(place), *modules],
+        env={name: value for name, value in os.environ.items() if not name.startswith(("HERMES_", "PG"))},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+
+    def end() -> None:
+        process.communicate()
+        place.unlink()
+        place.parent.rmdir()
+
+    atexit.register(end)
+    assert process.stdout is not None and process.stdout.read(5) == b"ready"
+    return str(place)

@@ -18,11 +18,19 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import ListRootsResult, Root
 
+from .forked_cli import forked
 from .hermes import HermesHome
 from .ports import free_port
 from .waiting import until
 
 T = TypeVar("T")
+
+# What a server has imported once it serves.
+PREPARED = (
+    "hermes_memory_pgvector.mcp.serving", "mcp.server.lowlevel", "mcp.server.stdio",
+    "mcp.server.streamable_http_manager",
+    "anyio._backends._asyncio", "starlette.applications", "uvicorn.protocols.http.h11_impl",
+)  # fmt: skip
 
 SERVER = (sys.executable, "-P", "-m", "hermes_memory_pgvector.cli", "mcp")
 
@@ -42,8 +50,8 @@ async def connected(home: HermesHome, *arguments: str, folder: str = "") -> Asyn
     async def roots(context: object) -> ListRootsResult:
         return ListRootsResult(roots=[Root.model_validate({"uri": f"file://{folder}"})])
 
-    command, *before = SERVER
-    parameters = StdioServerParameters(command=command, args=[*before, *arguments], env=home.environment())
+    command, *words = forked("mcp", *arguments, prepared=PREPARED)
+    parameters = StdioServerParameters(command=command, args=words, env=home.environment())
     with (home.path / "mcp.log").open("a", encoding="utf-8") as log:
         async with (
             stdio_client(parameters, errlog=log) as (reading, writing),
@@ -57,7 +65,9 @@ async def connected(home: HermesHome, *arguments: str, folder: str = "") -> Asyn
 def serving(home: HermesHome, *arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[str]:
     """The URL of a server of this home that listens on loopback."""
     port = free_port()
-    command = [*SERVER, "--http", f"127.0.0.1:{port}", *arguments]
+    words = ("--http", f"127.0.0.1:{port}", *arguments)
+    # Another environment may say what is imported.
+    command = [*SERVER, *words] if environment else forked("mcp", *words, prepared=PREPARED)
     with (home.path / "mcp.log").open("a", encoding="utf-8") as log:
         process = subprocess.Popen(command, env=home.environment(environment), stdin=subprocess.DEVNULL, stderr=log)
         try:
