@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -18,6 +19,7 @@ from hermes_memory_pgvector.store.pool import connect
 from hermes_memory_pgvector.store.sql import queries
 from hermes_memory_pgvector.store.vector_search import vector_candidates
 from tests.conftest import DIMS, MakeProvider
+from tests.support.databases import Databases
 from tests.support.embedded import BIN_DIR, ask
 from tests.support.memory import runtime_of
 from tests.support.plans import MODES, explained, read_whole
@@ -47,17 +49,25 @@ ROWS = (
 CODED = "SELECT count(code) FROM conversations"
 
 
+@pytest.fixture(scope="module")
+def older(databases: Databases) -> Iterator[str]:
+    """An admin's conninfo of a database with rows, as 003 left it, and after 004 by plain SQL; to be copied."""
+    with databases.copy("template0") as admin_dsn:
+        with psycopg.connect(admin_dsn, autocommit=True) as admin:
+            admin.execute(f"SET hermes_pgvector.dims = {DIMS}".encode())
+            admin.execute("SET hermes_pgvector.runtime_role = 'hermes'")
+            for migration in migrations()[:3]:
+                admin.execute(migration.sql.encode())
+            for statement in ROWS:
+                admin.execute(statement.encode())
+        yield admin_dsn
+
+
 @pytest.fixture
-def of_version_003(empty_admin_dsn: str) -> str:
-    """A database with rows, as 003 left it, and after 004 by plain SQL."""
-    with psycopg.connect(empty_admin_dsn, autocommit=True) as admin:
-        admin.execute(f"SET hermes_pgvector.dims = {DIMS}".encode())
-        admin.execute("SET hermes_pgvector.runtime_role = 'hermes'")
-        for migration in migrations()[:3]:
-            admin.execute(migration.sql.encode())
-        for statement in ROWS:
-            admin.execute(statement.encode())
-    return empty_admin_dsn
+def of_version_003(databases: Databases, older: str) -> Iterator[str]:
+    """An admin's conninfo of a copy of it."""
+    with databases.copy_of(older) as admin_dsn:
+        yield admin_dsn
 
 
 def by_plain_sql(dsn: str) -> list[str]:

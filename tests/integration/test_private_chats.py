@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from pgvector import Vector
 from pgvector.psycopg import register_vector
+from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.domain.theme import CHATLESS_PLATFORMS
 from hermes_memory_pgvector.domain.types import Candidate, Filters, Scope, Store
@@ -23,6 +24,7 @@ from hermes_memory_pgvector.store.lexical import lexical_candidates
 from hermes_memory_pgvector.store.sql import queries, query
 from hermes_memory_pgvector.store.vector_search import vector_candidates
 from tests.conftest import MakeProvider
+from tests.support.databases import Databases
 from tests.support.memory import called, landed, runtime_of, write_entries
 from tests.support.row_security import confine_runtime_role
 from tests.support.scripted_embedder import ScriptedEmbedder
@@ -59,15 +61,17 @@ def tell(make_provider: MakeProvider, mark: str, config: dict[str, Any], **speak
 def everything_recalled(provider: PgvectorMemoryProvider, themes: list[str]) -> str:
     """What any argument of the tools brings to light."""
     where: list[dict[str, str]] = [{}, {"scope": "all"}, {"scope": "session"}, {"scope": "current"}]
-    where += [{how: theme} for how, theme in itertools.product(("scope", "theme"), themes)]
-    where += [{"scope": f"theme:{theme}"} for theme in themes]
+    where += [{"theme": theme} for theme in themes]
+    alike = [{"scope": f"{how}{theme}"} for how, theme in itertools.product(("", "theme:"), themes)]
     more: list[dict[str, Any]] = [
         {}, {"since": "2020"}, {"explain": True}, {"role": "user"}, {"target": "memory"}, {"offset": 1},
         {"query": '"PIN that opens the vault"'}, {"query": "volt of the Atlaz projet"},
     ]  # fmt: skip
     answers = [
         called(provider, tool, {"query": QUESTION, "limit": 50} | place | args)
-        for tool, place, args in itertools.product(TOOLS, where, more)
+        for tool, (place, args) in itertools.product(
+            TOOLS, [*itertools.product(where, more), *((p, {}) for p in alike)]
+        )
     ]
     return json.dumps([*answers, provider.prefetch(QUESTION)])
 
@@ -314,9 +318,16 @@ def test_need_35_the_platforms_without_chats_are_one_list() -> None:
 NEARER = 3000
 
 
-@pytest.fixture
-def crowded(make_provider: MakeProvider, admin_dsn: str) -> Backend:
-    """A store with 60 public rows a table, and thousands of private ones that are nearer and newer."""
+@pytest.fixture(scope="module")
+def filled(databases: Databases, migrated_template: str) -> Iterator[str]:
+    """An admin's conninfo of a database with 60 public rows a table, and thousands of private ones that are nearer and
+    newer."""
+    with databases.copy(migrated_template) as admin_dsn:
+        crowd(admin_dsn)
+        yield admin_dsn
+
+
+def crowd(admin_dsn: str) -> None:
     with psycopg.connect(admin_dsn, autocommit=True) as admin:
         for store, table in TABLES.items():
             admin.execute(f"DROP INDEX {table}_embedding_idx".encode())
@@ -342,7 +353,19 @@ def crowded(make_provider: MakeProvider, admin_dsn: str) -> Backend:
                 " WITH (m = 4, ef_construction = 16)".encode()
             )
             admin.execute(f"VACUUM ANALYZE {table}".encode())
-    backend = runtime_of(make_provider()).backend
+
+
+@pytest.fixture
+def crowded_dsn(databases: Databases, filled: str) -> Iterator[str]:
+    """An admin's conninfo of a copy of it."""
+    with databases.copy_of(filled) as admin_dsn:
+        yield admin_dsn
+
+
+@pytest.fixture
+def crowded(make_provider: MakeProvider, crowded_dsn: str) -> Backend:
+    """The store of an agent there."""
+    backend = runtime_of(make_provider({"dsn": make_conninfo(crowded_dsn, user="hermes")})).backend
     backend.bring_up()
     return backend
 
@@ -351,12 +374,12 @@ def crowded(make_provider: MakeProvider, admin_dsn: str) -> Backend:
     "where", [Scope("all", "marketing"), Scope("theme", "profile", own=False)], ids=["all", "named"]
 )
 def test_need_13_many_private_rows_that_are_nearer_take_no_place(
-    crowded: Backend, admin_dsn: str, where: Scope
+    crowded: Backend, crowded_dsn: str, where: Scope
 ) -> None:
     vector = [math.sin(d) for d in range(1, DIMS + 1)]
     everything = Scope(where.kind, where.theme, shared=("%",))
     for store, table in TABLES.items():
-        with psycopg.connect(admin_dsn) as admin:
+        with psycopg.connect(crowded_dsn) as admin:
             register_vector(admin)
             exact = [
                 row[0]

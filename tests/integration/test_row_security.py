@@ -16,6 +16,7 @@ from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store.pool import connect
 from hermes_memory_pgvector.store.sql import query
 from tests.conftest import DIMS
+from tests.support.databases import Databases
 from tests.support.row_security import let_tenants_in, session
 from tests.support.statements import every_statement, package_of
 
@@ -30,37 +31,49 @@ _FILLED = {  # rows of marketing and of sales
 }  # fmt: skip
 
 
-@pytest.fixture
-def shared(postgres: EmbeddedServer, admin_dsn: str) -> str:
-    """An admin's conninfo of a database where marketing has a tenth of the rows and sales the rest."""
+@pytest.fixture(scope="module")
+def filled(postgres: EmbeddedServer, databases: Databases, migrated_template: str) -> Iterator[str]:
+    """An admin's conninfo of a database where marketing has a tenth of the rows and sales the rest, to be copied."""
     let_tenants_in(postgres)
-    with connect(admin_dsn) as conn:
-        row_security.enable(conn)
-        row_security.grant(conn, "tenant_marketing", ["marketing", "ads"])
-        row_security.grant(conn, "tenant_sales", ["sales"])
-        theme = "CASE WHEN n % 10 = 0 THEN 'marketing' ELSE 'sales' END"
-        text = f"'row ' || n || CASE WHEN n % 10 = 0 THEN ' ours' ELSE ' {SECRET}' END"
-        rows = f"FROM generate_series(1, {ROWS}) AS n"
-        for statement in (
-            f"INSERT INTO conversations (session_id, agent_identity, role, content, ts) "
-            f"SELECT {theme} || '-' || n / 100, {theme}, 'user', {text}, now() - n * interval '1 minute' {rows}",
-            f"INSERT INTO memory_entries (agent_identity, target, content) SELECT {theme}, 'memory', {text} {rows}",
-            f"INSERT INTO hermes_operations (agent_identity, op_id) SELECT {theme}, gen_random_uuid() {rows}",
-            f"INSERT INTO hermes_tombstones SELECT {theme}, 'memory', hermes_digest({text}) {rows}",
-            f"INSERT INTO hermes_mirror SELECT {theme}, 'here', 'memory', hermes_digest({text}), true {rows}",
-            *(
-                f"INSERT INTO {chunks} SELECT id, 1, agent_identity, 9, v, binary_quantize(v) FROM {rows_of},"
-                f" (SELECT array_fill(0.5::real, ARRAY[{DIMS}])::vector AS v) AS made WHERE id % 100 < 2"
-                for chunks, rows_of in (("memory_chunks", "memory_entries"), ("conversation_chunks", "conversations"))
-            ),
-            f"INSERT INTO hermes_proposals (agent_identity, target, content, kind, confidence, sources, said_at)"
-            f" SELECT {theme}, 'memory', {text}, 'fact', 1, ARRAY[n], now() {rows}",
-            f"INSERT INTO hermes_read_turns (turn_id, agent_identity) SELECT n, {theme} {rows}",
-            "INSERT INTO hermes_retention (agent_identity, policy) VALUES ('marketing', '30'), ('sales', '9')",
-            "VACUUM ANALYZE",
-        ):
-            conn.execute(statement.encode())
-    return admin_dsn
+    with databases.copy(migrated_template) as admin_dsn:
+        with connect(admin_dsn) as conn:
+            fill(conn)
+        yield admin_dsn
+
+
+def fill(conn: psycopg.Connection[Any]) -> None:
+    row_security.enable(conn)
+    row_security.grant(conn, "tenant_marketing", ["marketing", "ads"])
+    row_security.grant(conn, "tenant_sales", ["sales"])
+    theme = "CASE WHEN n % 10 = 0 THEN 'marketing' ELSE 'sales' END"
+    text = f"'row ' || n || CASE WHEN n % 10 = 0 THEN ' ours' ELSE ' {SECRET}' END"
+    rows = f"FROM generate_series(1, {ROWS}) AS n"
+    for statement in (
+        f"INSERT INTO conversations (session_id, agent_identity, role, content, ts) "
+        f"SELECT {theme} || '-' || n / 100, {theme}, 'user', {text}, now() - n * interval '1 minute' {rows}",
+        f"INSERT INTO memory_entries (agent_identity, target, content) SELECT {theme}, 'memory', {text} {rows}",
+        f"INSERT INTO hermes_operations (agent_identity, op_id) SELECT {theme}, gen_random_uuid() {rows}",
+        f"INSERT INTO hermes_tombstones SELECT {theme}, 'memory', hermes_digest({text}) {rows}",
+        f"INSERT INTO hermes_mirror SELECT {theme}, 'here', 'memory', hermes_digest({text}), true {rows}",
+        *(
+            f"INSERT INTO {chunks} SELECT id, 1, agent_identity, 9, v, binary_quantize(v) FROM {rows_of},"
+            f" (SELECT array_fill(0.5::real, ARRAY[{DIMS}])::vector AS v) AS made WHERE id % 100 < 2"
+            for chunks, rows_of in (("memory_chunks", "memory_entries"), ("conversation_chunks", "conversations"))
+        ),
+        f"INSERT INTO hermes_proposals (agent_identity, target, content, kind, confidence, sources, said_at)"
+        f" SELECT {theme}, 'memory', {text}, 'fact', 1, ARRAY[n], now() {rows}",
+        f"INSERT INTO hermes_read_turns (turn_id, agent_identity) SELECT n, {theme} {rows}",
+        "INSERT INTO hermes_retention (agent_identity, policy) VALUES ('marketing', '30'), ('sales', '9')",
+        "VACUUM ANALYZE",
+    ):
+        conn.execute(statement.encode())
+
+
+@pytest.fixture
+def shared(databases: Databases, filled: str) -> Iterator[str]:
+    """An admin's conninfo of a copy of it."""
+    with databases.copy_of(filled) as admin_dsn:
+        yield admin_dsn
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from hermes_memory_pgvector.domain.types import Candidate, Filters, Scope, Store
 from hermes_memory_pgvector.store.backend import Backend
 from hermes_memory_pgvector.store.vector_search import vector_candidates
 from tests.conftest import MakeProvider
+from tests.support.databases import Databases
 from tests.support.memory import runtime_of
 
 from .conftest import DIMS
@@ -47,29 +48,44 @@ def _near(dice: random.Random, centre: int) -> list[float]:
     return [around.gauss(0, 1) + dice.gauss(0, 0.6) for _ in range(DIMS)]
 
 
-@pytest.fixture
-def backend(make_provider: MakeProvider, admin_dsn: str) -> Iterator[Backend]:
-    """The store of a provider with one connection, over 3,000 turns and as many memories in 30 themes."""
+@pytest.fixture(scope="module")
+def filled(databases: Databases, migrated_template: str) -> Iterator[str]:
+    """An admin's conninfo of a database with 3,000 turns and as many memories in 30 themes, to be copied."""
     dice = random.Random(11)
     vectors = [_near(dice, dice.randrange(40)) for _ in range(ROWS)]
-    with psycopg.connect(admin_dsn, autocommit=True) as admin:
-        register_vector(admin)
-        for table, columns in (
-            ("conversations", "agent_identity, embedding, content, session_id, role, ts"),
-            ("memory_entries", "agent_identity, embedding, content, target, updated_at"),
-        ):
-            admin.execute(f"DROP INDEX {table}_embedding_idx".encode())  # at once it is built in a tenth of the time
-            with admin.cursor().copy(f"COPY {table} ({columns}) FROM STDIN".encode()) as copy:
-                for row, vector in enumerate(vectors):
-                    kind = "tool" if row % (ROWS // RARE) == 0 else "user"
-                    more = ["s", kind] if table == "conversations" else ["memory" if kind == "user" else "user"]
-                    at = START + timedelta(minutes=row)
-                    copy.write_row([f"theme-{row % 30}", Vector(vector), f"Row {row}", *more, at])
-            admin.execute(f"CREATE INDEX {table}_embedding_idx ON {table} USING hnsw (sig bit_hamming_ops)".encode())
-            admin.execute(f"VACUUM ANALYZE {table}".encode())
-    provider = make_provider({"pool_max_size": 1})
-    runtime_of(provider).backend.bring_up()
-    yield runtime_of(provider).backend
+    with databases.copy(migrated_template) as admin_dsn:
+        with psycopg.connect(admin_dsn, autocommit=True) as admin:
+            register_vector(admin)
+            for table, columns in (
+                ("conversations", "agent_identity, embedding, content, session_id, role, ts"),
+                ("memory_entries", "agent_identity, embedding, content, target, updated_at"),
+            ):
+                index = f"{table}_embedding_idx"
+                admin.execute(f"DROP INDEX {index}".encode())  # at once it is built in a tenth of the time
+                with admin.cursor().copy(f"COPY {table} ({columns}) FROM STDIN".encode()) as copy:
+                    for row, vector in enumerate(vectors):
+                        kind = "tool" if row % (ROWS // RARE) == 0 else "user"
+                        more = ["s", kind] if table == "conversations" else ["memory" if kind == "user" else "user"]
+                        at = START + timedelta(minutes=row)
+                        copy.write_row([f"theme-{row % 30}", Vector(vector), f"Row {row}", *more, at])
+                admin.execute(f"CREATE INDEX {index} ON {table} USING hnsw (sig bit_hamming_ops)".encode())
+                admin.execute(f"VACUUM ANALYZE {table}".encode())
+        yield admin_dsn
+
+
+@pytest.fixture
+def admin_dsn(databases: Databases, filled: str) -> Iterator[str]:
+    """An admin's conninfo of a copy of it."""
+    with databases.copy_of(filled) as made:
+        yield made
+
+
+@pytest.fixture
+def backend(make_provider: MakeProvider) -> Backend:
+    """The store of a provider with one connection, over these rows."""
+    backend = runtime_of(make_provider({"pool_max_size": 1})).backend
+    backend.bring_up()
+    return backend
 
 
 def _found(

@@ -19,6 +19,7 @@ from hermes_memory_pgvector.store.pipeline import Pipeline
 from hermes_memory_pgvector.store.pool import connect
 from hermes_memory_pgvector.store.vector_search import VectorSearch, as_sent, own_graph_name
 from tests.conftest import DIMS, MakeProvider
+from tests.support.databases import Databases
 from tests.support.memory import called, runtime_of
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
@@ -38,24 +39,42 @@ def configured(home: Path, dsn: str, admin_dsn: str, monkeypatch: pytest.MonkeyP
     (home / "config.yaml").write_text(f"plugins: {{pgvector: {{dsn: '{dsn}', dims: {DIMS}}}}}\n")
 
 
-@pytest.fixture
-def filled(admin_dsn: str) -> str:
+@pytest.fixture(scope="module")
+def once_filled(databases: Databases, migrated_template: str) -> Iterator[str]:
     """An admin's conninfo of a database with one huge theme, a hundred rows of another, and no index of the whole."""
     values = (
         f"SELECT CASE WHEN n > {ROWS} THEN 'small' ELSE '{HUGE}' END, 'Row ' || n,"
         f" (SELECT array_agg(sin(n % 40 * (d + 1)) + random() - 0.5) FROM generate_series(1, {DIMS}) AS d)::vector"
     )
-    with psycopg.connect(admin_dsn, autocommit=True) as admin:
-        for statement in (
-            "DROP INDEX conversations_embedding_idx, memory_entries_embedding_idx",
-            "SELECT setseed(0.5)",
-            "INSERT INTO conversations (agent_identity, content, embedding, session_id, role)"
-            f" {values}, 's', 'user' FROM generate_series(1, {ROWS + 100}) AS n",
-            "INSERT INTO memory_entries (agent_identity, content, embedding, target)"
-            " SELECT agent_identity, content, embedding, 'memory' FROM conversations",
-            "VACUUM ANALYZE",
-        ):
-            admin.execute(statement.encode())
+    with databases.copy(migrated_template) as admin_dsn:
+        with psycopg.connect(admin_dsn, autocommit=True) as admin:
+            for statement in (
+                "DROP INDEX conversations_embedding_idx, memory_entries_embedding_idx",
+                "SELECT setseed(0.5)",
+                "INSERT INTO conversations (agent_identity, content, embedding, session_id, role)"
+                f" {values}, 's', 'user' FROM generate_series(1, {ROWS + 100}) AS n",
+                "INSERT INTO memory_entries (agent_identity, content, embedding, target)"
+                " SELECT agent_identity, content, embedding, 'memory' FROM conversations",
+                "VACUUM ANALYZE",
+            ):
+                admin.execute(statement.encode())
+        yield admin_dsn
+
+
+@pytest.fixture
+def admin_dsn(request: pytest.FixtureRequest, databases: Databases, migrated_template: str) -> Iterator[str]:
+    """An admin's conninfo of a new database: a copy of that one for a test that asks for `filled`."""
+    if "filled" in request.fixturenames:
+        source = databases.copy_of(request.getfixturevalue("once_filled"))
+    else:
+        source = databases.copy(migrated_template)
+    with source as made:
+        yield made
+
+
+@pytest.fixture
+def filled(admin_dsn: str) -> str:
+    """An admin's conninfo of the copy."""
     return admin_dsn
 
 

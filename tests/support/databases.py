@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import psycopg
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 
@@ -35,6 +35,10 @@ class Databases:
         name = f"test_{next(self._numbers)}"
         yield self.create(name, template)
         self._execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+    def copy_of(self, admin_dsn: str) -> AbstractContextManager[str]:
+        """The same of a database that was filled for several tests, to which nobody is connected."""
+        return self.copy(str(conninfo_to_dict(admin_dsn)["dbname"]))
 
     def close(self) -> None:
         self._connection.close()
