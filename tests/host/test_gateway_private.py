@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import Any
 
 import pytest
@@ -48,12 +49,11 @@ def test_need_35_no_client_of_the_api_server_reads_a_direct_message(
         database.wait_for_turn(TOLD_SALES)
         answers = []
         clients = ("marketing", "sales", theme, DM["gateway_session_key"])
+        tools = ("recall_conversation", "recall_memory")
+        places: tuple[dict[str, str], ...] = ({"scope": "all"}, {"theme": theme}, {})
+        alike = ({"scope": theme}, {"scope": f"theme:{theme}"})  # for one of them: they are read by the same rule
         for client, key in enumerate(clients[:1] if shared else clients):
-            for number, (tool, where) in enumerate(
-                (tool, where)
-                for tool in ("recall_conversation", "recall_memory")
-                for where in ({"scope": "all"}, {"scope": theme}, {"theme": theme}, {"scope": f"theme:{theme}"}, {})
-            ):
+            for number, (tool, where) in enumerate(product(tools, (*places, *alike) if client == 0 else places)):
                 before = len(model.requests)
                 asked = {"query": "bicycle lock PIN, key of the cellar", "limit": 50} | where
                 reply = gateway.post_chat(

@@ -89,7 +89,8 @@ def test_need_04_no_header_opens_another_tenants_theme_or_a_chat(
 ) -> None:
     with Gateway(active_home) as gateway:
         for number, key in enumerate(FOREIGN):
-            text = past_of(gateway, model, key, number, QUESTION, *ATTACKS)
+            # Each by itself, and each way of asking by some: what a call asks for is not read from the header.
+            text = past_of(gateway, model, key, number, QUESTION, ATTACKS[number % len(ATTACKS)])
             assert not [mark for mark in MARKS if mark in text], key
             assert "`cross_theme`" in text, key
         for number, key in enumerate(THE_SAME, len(FOREIGN)):
