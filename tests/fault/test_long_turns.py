@@ -87,11 +87,13 @@ def test_need_01_a_turn_just_below_the_bound_is_kept_whole_and_holds_up_no_hook(
     line: str, make_provider: MakeProvider, direct_dsn: str
 ) -> None:
     provider = make_provider({"dsn": direct_dsn, "embed_on_write": False})
+    short = long_text(line, 4_000)
+    provider.sync_turn(short, "Noted.", session_id="s0")  # what is done once is not counted
     message = long_text(line, 3_990_000)
-    took = [cpu_seconds(lambda: provider.sync_turn(message, "Noted.", session_id=name)) for name in ("s0", "s1", "s2")]  # noqa: B023
+    took = cpu_seconds(lambda: provider.sync_turn(message, "Noted.", session_id="s1"))
     landed(provider)
-    assert min(took) < 2 * HOOK_S
-    assert user_turns(Database(direct_dsn)) == [message.strip()] * 3
+    assert took < 2 * HOOK_S
+    assert user_turns(Database(direct_dsn)) == [short.strip(), message.strip()]
 
 
 @pytest.mark.parametrize("with_vectors", [True, False])

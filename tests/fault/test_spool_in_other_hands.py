@@ -259,15 +259,15 @@ def test_need_03_a_large_spool_that_is_taken_away_holds_no_hook_up(
 ) -> None:
     proxy.stop()
     provider = make_provider({"dsn": proxied})
-    write(provider, range(8_000))
+    write(provider, range(3_000))
     for _ in range(60):
         provider.on_memory_write("add", "memory", f"{time.perf_counter_ns()} " + "What fills more memory. " * 20_000)
     delete_folder(home)
-    write(provider, range(8_000, 9_000))
-    until(lambda: runtime_of(provider).writer.depth() == 9_060, 60, "everything in the new files")
+    write(provider, range(3_000, 3_500))
+    until(lambda: runtime_of(provider).writer.depth() == 3_560, 60, "everything in the new files")
     proxy.start()
-    until(lambda: len(user_turns(database)) >= 9_000, 200, "the turns")
-    assert user_turns(database) == [turn(number) for number in range(9_000)]
+    until(lambda: len(user_turns(database)) >= 3_500, 200, "the turns")
+    assert user_turns(database) == [turn(number) for number in range(3_500)]
     assert runtime_of(provider).stats()["lost"] == 0
 
 
@@ -293,7 +293,13 @@ def test_need_03_what_a_lost_file_held_is_not_given_up_while_others_lock_it(home
         assert gone is not None and own.rescue(spool, gone)
         own.finish_moves()
         assert own.depth() == 50
-    own.finish_moves()
+
+    def moved() -> bool:
+        """On a busy machine one turn of it does not come to the end."""
+        own.finish_moves()
+        return not any(own.moves_into(each) for each in own.spools())
+
+    until(moved, what="everything in the new file")
     assert [text for spool in own.spools() for op in spool.take(100) for text in op.texts()] == texts
     assert own.lost == 0
 

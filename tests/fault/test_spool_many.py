@@ -167,7 +167,7 @@ def test_need_03_retries_adoption_and_deaths_together_store_each_write_once(
 ) -> None:  # fmt: skip
     """Agents write, are refused, are killed and adopted, while an operator puts back all that was set aside."""
     draw, begun, accepted = random.Random(24), 0, set()
-    for life in range(6):
+    for life in range(4):
         refuse(admin_dsn, life % 2 == 0)
         processes = []
         for _ in range(2):
@@ -177,8 +177,8 @@ def test_need_03_retries_adoption_and_deaths_together_store_each_write_once(
             processes.append(made)
         try:
             for made in processes:
-                made.order(f"write {begun} {begun + 400}", "written")
-                begun += 400
+                made.order(f"write {begun} {begun + 200}", "written")
+                begun += 200
             main(["spool", "retry", "--all", "--yes", "--json", "--hermes-home", str(home)])
             refuse(admin_dsn, draw.random() < 0.5)
             main(["spool", "retry", "--all", "--yes", "--json", "--hermes-home", str(home)])

@@ -20,7 +20,7 @@ _MADE_BY_A_TEST = "tenant_hired"
 THEMES = (
     "default", "hermes", "marketing", "sales", "support", "trading", "research", "coder", "writer", "other", "another",
     "all", "current", "session", "atlas", "team blue", "newcomer", "theme", "a", "b", "one", "two", "bench", "nobody",
-    "rare", "half", "others", "berlin-support", "raw", "london", "@telegram/default/e2a530e251d36750",
+    "rare", "most", "others", "berlin-support", "raw", "london", "@telegram/default/e2a530e251d36750",
 )  # fmt: skip
 
 
