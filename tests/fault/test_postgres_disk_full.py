@@ -67,6 +67,8 @@ def fill(admin_dsn: str) -> None:
 def make_room(admin_dsn: str) -> None:
     with psycopg.connect(admin_dsn, autocommit=True) as connection:
         connection.execute("DELETE FROM conversations WHERE agent_identity = 'filler'")
+        # Parallel workers would share a file that is larger than this server may write.
+        connection.execute("SET max_parallel_maintenance_workers = 0")
         connection.execute("VACUUM FULL conversations")
 
 

@@ -456,7 +456,8 @@ def test_need_20_among_long_notes_the_one_that_holds_more_of_the_question_comes_
         return " ".join([*held, *islice(filler, words)])
 
     answer = note(115, "ferry", "timetable", "harbour")
-    for text in (answer, note(60, "ferry", "timetable"), note(60, "ferry", "harbour"), note(60, "timetable", "harbour")):
+    pairs = ("ferry", "timetable"), ("ferry", "harbour"), ("timetable", "harbour")
+    for text in (answer, *(note(60, *held) for held in pairs)):
         provider.on_memory_write("add", "memory", text)
     for _ in range(16):
         provider.on_memory_write("add", "memory", note(60))
