@@ -1,4 +1,4 @@
-"""What of an old conversation is worth storing: the same as live capture would have stored."""
+"""Selects from an old conversation what live capture would have stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .source import SourceTally
 UNANSWERED = "a message without an answer"
 SAID_BEFORE = "said before in this session"
 
-# How the host marks the summary that stands for older messages, and what it keeps of the message beside it.
+# The host's markers of a summary that replaces older messages, and of the message text that it keeps beside one.
 _SUMMARIES = ("[CONTEXT COMPACTION", "[CONTEXT SUMMARY]")
 _BESIDE, _BESIDE_END = "[PRIOR CONTEXT", "\n\n[END OF PRIOR CONTEXT"
 _SUMMARY = "a summary of a compression"
@@ -21,7 +21,7 @@ _SUMMARY = "a summary of a compression"
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """What one side said: `role` is user or assistant; `where` tells a person where it stood."""
+    """One message: `role` is user or assistant; `where` tells a person where it was read."""
 
     role: str
     text: str
@@ -30,9 +30,9 @@ class Utterance:
 
 
 class ConversationFilter:
-    """Lets through what live capture would have stored, each exchange of a session once.
+    """A filter that passes what live capture would have stored, each exchange of a session once.
 
-    `halves`: the source has left out sides of turns itself, so a message without an answer may have had one.
+    `halves`: the source itself left out sides of turns, so a message without an answer may have had one.
     """
 
     def __init__(self, min_chars: int, tally: SourceTally, *, halves: bool = False) -> None:
@@ -41,7 +41,7 @@ class ConversationFilter:
         self._halves = halves
 
     def worth_storing(self, messages: Iterable[Utterance], seen: set[int]) -> Iterator[Utterance]:
-        """Yield the messages worth storing, clean; `seen` has the exchanges of this session and those it continues."""
+        """Yield the cleaned messages worth storing; `seen` has the exchanges of this session and those it continues."""
         for user, answer in _exchanges(self._original(each) for each in messages):
             yield from self._judge(user, answer, seen)
 
@@ -83,8 +83,8 @@ def _text(side: Utterance | None) -> str:
 
 
 def _was_seen(asked: str, answered: str, seen: set[int]) -> bool:
-    """Return whether an exchange was there before; from now on it was."""
-    # What a compression keeps of a turn may begin in its middle.
+    """Return whether an exchange was seen before, and record it as seen."""
+    # A compression may keep only the answer of a turn.
     whole, answer_alone = hash((asked, answered)), hash(("", answered))
     if (whole if asked else answer_alone) in seen:
         return True
@@ -93,7 +93,7 @@ def _was_seen(asked: str, answered: str, seen: set[int]) -> bool:
 
 
 def _exchanges(messages: Iterable[Utterance]) -> Iterator[tuple[Utterance | None, Utterance | None]]:
-    """Yield each message of a user with the answer to it; either may be missing."""
+    """Yield each message of the user with its answer; either may be missing."""
     user: Utterance | None = None
     for each in messages:
         if each.role == "user":

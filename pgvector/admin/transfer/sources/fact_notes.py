@@ -14,7 +14,7 @@ from .sqlite_file import ProfileTables, SqliteFile
 
 _DEMANDED = ("id", "content", "type", "target", "status", "created_at")
 _COLUMNS = (*_DEMANDED, "scope_id", "superseded_by", "updated_at")
-# By its type: the mark before a fact in its notation, and what we call that kind.
+# For each type of fact: its mark in the notation, and our kind.
 _TYPES = {
     "C": ("C", "constraint"),
     "D": ("D", "decision"),
@@ -24,7 +24,7 @@ _TYPES = {
     "obs": ("~", "fact"),
 }
 _STATES = {"active": "active", "cold": "closed", "superseded": "superseded", "archived": "archived"}
-# What still holds comes first: of facts that say the same, one is stored.
+# Current facts come first, because only the first of several facts with the same text is stored.
 _ORDER = "CASE status WHEN 'active' THEN 0 WHEN 'cold' THEN 1 WHEN 'superseded' THEN 2 ELSE 3 END, created_at, rowid"
 
 
@@ -36,7 +36,7 @@ class FactNotes(ProfileTables):
     DEMANDED: ClassVar = {"facts": _DEMANDED}
 
     def records(self, tally: SourceTally) -> Iterator[MemoryRecord]:
-        """Yield a memory for each fact, with its kind, subject, scope and state, said when it was created."""
+        """Yield a memory for each fact, with its kind, subject, scope and state, dated by when it was created."""
         target = self.destination.of_memory({"agent_identity": self.home.profile})
         seen: set[str] = set()
         with self.opened() as file:
@@ -56,14 +56,14 @@ class FactNotes(ProfileTables):
                     "superseded_by": row["superseded_by"],
                 }
                 created = at_epoch(row["created_at"])
-                # What became of a fact later makes it no fresher.
+                # A later change of state does not make a fact newer.
                 updated = at_epoch(row["updated_at"]) if row["status"] == "active" else created
                 for record in memory_of(_text(row), created, updated, target, metadata, tally, where):
                     yield dataclasses.replace(record, said=Said(_said(row, scopes), _memory(replaced.get(row["id"]))))
 
 
 def _flaw(row: Mapping[str, Any], seen: set[str]) -> str:
-    """Return why a fact is left out; "" where it is not, and then it is among those that were seen."""
+    """Return why a fact is left out; otherwise add its text to `seen` and return ""."""
     if _strange(row):
         return "of a type or status that is not known"
     if not str(row["content"] or "").strip():

@@ -1,4 +1,4 @@
-"""The Postgres of Hindsight: what hermes-agent's bundled provider gave it to retain, and the facts it made of that."""
+"""The Postgres of Hindsight: documents that hermes-agent's bundled provider stored, and the facts made from them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ Message = Mapping[str, Any]
 class HindsightTables(SourceTables):
     """The banks of one schema, or one of them.
 
-    `elsewhere` gives the place of a session by its id where the host's own database knows it: Hindsight keeps who was
-    in a chat, but not its session key.
+    `elsewhere` returns where a session belongs, by its id, if the host's own database knows it: Hindsight stores who
+    was in a chat, but not its session key.
     """
 
     EXPECTED: ClassVar = "the tables of Hindsight (as of hindsight-api 1.1)"
@@ -42,7 +42,7 @@ class HindsightTables(SourceTables):
     elsewhere: Callable[[str], ImportTarget | str | None]
 
     def records(self, tally: SourceTally) -> Iterator[Record]:
-        """Yield conversations as turns, notes and facts as memories; entities, links and vectors are derived."""
+        """Yield conversations as turns, notes and facts as memories; derived entities, links and vectors are not."""
         turn_filter = ConversationFilter(self.destination.min_chars, tally)
         with self.opened() as database:
             for row in database.rows("hindsight_documents", bank=self.bank):
@@ -101,7 +101,7 @@ class HindsightTables(SourceTables):
         return target
 
     def _words(self, known: Message) -> dict[str, Any]:
-        """Return what the host would tell a provider of the session."""
+        """Return the fields by which the host would describe the session to a provider."""
         return dict(known) | {
             "agent_identity": known.get("agent_identity") or self.profile,
             "agent_workspace": "hermes",
@@ -109,12 +109,12 @@ class HindsightTables(SourceTables):
 
 
 def _messages(text: str) -> list[Message] | None:
-    """Return the messages of a conversation as the provider writes it; None where the document is another text.
+    """Return the messages of a conversation that the provider wrote; None if the document is any other text.
 
-    Each retain is a line: a list of turns, a turn a list of messages with a role, a text and a time.
+    Each retain is a line with a list of turns; a turn is a list of messages with a role, a text and a time.
     """
     try:
-        lines: list[Any] = [json.loads(line) for line in text.split("\n") if line.strip()]  # a text has other line ends
+        lines: list[Any] = [json.loads(line) for line in text.split("\n") if line.strip()]  # texts have other line ends
     except (ValueError, RecursionError):
         return None
     if not all(isinstance(line, list) for line in lines):

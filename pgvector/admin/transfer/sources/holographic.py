@@ -10,7 +10,7 @@ from .source import SourceTally, at_iso, memory_of
 from .sqlite_file import ProfileTables
 
 _COLUMNS = ("fact_id", "content", "category", "tags", "trust_score", "created_at", "updated_at")
-_OF_THE_USER = "user_pref"  # its category for what the user likes
+_OF_THE_USER = "user_pref"  # the category of the user's preferences
 
 
 class FactStore(ProfileTables):
@@ -21,7 +21,7 @@ class FactStore(ProfileTables):
     DEMANDED: ClassVar = {"facts": ("fact_id", "content", "created_at")}
 
     def records(self, tally: SourceTally) -> Iterator[MemoryRecord]:
-        """Yield a memory for each fact, with its category, tags and trust; entities and vectors are derived."""
+        """Yield a memory for each fact, with category, tags and trust; derived entities and vectors are left out."""
         target = self.destination.of_memory({"agent_identity": self.home.profile})
         with self.opened() as file:
             for row in file.paged("facts", _COLUMNS):

@@ -1,4 +1,4 @@
-"""What Mem0 keeps on this host: a local folder of qdrant, a table of Postgres, or its own history of changes."""
+"""The stores of Mem0: a local folder of qdrant, a Postgres table, or its own history of changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from . import qdrant
 from .source import Home, ImportDestination, SourceTally, at_iso, memory_of
 from .sqlite_file import read_only
 
-COLLECTION = "mem0"  # what Mem0 and hermes-agent call it unless told otherwise
+COLLECTION = "mem0"  # the default name in Mem0 and hermes-agent
 HISTORY = "the history of Mem0 (history.db, as of mem0ai 2.2)"
 TABLE = "the table of a collection of Mem0 (as of mem0ai 2.2)"
 _HISTORY = ("memory_id", "new_memory", "event", "created_at", "updated_at", "is_deleted", "actor_id", "role")
@@ -26,7 +26,7 @@ Fact = tuple[str, Mapping[str, Any] | None]
 
 @dataclass(frozen=True)
 class Mem0Settings:
-    """Where hermes-agent's mem0.json says that the facts are: `path` of a local folder, or `dsn`."""
+    """The store that hermes-agent's mem0.json names: `path` of a local folder, or `dsn`."""
 
     path: Path | None
     dsn: str
@@ -34,9 +34,9 @@ class Mem0Settings:
 
 
 def configured(home: Home) -> Mem0Settings | None:
-    """Return what a profile's mem0.json says; None where there is none.
+    """Return the settings in a profile's mem0.json; None if there is no such file.
 
-    Raises ConfigurationError where it names a store that is not on this host, or cannot be read.
+    Raises ConfigurationError if it names a store that is not on this host, or cannot be read.
     """
     file = home.path / "mem0.json"
     if not file.exists():
@@ -88,7 +88,7 @@ class Mem0Store:
         return str(self.path) if self.path is not None else f"{mask_dsn(self.dsn)} ({self.collection})"
 
     def total(self) -> int:
-        """Return how many facts there are, or were."""
+        """Return the number of facts, or of entries in the history."""
         if self.path is None:
             with foreign(self.dsn, self.schema, TABLE) as database:
                 database.demand(self.collection, "id", "payload")
@@ -100,7 +100,7 @@ class Mem0Store:
             return file.count("history")
 
     def records(self, tally: SourceTally) -> Iterator[MemoryRecord]:
-        """Yield a memory for each fact. Whose it was stays beside it; its vector is made anew."""
+        """Yield a memory for each fact, with its owner in the metadata; vectors are left out and computed again."""
         for name, payload in self._facts(tally):
             tally.read += 1
             where = f"fact {name}"
@@ -139,7 +139,7 @@ class Mem0Store:
         return self.collection
 
     def _latest(self, path: Path, tally: SourceTally) -> Iterator[Fact]:
-        """Yield what each fact was at last, without those that were deleted. A history does not say whose they were."""
+        """Yield the last version of each fact, without deleted ones. A history does not say whose the facts were."""
         latest: dict[str, dict[str, Any]] = {}
         with read_only(path, HISTORY) as file:
             file.demand("history", *_HISTORY[:6])

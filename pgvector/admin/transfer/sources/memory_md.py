@@ -14,7 +14,7 @@ _ELSEWHERE = "an entry that a session of another theme wrote (--theme NAME takes
 
 
 class MemoryFiles(ProfileFile):
-    """The memory files of one profile. Their entries carry no times: they are as old as the file."""
+    """The memory files of one profile. Entries have no times of their own: they count as old as the file."""
 
     NAME = "memories"
     EXPECTED = "MEMORY.md and USER.md of hermes-agent in a folder `memories`"
@@ -24,7 +24,7 @@ class MemoryFiles(ProfileFile):
         return sum(len(state.contents) for state in self._states())
 
     def records(self, tally: SourceTally) -> Iterator[MemoryRecord]:
-        """Yield an entry each; a file that cannot be read is told in the log and has none."""
+        """Yield a memory for each entry; a file that cannot be read is logged and yields none."""
         target = self.destination.of_memory({"agent_identity": self.home.profile})
         noted = self._noted("" if isinstance(target, str) else target.files)
         for state in self._states():
@@ -36,14 +36,14 @@ class MemoryFiles(ProfileFile):
                 if isinstance(target, str) or elsewhere:
                     tally.skip(target if isinstance(target, str) else _ELSEWHERE)
                     continue
-                # The file has changed since for the sake of other entries: this one is from before it was removed here.
+                # Other entries may have changed the file since, so this entry may date from before its removal here.
                 at = written if seen is None else min(written, seen.noted_at)
                 metadata = {"source": "import:files", "profile": self.home.profile}
                 own = target.files == target.session.place.files.name
                 yield MemoryRecord(target.files, state.target, content, at, at, metadata, in_file=own)
 
     def _noted(self, theme: str) -> Mapping[tuple[str, bytes], NotedEntry]:
-        """Return what is known of the entries from former readings; an operator may name a theme for all of them."""
+        """Return what earlier reads recorded of the entries. `theme`: the theme that the files' entries go to."""
         if not (self.home.path / "pgvector" / "origin").is_file():
             return {}
         return self.destination.noted_entries(Mirror(self.home.path).origin, theme)

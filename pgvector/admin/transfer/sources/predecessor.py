@@ -19,13 +19,13 @@ from .source import ImportTarget, SourceTally, memory_of
 _MEMORY = ("id", "agent_identity", "target", "content", "created_at", "updated_at", "metadata")
 _TURN = ("id", "session_id", "agent_identity", "role", "content", "ts", "metadata")
 _CHAT_KEY = re.compile(r"agent:[^:]+:([^:]+):")
-# Copies of MEMORY.md and USER.md, of which it keeps one in every theme.
+# The source of copies of MEMORY.md and USER.md, of which that program keeps one in every theme.
 _COPIED = "bulk_import"
 
 
 @dataclass(frozen=True)
 class PredecessorTables(SourceTables):
-    """Both tables of one schema."""
+    """The two tables of the other program in one schema."""
 
     EXPECTED: ClassVar = "the tables of hermes-memory-pgvector 0.3 to 1.0"
     DEMANDED: ClassVar = {"memory_entries": _MEMORY, "conversations": _TURN}
@@ -34,7 +34,7 @@ class PredecessorTables(SourceTables):
 
     @contextmanager
     def opened(self) -> Iterator[ForeignDatabase]:
-        """Yield the database. Raises ConfigurationError also where the tables are our own."""
+        """Yield the database. Raises ConfigurationError also if the tables are our own."""
         with super().opened() as database:
             if database.is_ours():
                 raise ConfigurationError(
@@ -44,14 +44,14 @@ class PredecessorTables(SourceTables):
             yield database
 
     def records(self, tally: SourceTally) -> Iterator[Record]:
-        """Yield memories, then turns by theme and session. Vectors are left: nothing records which model made them."""
+        """Yield memories, then turns by theme and session. Vectors are dropped: nothing says which model made them."""
         with self.opened() as database:
             for row in database.rows("predecessor_memories"):
                 tally.read += 1
                 yield from self._memory(row, tally)
-            # It stores each side by its own length, so that one may be missing.
+            # That program judges each side of a turn by its own length, so one side may be missing.
             turn_filter = ConversationFilter(self.destination.min_chars, tally, halves=True)
-            # Its first releases kept no parents of sessions.
+            # Its first releases did not store the parents of sessions.
             parents = "" if "parent_session_id" in database.columns("conversations") else "_without_parents"
             turns = database.rows(f"predecessor_turns{parents}")
             for _, rows in groupby(turns, lambda row: (row.agent_identity, row.session_id)):
@@ -69,7 +69,7 @@ class PredecessorTables(SourceTables):
         for record in memory_of(
             row.content, row.created_at, row.updated_at, target, metadata, tally, where, kind=row.target
         ):
-            # It knew no memories but those of the host's files.
+            # All its memories came from the host's files.
             yield replace(record, in_file=not self.destination.theme)
 
     def _session(self, rows: list[Any], turn_filter: ConversationFilter, tally: SourceTally) -> Iterator[TurnRecord]:
@@ -86,7 +86,7 @@ class PredecessorTables(SourceTables):
             yield TurnRecord(target.turns, first.session_id, said.role, said.text, said.at, metadata, where=said.where)
 
     def _import_target(self, theme: str, known: Mapping[str, Any]) -> ImportTarget | str:
-        """Return the place of one of its themes. It notes beside a row from which session key it made the theme."""
+        """Return where rows of one of its themes go. Row metadata may hold the session key the theme was made from."""
         raw = known.get("raw_identity")
         key = raw if isinstance(raw, str) else ""
         if (theme, key) not in self._known_themes:
@@ -95,7 +95,7 @@ class PredecessorTables(SourceTables):
             if chat is not None:
                 words |= {"platform": chat[1], "gateway_session_key": key}
             elif theme != NAMELESS:
-                # It has no such field as a platform: any other theme was named by a header, or is a profile's name.
+                # Rows have no platform. Any other theme was named by a header, or is the name of a profile.
                 words |= {"platform": "api_server", "gateway_session_key": theme}
             self._known_themes[theme, key] = self.destination.of_session(words, "")
         return self._known_themes[theme, key]
@@ -108,7 +108,7 @@ def _is_delegation(row: Any) -> bool:
 def _delegations(
     rows: list[Any], target: ImportTarget, metadata: Mapping[str, Any], tally: SourceTally
 ) -> Iterator[TurnRecord]:
-    """Yield what sub-agents were asked and found, each once."""
+    """Yield the tasks and results of sub-agents, each once."""
     seen: set[str] = set()
     for row in filter(_is_delegation, rows):
         where = f"conversations {row.id}"

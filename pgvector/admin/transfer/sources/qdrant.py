@@ -1,6 +1,6 @@
-"""Reads the folder in which qdrant-client keeps a local collection, without that package and without running its data.
+"""Reads the folder of a local collection of qdrant-client, without that package and without executing pickled code.
 
-A point is a pickled object, of which nothing but plain values is unpickled: whatever else a file names is refused.
+A point is a pickled object, of which only plain values are unpickled: any other class that a file names is rejected.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FAULTS = (pickle.UnpicklingError, EOFError, ValueError, TypeError, KeyError, In
 
 
 class _Point:
-    """Takes the state of a point and does nothing."""
+    """A stand-in for a point that only stores its state."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.fields = state.get("__dict__") or {}
@@ -35,7 +35,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def collections(folder: Path) -> list[str]:
-    """Return the names of the collections in a folder. Raises ConfigurationError where it is none of qdrant-client."""
+    """Return the names of the collections in a folder. Raises ConfigurationError if it is not one of qdrant-client."""
     try:
         found = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
         return sorted(found["collections"])
@@ -46,14 +46,14 @@ def collections(folder: Path) -> list[str]:
 
 
 def count(folder: Path, collection: str) -> int:
-    """Return how many points a collection has."""
+    """Return the number of points in a collection."""
     with read_only(_storage(folder, collection), EXPECTED) as file:
         file.demand("points", "id", "point")
         return file.count("points")
 
 
 def payloads(folder: Path, collection: str) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """Yield the id and the payload of each point; None for the payload of a point that cannot be read."""
+    """Yield the id and payload of each point; the payload is None if the point cannot be read."""
     with read_only(_storage(folder, collection), EXPECTED) as file:
         file.demand("points", "id", "point")
         for row in file.paged("points", ("id", "point")):

@@ -1,4 +1,4 @@
-"""What every importer stands on: where a session's words go, and the tally of what was left out."""
+"""The base of every importer: where the rows of a session go, and the tally of what was left out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..records import MemoryRecord, NotedEntry, Record
 
 _EXAMPLES = 20
 _PROFILE = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")  # the names that the host gives to profiles
-_EARLIEST_S, _LATEST_S = 0.0, 253_402_300_800.0  # the years 1970 to 9999: all that a clock of the host can have meant
+_EARLIEST_S, _LATEST_S = 0.0, 253_402_300_800.0  # the years 1970 to 9999: all times that the host can have written
 
 API_UNKNOWN = "an API session: the host does not record its X-Hermes-Session-Key (--api-theme NAME takes them in)"
 API_AMBIGUOUS = "an API session that several themes hold turns of"
@@ -25,7 +25,7 @@ CHAT_UNKNOWN = "a chat whose session key is not recorded (--theme NAME takes the
 
 
 class HostSession(Protocol):
-    """What our provider would make of a session that the host tells it of."""
+    """A session as our provider would see it from the host's description."""
 
     @property
     def place(self) -> SessionThemes:
@@ -33,10 +33,10 @@ class HostSession(Protocol):
 
     @property
     def agent_context(self) -> str:
-        """Return what kind of run it is."""
+        """Return the kind of run it is."""
 
     def provenance(self, session_id: str, parent_session_id: str) -> dict[str, str]:
-        """Return what is kept beside a row."""
+        """Return the metadata that says where a row comes from."""
 
 
 Locate = Callable[[Mapping[str, Any]], HostSession]
@@ -44,31 +44,31 @@ Locate = Callable[[Mapping[str, Any]], HostSession]
 
 @dataclass
 class SourceTally:
-    """What a reader came by: `read` counts messages, facts and entries, `skipped` those left out, by reason."""
+    """The counts of a reader: `read` for messages, facts and entries, `skipped` for those left out, by reason."""
 
     read: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     examples: list[str] = field(default_factory=list)
 
     def skip(self, reason: str, where: str = "", count: int = 1) -> None:
-        """Note what is left out."""
+        """Count records that are left out."""
         self.skipped[reason] += count
         if where and len(self.examples) < _EXAMPLES:
             self.examples.append(f"{where}: {reason}")
 
 
 class Source(Protocol):
-    """Something that records are read from."""
+    """A source that records are read from."""
 
     @property
     def where(self) -> str:
         """Return the file or database, without a password."""
 
     def total(self) -> int:
-        """Return how many messages, facts and entries there are to read."""
+        """Return the number of messages, facts and entries to read."""
 
     def records(self, tally: SourceTally) -> Iterator[Record]:
-        """Yield everything worth storing, in the order in which it was said; what is left out goes to `tally`."""
+        """Yield everything worth storing in the order in which it was said; `tally` counts what is left out."""
 
 
 class ImportTarget(NamedTuple):
@@ -82,12 +82,12 @@ class ImportTarget(NamedTuple):
 
 @dataclass(frozen=True)
 class ImportDestination:
-    """Where what is read goes: by the rules of live sessions, unless `theme` names the place of everything.
+    """Where imported records go: by the rules of live sessions, unless `theme` names one theme for all of them.
 
-    `locate` makes of the host's words what our provider would; `writes` says which kinds of runs are stored;
-    `captured` gives the themes that hold turns of a session already; `api_theme` takes API sessions without a key.
-    `noted_entries`: of a host's files, by their origin and theme, the entries that were read before, by target and
-    digest; `stored_text` makes of an entry what is stored, and digested.
+    `locate` turns the host's description of a session into ours; `writes` says which kinds of run are stored;
+    `captured` returns the themes that hold turns of a session already; `api_theme` is for API sessions without a key.
+    `noted_entries` returns, by origin and theme, the entries of a host's files that were read before, by target and
+    digest; `stored_text` returns an entry in its stored form, of which the digest is made.
     """
 
     locate: Locate
@@ -101,9 +101,9 @@ class ImportDestination:
     api_theme: str = ""
 
     def of_session(self, said: Mapping[str, Any], session_id: str) -> ImportTarget | str:
-        """Return where a session belongs that the host describes with these words; or why that cannot be told.
+        """Return where a session belongs that the host describes like this, or why that cannot be told.
 
-        A theme is never guessed: a session that may have been a tenant's or a chat's own goes nowhere without one.
+        A theme is never guessed: a session that may have belonged to a tenant or a chat is skipped unless one is named.
         """
         session = self.locate(said)
         if not self.writes(session.agent_context):
@@ -121,7 +121,7 @@ class ImportDestination:
         return target
 
     def of_memory(self, said: Mapping[str, Any]) -> ImportTarget | str:
-        """As `of_session`, of a memory whose session is not known: those of chats are the profile's, if so set."""
+        """Return the same as `of_session` for a memory of an unknown session; those of chats may be the profile's."""
         session = self.locate(said)
         if self.theme:
             return ImportTarget(self.theme, self.theme, self.theme, session)
@@ -141,7 +141,7 @@ class ImportDestination:
         return target._replace(turns=theme, memories=theme) if theme else API_UNKNOWN
 
     def _is_chat(self, said: Mapping[str, Any]) -> bool:
-        """Return whether the platform is one of those whose sessions are chats."""
+        """Return whether the session is a chat, by its platform."""
         platform = said.get("platform")
         if not isinstance(platform, str) or not (said.get("chat_id") or said.get("user_id")):
             return False
@@ -149,14 +149,14 @@ class ImportDestination:
 
 
 class Home(NamedTuple):
-    """A profile and where it lives."""
+    """A profile and its home directory."""
 
     profile: str
     path: Path
 
 
 def homes(home: Path) -> list[Home]:
-    """Return the home of the profile `default` and those of all others, whichever of them `home` is."""
+    """Return the homes of the profile `default` and of all others, whichever of them `home` is."""
     root = home.parent.parent if home.parent.name == "profiles" else home
     try:
         named = sorted(each for each in (root / "profiles").iterdir() if each.is_dir())
@@ -167,7 +167,7 @@ def homes(home: Path) -> list[Home]:
 
 @dataclass(frozen=True)
 class ProfileFile:
-    """A file of one profile: the one in its home, or another that was given."""
+    """A file of one profile: the one in its home, or one that was given instead."""
 
     NAME: ClassVar[str]
     EXPECTED: ClassVar[str]
@@ -177,12 +177,12 @@ class ProfileFile:
 
     @property
     def path(self) -> Path:
-        """Return where it lies."""
+        """Return the path of the file."""
         return self.given or self.home.path / self.NAME
 
     @property
     def where(self) -> str:
-        """Return the file."""
+        """Return the path as text."""
         return str(self.path)
 
 
@@ -191,14 +191,14 @@ def _is_api(said: Mapping[str, Any]) -> bool:
 
 
 def at_epoch(seconds: object) -> datetime | None:
-    """Return a moment given in seconds since the epoch; None where it is none."""
+    """Return the time for seconds since the epoch; None if the value is not a valid time."""
     if isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and _EARLIEST_S < seconds < _LATEST_S:
         return datetime.fromtimestamp(seconds, UTC)
     return None
 
 
 def at_iso(text: object) -> datetime | None:
-    """Return a moment in ISO 8601, of UTC where it names no zone; None where it is none."""
+    """Return the time for an ISO 8601 text, in UTC if it names no zone; None if it is not a valid time."""
     if not isinstance(text, str):
         return None
     try:
@@ -219,7 +219,7 @@ def memory_of(
     *,
     kind: str = "memory",
 ) -> Iterator[MemoryRecord]:
-    """Yield a fact as a memory, clean; nothing where it is not worth keeping or has no place, which `tally` notes."""
+    """Yield a fact as a cleaned memory; if it is not worth keeping or has no place, count it in `tally` instead."""
     text = strip_injected(clean(content)).strip()
     if reason := _flaw(text):
         tally.skip(reason, where)
@@ -228,7 +228,7 @@ def memory_of(
     elif isinstance(target, str):
         tally.skip(target, where)
     else:
-        # Where it was said decides who may read it, as of a memory that is written now.
+        # The place where it was said decides who may read it, as for a live memory.
         kept = target.session.provenance("", "") | {
             key: value for key, value in metadata.items() if value not in (None, "", [], {})
         }

@@ -1,4 +1,4 @@
-"""Reading another program's SQLite file without changing it or holding that program up."""
+"""Reads another program's SQLite file without changing it or blocking that program."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ....domain.errors import ConfigurationError
 from .source import ProfileFile
 
 _BUSY_S = 5.0
-_PAGE = 2000  # rows a read: no transaction of ours stays open while they are stored
-_NUMBER = "rowid"  # which every table has, and SQLite does not list among its columns
+_PAGE = 2000  # rows a read: no read transaction stays open while the rows are stored
+_NUMBER = "rowid"  # every table has it, though SQLite does not list it among the columns
 
 
 class SqliteFile:
-    """A file that is open for reading."""
+    """A SQLite file that is open for reading."""
 
     def __init__(self, conn: sqlite3.Connection, path: Path, expected: str) -> None:
         self._conn = conn
@@ -27,7 +27,7 @@ class SqliteFile:
         self._expected = expected
 
     def demand(self, table: str, *columns: str) -> None:
-        """Raise ConfigurationError where the table lacks one of these columns."""
+        """Raise ConfigurationError if the table lacks one of these columns."""
         missing = set(columns) - self.columns(table)
         if missing:
             raise ConfigurationError(
@@ -37,7 +37,7 @@ class SqliteFile:
             )
 
     def columns(self, table: str) -> set[str]:
-        """Return the columns of a table; none where there is none, or a view, which would have the file's SQL run."""
+        """Return the columns of a table; empty if there is none, or for a view, which would run SQL from the file."""
         kept = "type = 'table' AND name = ? COLLATE NOCASE AND sql NOT LIKE 'CREATE VIRTUAL%'"
         known = f"SELECT name FROM pragma_table_info(?) WHERE EXISTS (SELECT 1 FROM sqlite_master WHERE {kept})"
         return {str(row["name"]) for row in self._ask(known, (table, table))}
@@ -50,7 +50,7 @@ class SqliteFile:
     def rows(
         self, table: str, columns: Sequence[str], *, where: str = "", values: Sequence[object] = (), order: str = ""
     ) -> list[dict[str, Any]]:
-        """Return rows with these columns, None for those that this version of the file does not have."""
+        """Return rows with these columns; a column that this version of the file lacks is None."""
         there = self.columns(table) | {_NUMBER}
         wanted = ", ".join(f'"{name}" AS "{name}"' if name in there else f'NULL AS "{name}"' for name in columns)
         statement = f'SELECT {wanted} FROM "{table}"'
@@ -59,7 +59,7 @@ class SqliteFile:
         return [dict(row) for row in self._ask(statement, values)]
 
     def paged(self, table: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Yield all rows in the order of their numbers, page by page."""
+        """Yield all rows in the order of their rowids, page by page."""
         last = -(2**63)
         while page := self.rows(
             table, [_NUMBER, *columns], where=f"{_NUMBER} > ?", values=(last,), order=f"{_NUMBER} LIMIT {_PAGE}"
@@ -76,10 +76,10 @@ class SqliteFile:
 
 @contextmanager
 def read_only(path: Path, expected: str) -> Iterator[SqliteFile]:
-    """Yield the file at `path`, of which `expected` says what it should be, as "the session database of hermes-agent".
+    """Yield the file at `path`; `expected` says what it should be, such as "the session database of hermes-agent".
 
-    Never written to. Where it is locked, or SQLite may not keep the files beside it that it reads with, a copy is read.
-    Raises ConfigurationError when it is missing, damaged or something else.
+    The file is never written to. If it is locked, or SQLite may not create its helper files beside it, a copy is read.
+    Raises ConfigurationError if it is missing, damaged or something else.
     """
     if path.is_dir():
         raise ConfigurationError(f"{path} is a folder; name the file in it: {expected}")
@@ -102,7 +102,7 @@ def _opened(path: Path, *, read_only: bool) -> sqlite3.Connection:
     )
     conn.row_factory = sqlite3.Row
     conn.execute("PRAGMA trusted_schema = OFF")
-    # Text that is not UTF-8 must not stop the rest.
+    # Text that is not UTF-8 must not stop the import of the rest.
     conn.text_factory = lambda raw: raw.decode("utf-8", "replace")
     try:
         conn.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -116,7 +116,7 @@ def _copied(path: Path, folder: Path, expected: str, why: sqlite3.OperationalErr
     try:
         copy = folder / path.name
         shutil.copyfile(path, copy)
-        with suppress(FileNotFoundError):  # it has no log of changes
+        with suppress(FileNotFoundError):  # the file has no write-ahead log
             shutil.copyfile(f"{path}-wal", f"{copy}-wal")
         return _opened(copy, read_only=False)
     except OSError as exc:
@@ -132,13 +132,13 @@ class ProfileTables(ProfileFile):
 
     @contextmanager
     def opened(self) -> Iterator[SqliteFile]:
-        """Yield the file, known to be what it should be. Raises ConfigurationError."""
+        """Yield the file after checking its columns. Raises ConfigurationError."""
         with read_only(self.path, self.EXPECTED) as file:
             for table, columns in self.DEMANDED.items():
                 file.demand(table, *columns)
             yield file
 
     def total(self) -> int:
-        """Return how many rows there are to read."""
+        """Return the number of rows to read."""
         with self.opened() as file:
             return file.count(list(self.DEMANDED)[-1])

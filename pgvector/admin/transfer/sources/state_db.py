@@ -21,10 +21,10 @@ _SESSION = (
 )  # fmt: skip
 _MESSAGE = ("id", "role", "content", "tool_calls", "timestamp", "active", "compacted", "observed")
 _INHERITED = ("session_key", "user_id", "chat_id", "chat_type", "thread_id", "origin_json")
-_PARTS = "\0json:"  # how the host marks content that is a list of parts
+_PARTS = "\0json:"  # the host's prefix of content that is a list of parts
 _TOOL, _SYSTEM, _CALL = "tool output", "system text", "a call of tools"
 _UNDONE, _OVERHEARD = "undone by the user", "overheard in a group, not said to the agent"
-# Older hosts kept the prompts of their own reviews among the user's words, and the answers to them.
+# Older hosts stored the prompts of their own reviews as the user's messages, followed by the answers.
 _REVIEWS = (
     "Review the conversation above and update the skill library",
     "Review the conversation above and consider saving to memory",
@@ -43,7 +43,7 @@ class SessionDatabase(ProfileTables):
     }
 
     def records(self, tally: SourceTally) -> Iterator[TurnRecord]:
-        """Yield the turns of every session, sessions by their beginning; a session is read at once and then let go."""
+        """Yield the turns of every session, oldest session first; only one session's messages are in memory."""
         turn_filter = ConversationFilter(self.destination.min_chars, tally)
         with self.opened() as file:
             sessions = _sessions(file)
@@ -63,7 +63,7 @@ class SessionDatabase(ProfileTables):
                     yield TurnRecord(target.turns, name, said.role, said.text, said.at, metadata, where=said.where)
 
     def target(self, session_id: str) -> ImportTarget | str | None:
-        """Return where a session of this profile belongs; None where it is not in this file, or that cannot be read."""
+        """Return where a session of this profile belongs; None if the file lacks it or cannot be read."""
         row = self._known.get(session_id)
         return None if row is None else self.destination.of_session(self._words(row, self._known), session_id)
 
@@ -76,9 +76,9 @@ class SessionDatabase(ProfileTables):
             return {}
 
     def _words(self, row: Row, sessions: Mapping[str, Row]) -> dict[str, Any]:
-        """Return the session as the host would tell a provider of it."""
+        """Return the fields by which the host would describe the session to a provider."""
         known = {name: row[name] for name in _INHERITED}
-        # What a compression continues is the same chat, and says so only later.
+        # A session that continues a compressed one is the same chat, but its own row records that only later.
         for ancestor in _ancestors(str(row["id"]), sessions):
             known = {name: value or sessions[ancestor][name] for name, value in known.items()}
         origin = _json_object(known["origin_json"])
@@ -101,7 +101,7 @@ def _sessions(file: SqliteFile) -> dict[str, dict[str, Any]]:
 
 
 def _ancestors(name: str, sessions: Mapping[str, Row]) -> Iterator[str]:
-    """Yield the sessions that this one continues, the nearest first."""
+    """Yield the sessions that this one continues, nearest first."""
     met = {name}
     while (parent := str(sessions[name]["parent_session_id"] or "")) in sessions and parent not in met:
         yield parent
@@ -114,7 +114,7 @@ def _messages(file: SqliteFile, session: str) -> list[dict[str, Any]]:
 
 
 def _undone(file: SqliteFile, sessions: Mapping[str, Row]) -> set[int]:
-    """Return the numbers of all messages that were taken back, with the originals of a compression's copies."""
+    """Return the ids of all messages that were undone, including the originals of those that a compression copied."""
 
     def messages(session: str) -> list[HostMessage]:
         return [_as_told(row) for row in _messages(file, session)]
@@ -141,7 +141,7 @@ def _is_undone(row: Row) -> bool:
 def _spoken(
     messages: list[dict[str, Any]], tally: SourceTally, started_at: object, undone: set[int]
 ) -> Iterator[Utterance]:
-    """Yield what the user and the agent said to each other, but for the messages of the numbers `undone`."""
+    """Yield what the user and the agent said to each other, without the messages whose ids are in `undone`."""
     reviewed = False
     for row in messages:
         where, role, text = f"message {row['id']}", row["role"], _text(row["content"])
@@ -157,7 +157,7 @@ def _spoken(
 
 
 def _flaw(row: Row, role: object) -> str:
-    """Return why a message is nothing that was said in the conversation; "" when it is."""
+    """Return why a message is not part of the conversation, or "" if it is."""
     if role == "tool":
         return _TOOL
     if role not in ("user", "assistant"):
