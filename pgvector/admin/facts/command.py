@@ -1,10 +1,10 @@
-"""`hermes-pgvector facts` and `reflections`."""
+"""The commands `facts` and `reflections`."""
 
 from __future__ import annotations
 
 from ..common.commands import Command, Verb
 
-# One a line, by its name in capitals in the module that has it.
+# One command a line; its constant is its name in capitals in the module, unless another is named after a colon.
 _VERBS = (
     Verb("list", "list what a theme knows, by kind, subject, scope and state", "facts.list_command"),
     Verb("add", "store a memory with its kind, subject or scope", "edit.add_command:ADD_FACT"),

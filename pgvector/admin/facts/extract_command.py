@@ -1,4 +1,4 @@
-"""`hermes-pgvector facts extract`."""
+"""The command `facts extract`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Has a model of the operator's read turns, a piece of a session at a time, and stores what it proposes to remember."""
+"""Asks an operator's model to read turns, a piece of a session at a time, and stores the memories that it proposes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from . import proposal_rows as store
 from .model_answers import ANSWER_TOKENS, INSTRUCTION, Proposal, read_answer
 from .proposal_rows import UnreadSession
 
-_TURN_CHARS = 4_000  # of a turn: of a pasted log its beginning tells what it is
-_MAX_FAILURES = 3  # pieces in a row: it is the endpoint then, not the pieces
+_TURN_CHARS = 4_000  # of a turn: the beginning of a pasted log is enough to tell what it is
+_MAX_FAILURES = 3  # consecutive pieces: then the endpoint is at fault, not the pieces
 _SURFACE = ("platform", "profile", "chat_type")
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Turns of one session that were said in one place, as one request puts them to the model."""
+    """Turns of one session that were said in one place, and the request about them to the model."""
 
     session: UnreadSession
     turns: Sequence[Any]
@@ -40,7 +40,7 @@ class Piece:
         return [self.turns[place - 1] for place in proposal.turns]
 
     def metadata(self, model: str) -> dict[str, str]:
-        """Return what a proposal keeps of where it was said: who may read the turns may read it, and nobody else."""
+        """Return metadata of where a proposal was said, so that only those who may read its turns may read it."""
         said = {name: getattr(self.turns[0], name) for name in _SURFACE}
         known = {"session_id": self.session.session_id, **said, "model": model}
         return {name: value for name, value in known.items() if value}
@@ -48,7 +48,7 @@ class Piece:
 
 @dataclass
 class Unread:
-    """The turns of some sessions from `since` on, put into pieces of at most about `max_tokens`."""
+    """The unread turns of some sessions from `since` on, in pieces of at most about `max_tokens`."""
 
     conn: DeadlineConnection
     sessions: Sequence[UnreadSession]
@@ -57,7 +57,7 @@ class Unread:
     max_tokens: int
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield what is to be read, a session after the other; turns are fetched when their session's turn comes."""
+        """Yield the pieces session by session; a session's turns are fetched when its first piece is needed."""
         chars = min(_TURN_CHARS, self.max_tokens)  # a character is a token at most
         for session in self.sessions:
             turns = store.unread_turns(self.conn, session, self.since, chars)
@@ -65,7 +65,7 @@ class Unread:
                 yield from self._cut(session, list(some))
 
     def estimated_tokens(self) -> int:
-        """Return about how many tokens the requests would hold."""
+        """Return the estimated number of tokens in all requests."""
         return sum(estimate_tokens(INSTRUCTION + piece.question) for piece in self.pieces())
 
     def _cut(self, session: UnreadSession, turns: Sequence[Any]) -> Iterator[Piece]:
@@ -87,7 +87,7 @@ class Unread:
 
 @dataclass
 class Extraction:
-    """Reads what is unread. Killed or interrupted it leaves whole pieces, and can be run again."""
+    """One run over the unread turns. If it is killed or interrupted, finished pieces stay and it can be run again."""
 
     unread: Unread
     model: AskedModel
@@ -98,9 +98,9 @@ class Extraction:
     failed: list[dict[str, str]] = field(default_factory=list)
 
     def run(self) -> dict[str, int]:
-        """Read each piece; the turns of one that fails stay unread. Returns the counts.
+        """Read each piece and return the counts; the turns of a piece that fails stay unread.
 
-        Raises EmbedderError when several fail one after the other.
+        Raises EmbedderError if several consecutive pieces fail.
         """
         in_a_row, turns = 0, sum(session.turns for session in self.unread.sessions)
         with (
@@ -137,13 +137,13 @@ class Extraction:
             self.done[name] += count
 
     def _store(self, piece: Piece, proposals: Sequence[Proposal]) -> tuple[int, int, int]:
-        """Store what is new; return how many turns were read, and how many proposals were stored and known.
+        """Store new proposals; return how many turns were read, and how many proposals were stored and already known.
 
-        What somebody has deleted since, or another run has read, proposes nothing.
+        Proposals from turns that were deleted since, or that another run has read, are dropped.
         """
         conn, theme = self.unread.conn, piece.session.theme
         fresh = store.note_read(conn, theme, [turn.id for turn in piece.turns])
-        # After the turns, as whoever deletes a theme locks them.
+        # The theme is locked after the turns, in the order in which the deletion of a theme locks them.
         lock_theme(conn, theme)
         taken = [each for each in proposals if fresh.issuperset(turn.id for turn in piece.named(each))]
         known = store.said_already(conn, theme, [each.content for each in taken])
@@ -154,5 +154,5 @@ class Extraction:
 
 
 def _question(told: Sequence[Mapping[str, Any]]) -> str:
-    """Return turns as data in which no text can end the transcript or begin another turn."""
+    """Return turns as JSON, in which no text can end the transcript or begin another turn."""
     return json.dumps({"turns": list(told)}, ensure_ascii=False)

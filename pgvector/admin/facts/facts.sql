@@ -1,7 +1,7 @@
--- Memories that a model proposes: from which turns, and what becomes of them.
+-- Memories that a model proposes, the turns they come from, and the decisions on them.
 
 -- name: unread_sessions
--- Of a theme the sessions with turns that no model has read for facts, oldest first. What tools said, and summaries, are not read.
+-- The sessions of a theme with turns that no model has read for facts, oldest first. Tool output and summaries are not read.
 SELECT c.session_id, count(*) AS turns, min(c.ts) AS first_at, max(c.ts) AS last_at
   FROM conversations AS c
  WHERE c.agent_identity = %(theme)s AND c.ts >= %(since)s AND c.role IN ('user', 'assistant')
@@ -18,17 +18,17 @@ SELECT c.id, c.ts AS at, c.role, left(c.content, %(chars)s) AS content, c.metada
  ORDER BY c.ts, c.id;
 
 -- name: hold_turns
--- Those of the turns that are there, which nobody deletes before this transaction ends.
+-- The turns that still exist, locked so that nobody deletes them before this transaction ends.
 SELECT id FROM conversations WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) ORDER BY id FOR KEY SHARE;
 
 -- name: note_read
--- Those of the turns that nobody else has read meanwhile.
+-- Returns the turns that no other run has read meanwhile.
 INSERT INTO hermes_read_turns (agent_identity, turn_id)
 SELECT c.agent_identity, c.id FROM conversations AS c WHERE c.agent_identity = %(theme)s AND c.id = ANY(%(ids)s)
 ON CONFLICT DO NOTHING RETURNING turn_id;
 
 -- name: said_already
--- By their place those of the texts that a memory of the theme says, or a proposal, a rejected one too.
+-- The positions of the texts that a memory of the theme already has, or a proposal, including rejected ones.
 SELECT given.place
   FROM unnest(%(texts)s::text[]) WITH ORDINALITY AS given(content, place)
  WHERE lower(regexp_replace(rtrim(given.content, ' .'), '\s+', ' ', 'g')) IN (
@@ -44,12 +44,12 @@ VALUES (%(theme)s, %(target)s, %(content)s, %(kind)s, %(subject)s, %(scope)s, %(
 RETURNING id;
 
 -- name: note_proposed
--- With any of these turns the proposal goes.
+-- The proposal is deleted when any of these turns is.
 UPDATE hermes_read_turns SET proposals = proposals || %(id)s::bigint
  WHERE agent_identity = %(theme)s AND turn_id = ANY(%(sources)s);
 
 -- name: proposals
--- exempt: for the operator, of one theme or of all, or by their numbers. With the memory that one of them would take the place of.
+-- exempt: for the operator, of one theme or of all, or by their ids. Each with the memory that it would replace.
 SELECT p.id, p.agent_identity AS theme, p.target, p.content, p.kind, p.subject, p.scope, p.confidence, p.sources, p.said_at,
        p.proposed_at, p.rejected_at, p.metadata, m.id AS rival, m.content AS rival_content, m.updated_at > p.said_at AS outdated
   FROM hermes_proposals AS p
@@ -61,7 +61,8 @@ SELECT p.id, p.agent_identity AS theme, p.target, p.content, p.kind, p.subject, 
  ORDER BY p.agent_identity, p.id;
 
 -- name: hold_proposal
--- One that stands as it was shown. It is not waited for: who deletes a theme holds its proposals, and waits for the theme.
+-- The proposal, if it is as it was shown. SKIP LOCKED avoids a deadlock: whoever deletes a theme locks its proposals first,
+-- then waits for the theme.
 SELECT id FROM hermes_proposals
  WHERE agent_identity = %(theme)s AND id = %(id)s AND (rejected_at IS NOT NULL) = %(rejected)s
    AND (content, kind, subject, scope)

@@ -1,4 +1,4 @@
-"""`hermes-pgvector facts list` and `reflections list`."""
+"""The commands `facts list` and `reflections list`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FOUND = (
 
 
 def _list(kinds: Sequence[str], args: argparse.Namespace, home: Path) -> int:
-    named = structure_of({"subject": args.subject, "scope": args.scope})  # in the form in which names are stored
+    named = structure_of({"subject": args.subject, "scope": args.scope})  # names in stored form
     wanted = {
         "kinds": [args.kind] if getattr(args, "kind", None) else list(kinds),
         "subject": named.subject,
@@ -71,7 +71,7 @@ def _show(rows: Sequence[dict[str, Any]], *, empty: str) -> None:
 
 
 def _state(row: dict[str, Any]) -> str:
-    """Return what is not plain of a state, and what took its place."""
+    """Return the state unless it is active, with what replaced the fact, when it expires, and whether it is pinned."""
     parts = [] if row.get("state", "active") == "active" else [str(row["state"])]
     parts += [f"by {row['replaced_by']}"] if row.get("state") == "superseded" and "replaced_by" in row else []
     parts += [f"until {minute(row['expires_at'])[:10]}"] if "expires_at" in row else []

@@ -1,4 +1,4 @@
-"""What a model is told to propose, and its answer read: it is untrusted, and what does not fit the form is left out."""
+"""The instruction to the model, and the parser of its answer, which is untrusted: malformed entries are left out."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ...domain.facts import SOURCES_MOST, parse_notation
 from ...domain.redaction import Masker
 from ...domain.text import clean, strip_injected
 
-# Procedures and reflections are the agents' own: what went well is seldom said.
+# Procedures and reflections are left to agents: transcripts seldom say what went well.
 KINDS = ("fact", "preference", "constraint", "decision", "value", "question")
 ANSWER_TOKENS = 2000
 _ANSWER_CHARS = 40_000
-_MOST = 50  # of one answer
+_MOST = 50  # proposals of one answer
 _TEXT_CHARS = 500
 _NAME = re.compile(r"[\w@/+-][\w@/+. -]{0,79}")
 _FENCE = re.compile(r"```(?:json)?\s*\n(.*)\n\s*```", re.DOTALL | re.IGNORECASE)
@@ -37,7 +37,7 @@ INSTRUCTION = (
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A memory that a model proposes; `turns` are places in what it has read, from 1."""
+    """A memory that a model proposes; `turns` are positions in the transcript it read, from 1."""
 
     content: str
     target: str
@@ -49,9 +49,9 @@ class Proposal:
 
 
 def read_answer(said: str, turns: int, masks: Masker) -> tuple[list[Proposal], int]:
-    """Return what an answer about so many turns proposes, and how much of it does not fit the form.
+    """Return the proposals in an answer about `turns` turns, and the number of malformed entries.
 
-    Raises EmbedderError where the whole does not.
+    Raises EmbedderError if the whole answer is malformed.
     """
     facts = _facts_in(said)
     found: dict[str, Proposal] = {}
@@ -83,11 +83,11 @@ def _facts_in(said: str) -> list[Any]:
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(constant)  # NaN and Infinity, which are no JSON
+    raise ValueError(constant)  # NaN and Infinity are not JSON
 
 
 def _proposal(fact: Any, turns: int, masks: Masker) -> Proposal:
-    """Return what one entry proposes. Raises ValueError where it does not fit the form."""
+    """Return the proposal in one entry. Raises ValueError if it is malformed."""
     if not isinstance(fact, Mapping):
         raise ValueError("no object")
     content, kind, about_user = _text(fact.get("text"), masks), fact.get("kind"), fact.get("user", False)
@@ -99,18 +99,18 @@ def _proposal(fact: Any, turns: int, masks: Masker) -> Proposal:
 
 
 def _text(given: Any, masks: Masker) -> str:
-    """Return a text on one line and without known secrets. Raises ValueError where it is none, or too long."""
+    """Return a text on one line with known secrets masked. Raises ValueError if it is not plain text, or too long."""
     if not isinstance(given, str):
         raise ValueError("no text")
     text = " ".join(masks.mask(strip_injected(clean(given)))[0].split())
-    # A line of notation may close or replace other memories: that is not a model's to say.
+    # A line of notation could close or replace other memories, which a model may not do.
     if len(text) > _TEXT_CHARS or parse_notation(text) is not None:
         raise ValueError("no plain text of that length")
     return text
 
 
 def _name(given: Any, masks: Masker) -> str | None:
-    """Return a subject or scope, None without one. Raises ValueError where it is not fit to be one."""
+    """Return a subject or scope, or None if there is none. Raises ValueError if it is not a valid name."""
     if given is None or given == "":
         return None
     name = _text(given, masks)
@@ -127,7 +127,7 @@ def _share(given: Any) -> float:
 
 
 def _places(given: Any, turns: int) -> tuple[int, ...]:
-    """Return the numbers of turns, each once. Raises ValueError for none, or for one that was not read."""
+    """Return the positions of turns, each once. Raises ValueError for none, too many, or one that was not read."""
     if not isinstance(given, list) or not all(type(each) is int and 1 <= each <= turns for each in given):
         raise ValueError("no turns")
     if not 1 <= len(given) <= SOURCES_MOST:

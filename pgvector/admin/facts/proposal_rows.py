@@ -1,4 +1,4 @@
-"""The turns that a model has not read, and the memories that it proposed.
+"""Queries of the turns that no model has read, and of the memories that a model proposed.
 
 Every function works inside the caller's transaction.
 """
@@ -24,7 +24,7 @@ _query = partial(query, package=__package__)
 
 @dataclass(frozen=True, slots=True)
 class UnreadSession:
-    """A session of a theme, and how many of its turns no model has read."""
+    """A session of a theme, with the number of its turns that no model has read."""
 
     theme: str
     session_id: str
@@ -35,9 +35,9 @@ class UnreadSession:
 
 @dataclass(frozen=True, slots=True)
 class StoredProposal:
-    """A proposed memory as it stands in the table.
+    """A proposed memory as stored.
 
-    `rival` is the memory that is active under its subject; `outdated`: which was said later.
+    `rival` is the active memory with the same subject; `outdated`: the rival was said later than the proposal.
     """
 
     id: int
@@ -59,7 +59,7 @@ class StoredProposal:
 
     @property
     def ref(self) -> str:
-        """Return its name in commands."""
+        """Return the proposal's name in commands."""
         return f"p{self.id}"
 
 
@@ -70,20 +70,20 @@ def unread_sessions(conn: DeadlineConnection, theme: str, since: datetime) -> li
 
 
 def unread_turns(conn: DeadlineConnection, session: UnreadSession, since: datetime, chars: int) -> list[Any]:
-    """Return these turns in their order, of each so many characters: id, at, role, content, and where it was said."""
+    """Return these turns in order, each cut to `chars`: id, at, role, content, and where it was said."""
     asked = {"theme": session.theme, "session_id": session.session_id, "since": since, "chars": chars}
     return conn.execute(_query("unread_turns"), asked).fetchall()
 
 
 def note_read(conn: DeadlineConnection, theme: str, ids: Sequence[int]) -> set[int]:
-    """Note that turns were read; return those that are still there and that nobody else has read meanwhile."""
+    """Record that turns were read; return those that still exist and that no other run has read meanwhile."""
     there = [row.id for row in conn.execute(_query("hold_turns"), {"theme": theme, "ids": list(ids)})]
     noted = conn.execute(_query("note_read"), {"theme": theme, "ids": there})
     return {row.turn_id for row in noted}
 
 
 def said_already(conn: DeadlineConnection, theme: str, texts: Sequence[str]) -> set[int]:
-    """Return the places, from 0, of the texts that a memory or a proposal of the theme says already."""
+    """Return the positions, from 0, of the texts that a memory or proposal of the theme already has."""
     found = conn.execute(_query("said_already"), {"theme": theme, "texts": list(texts)})
     return {row.place - 1 for row in found}
 
@@ -110,13 +110,13 @@ def proposals(
     least: float = 0.0,
     rejected: bool = False,
 ) -> list[StoredProposal]:
-    """Return proposals that wait for a decision, or those that were rejected; by their numbers both."""
+    """Return proposals that wait for a decision, or the rejected ones; with `ids`, both kinds."""
     asked = {"theme": theme, "ids": None if ids is None else list(ids), "least": least, "rejected": rejected}
     return [StoredProposal(**row._asdict()) for row in conn.execute(_query("proposals"), asked)]
 
 
 def hold(conn: DeadlineConnection, proposal: StoredProposal) -> bool:
-    """Have nobody else decide on a proposal until the transaction ends; False where it is not as it was shown."""
+    """Lock a proposal until the transaction ends; return False if it is not as it was shown."""
     lock_theme(conn, proposal.theme)
     row = {name: getattr(proposal, name) for name in ("theme", "id", "content", "kind", "subject", "scope")}
     row["rejected"] = proposal.rejected_at is not None
@@ -124,7 +124,7 @@ def hold(conn: DeadlineConnection, proposal: StoredProposal) -> bool:
 
 
 def edit(conn: DeadlineConnection, proposal: StoredProposal, changed: Mapping[str, str | None]) -> bool:
-    """Change a proposal's content, kind, subject or scope; False where it is not as it was shown."""
+    """Change a proposal's content, kind, subject or scope; return False if it is not as it was shown."""
     if not hold(conn, proposal):
         return False
     row = {name: getattr(proposal, name) for name in ("theme", "id", "content", "kind", "subject", "scope")}
@@ -132,7 +132,7 @@ def edit(conn: DeadlineConnection, proposal: StoredProposal, changed: Mapping[st
 
 
 def reject(conn: DeadlineConnection, proposal: StoredProposal) -> bool:
-    """Note that a proposal is rejected; False where it is gone, or was rejected before."""
+    """Mark a proposal as rejected; return False if it is gone, or was rejected before."""
     return bool(conn.execute(_query("reject_proposal"), {"theme": proposal.theme, "id": proposal.id}).rowcount)
 
 

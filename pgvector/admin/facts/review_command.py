@@ -1,4 +1,4 @@
-"""`hermes-pgvector facts review`."""
+"""The command `facts review`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _review(args: argparse.Namespace, home: Path) -> int:
 
 
 def _ids(words: Sequence[str]) -> list[int]:
-    """Return the numbers of proposals that arguments name, each once. Raises WrongUsage."""
+    """Return the ids of proposals that arguments name, each once. Raises WrongUsage."""
     numbers = []
     for word in (part for given in words for part in given.split(",") if part):
         match = _REF.fullmatch(word.strip())
@@ -145,7 +145,7 @@ def _ask_each(context: CommandContext, found: Sequence[StoredProposal]) -> int:
 
 
 def _ask_about(context: CommandContext, proposal: StoredProposal) -> dict[str, int] | None:
-    """Ask what becomes of one, until it is decided; return what was counted, None to end."""
+    """Ask about one proposal until it is decided; return the counts, or None to quit."""
     while True:
         _show_one(context, proposal)
         match _line(_ANSWERS):
@@ -182,7 +182,7 @@ def _show_one(context: CommandContext, proposal: StoredProposal) -> None:
 
 
 def _line(question: str) -> str | None:
-    """Return what is typed; None at the end of input."""
+    """Return the typed line; None at the end of input."""
     sys.stdout.write(question)
     sys.stdout.flush()
     given = sys.stdin.readline()

@@ -1,4 +1,4 @@
-"""What becomes of proposed memories: accepted as an operator's own, edited, or rejected."""
+"""Review of proposed memories: an operator accepts, edits or rejects them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def waiting(
     least: float = 0.0,
     rejected: bool = False,
 ) -> list[StoredProposal]:
-    """Return what waits for a decision, or was rejected. Raises InvalidArgument for a number that is none."""
+    """Return the proposals that wait for a decision, or the rejected ones. Raises InvalidArgument for an unknown id."""
     with context.backend.connection(WRITE_TIMEOUT_S) as conn:
         found = store.proposals(conn, theme=theme, ids=ids, least=least, rejected=rejected)
     if missing := set(ids or ()) - {each.id for each in found}:
@@ -37,10 +37,10 @@ def waiting(
 
 
 def as_row(proposal: StoredProposal) -> dict[str, Any]:
-    """Return a proposal as it is shown."""
+    """Return a proposal as a row to show."""
     names = ("theme", "target", "kind", "subject", "scope", "said_at", "proposed_at", "rejected_at", "content")
     row = fit_for_json({name: getattr(proposal, name) for name in names})
-    # A `real` of Postgres is not as precise as it looks.
+    # Rounded, because a Postgres `real` is less precise than it looks.
     known = {"confidence": round(proposal.confidence, 3), "sources": [f"t{each}" for each in proposal.sources]}
     rival = {} if proposal.rival is None else {_verdict(proposal): f"m{proposal.rival}"}
     return {"ref": proposal.ref, **row, **known, **rival, "metadata": dict(proposal.metadata)}
@@ -51,17 +51,17 @@ def _verdict(proposal: StoredProposal) -> str:
 
 
 def said(context: CommandContext, proposal: StoredProposal) -> Iterator[tuple[str, str]]:
-    """Yield who said what of the turns that a proposal was taken from."""
+    """Yield role and text of the turns that a proposal was taken from."""
     with context.backend.connection(WRITE_TIMEOUT_S) as conn:
         rows = stored_rows.rows(conn, "turns", proposal.sources)
     yield from ((row.kind, row.content) for row in rows if row.theme == proposal.theme)
 
 
 def accept(context: CommandContext, proposals: Sequence[StoredProposal]) -> Outcome:
-    """Make memories of proposals, each as if its operator had added it when it was said.
+    """Store proposals as memories, each as if the operator had added it when it was said.
 
-    The metadata says where: that decides who may read it. What is gone, or was decided on or edited since it was shown,
-    is not stored, and named in `facts`.
+    The metadata says where it was said, which decides who may read it. A proposal that is gone, or that was decided on
+    or edited since it was shown, is not stored but named in `facts`.
     """
     done = Outcome(_REVIEW, True, {"accepted": 0})
     gone: list[str] = []
@@ -80,7 +80,7 @@ def accept(context: CommandContext, proposals: Sequence[StoredProposal]) -> Outc
 
 
 def _accepted(context: CommandContext, proposal: StoredProposal) -> Outcome | None:
-    """Store a proposal as a memory, in whose place it is removed; None where it is not as it was shown."""
+    """Store a proposal as a memory and remove the proposal; return None if it is not as it was shown."""
     given = NewMemory(
         proposal.theme,
         proposal.target,
@@ -116,7 +116,7 @@ def _structure(proposal: StoredProposal) -> Structure:
 
 
 def reject(context: CommandContext, proposals: Sequence[StoredProposal]) -> Outcome:
-    """Reject proposals: the same text is not proposed again."""
+    """Reject proposals, so that the same text is not proposed again."""
     with context.backend.connection(WRITE_TIMEOUT_S) as conn:
         gone = [each for each in proposals if store.reject(conn, each)]
     done = Outcome(_REVIEW, True, {"rejected": len(gone)}, [as_row(each) for each in gone])
@@ -127,9 +127,9 @@ def reject(context: CommandContext, proposals: Sequence[StoredProposal]) -> Outc
 def edit(
     context: CommandContext, proposal: StoredProposal, text: str | None = None, **names: str | None
 ) -> StoredProposal:
-    """Give a proposal another text, kind, subject or scope, and return it as it stands now.
+    """Change a proposal's text, kind, subject or scope, and return the changed proposal.
 
-    None leaves it as it is, and "" takes a subject or scope away. Raises InvalidArgument where the proposal is gone.
+    None leaves a field as it is, and "" clears a subject or scope. Raises InvalidArgument if the proposal is gone.
     """
     given = {name: value for name, value in names.items() if value is not None}
     changed = {name: structure_of(given).said().get(name) for name in given}
@@ -146,7 +146,7 @@ def edit(
 
 
 def _record(context: CommandContext, done: Outcome) -> None:
-    """Add to the operators' log what was decided, without any text."""
+    """Record the decisions in the operators' log, without any text."""
     if any(done.counts.values()):
         themes = ", ".join(sorted({row["theme"] for row in done.rows}))
         with context.backend.connection(WRITE_TIMEOUT_S) as conn:
