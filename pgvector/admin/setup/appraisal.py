@@ -1,4 +1,4 @@
-"""Checks of a database before anything relies on it."""
+"""Checks of a database before setup uses it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _DEADLINE_S = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Appraisal:
-    """One database, seen by one login.
+    """The state of one database, as seen by one login.
 
     `pgvector` is the extension's version in the database, else the one the server could install, else empty. `space`
-    is whose vectors the tables hold, None where the tables are still to be made; `empty`: they hold no vector yet.
+    is that of the stored vectors, None if the tables do not exist yet; `empty`: they hold no vector yet.
     """
 
     role: str
@@ -42,9 +42,9 @@ class Appraisal:
 
 
 def appraise(conninfo: str) -> Appraisal:
-    """Connect and look, changing nothing.
+    """Connect and check the database without changing anything.
 
-    Raises StoreUnavailable, or StoreMisconfigured where no version of our tables could live.
+    Raises StoreUnavailable, or StoreMisconfigured if the database cannot hold any version of our tables.
     """
     with connect(conninfo) as conn:
         conn.deadline = time.monotonic() + _DEADLINE_S
@@ -60,7 +60,7 @@ def appraise(conninfo: str) -> Appraisal:
 
 
 def _with_tables(conn: DeadlineConnection, found: Appraisal) -> Appraisal:
-    """Return the same with what the role may do there and what the tables hold, which takes all its rights."""
+    """Return the appraisal with the role's rights and, if it has all of them, what the tables hold."""
     missing, excess = tuple(schema_checks.missing_rights(conn)), tuple(schema_checks.excess_rights(conn))
     found = replace(found, missing_rights=missing, excess_rights=excess)
     if missing:
@@ -93,6 +93,6 @@ def _is_migrated(conn: DeadlineConnection) -> bool:
     except SchemaNotApplied:
         return False
     except HermesPgvectorError:
-        # The length is looked at elsewhere; a role without any right still sees that the tables are there.
+        # The vector length is checked elsewhere; a role without any right still sees that the tables exist.
         pass
     return True

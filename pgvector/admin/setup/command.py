@@ -1,4 +1,4 @@
-"""setup."""
+"""The command `setup`."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def _setup(args: argparse.Namespace, home: Path) -> int:
 
 
 def _embed_url(args: argparse.Namespace, home: Path, *, attended: bool) -> str | None:
-    """Return the `embed_url` that the options mean, None where they leave it open. Raises WrongUsage."""
+    """Return the `embed_url` that the options mean, None if they leave it open. Raises WrongUsage."""
     url: str | None = "" if args.no_model else args.embed_url
     if args.model is not None or (args.model_from is not None and not args.no_model):
         url = LOCAL + (args.model or BUNDLED.name)
-    # What no option says is asked for, or else stays as it is.
+    # A URL that no option gives is asked for, or stays as it is.
     if args.embed_model and not (url is None and attended):
         _require_endpoint(settings_of(home).embed_url if url is None else url)
     return url

@@ -1,4 +1,4 @@
-"""install and deactivate."""
+"""The commands `install` and `deactivate`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _install(args: argparse.Namespace, home: Path) -> int:
 
 
 def _apart(home: Path, settings: Settings) -> str:
-    """Return what to tell of a profile that has no `dsn`, where its home keeps its memory on a server."""
+    """Return a note if a profile has no `dsn` while its main home keeps memory on a server."""
     main = whole_home(home)
     if settings.dsn or os.path.realpath(home) == str(main):
         return ""
@@ -64,7 +64,7 @@ def _apart(home: Path, settings: Settings) -> str:
 
 
 def _fitted(home: Path, settings: Settings, done: dict[str, Any]) -> list[str]:
-    """Have a further home take the model of the database that is there already; what to tell of it."""
+    """Configure a further home for the model of the existing database; return the lines to print about it."""
     with existing_database(settings) as existing:
         choice = adopt(home, settings, known_settings(home), existing)
     if choice is None:

@@ -1,4 +1,4 @@
-"""The options of the setup wizard, and its questions to whoever sits at the terminal."""
+"""The options of the setup wizard, and its questions at the terminal."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ...config.settings import Settings
 
 @dataclass(frozen=True)
 class SetupOptions:
-    """The wizard's options; None leaves a thing to the wizard. `source` is a wheel or folder of a model.
+    """The wizard's options; None leaves the choice to the wizard. `source` is a wheel or folder of a model.
 
-    `keep_api_key`: write the endpoint's key, which stands in the environment, into .env.
+    `keep_api_key`: write the endpoint's key from the environment into .env.
     """
 
     dsn: str | None = None
@@ -29,7 +29,7 @@ class SetupOptions:
 
 
 class Cancelled(KeyboardInterrupt):
-    """The terminal was closed, or a question answered with the end of input."""
+    """The terminal was closed, or input ended at a question."""
 
 
 class Terminal:
@@ -40,11 +40,11 @@ class Terminal:
 
     @staticmethod
     def can_ask() -> bool:
-        """Return whether somebody is there to answer."""
+        """Return whether stdin and stdout are terminals, so that somebody can answer."""
         return all(each is not None and not each.closed and each.isatty() for each in (sys.stdin, sys.stdout))
 
     def line(self, question: str, default: str = "", *, shown: str = "") -> str:
-        """Ask for a line; nothing means `default`, which is shown as `shown` where it must not be seen itself."""
+        """Ask for a line; an empty one means `default`, which is displayed as `shown` if it must stay hidden."""
         suffix = f" [{shown or default}]" if shown or default else ""
         self._stream.write(f"{question}{suffix}: ")
         self._stream.flush()
@@ -55,7 +55,7 @@ class Terminal:
         return given.strip() or default
 
     def secret(self, question: str) -> str:
-        """Ask for what is not shown while it is typed; may be empty."""
+        """Ask for a secret without echoing it; it may be empty."""
         try:
             return getpass.getpass(f"{question}: ", stream=self._stream).strip()
         except EOFError:
@@ -86,7 +86,7 @@ class Terminal:
 
 @dataclass
 class Interview:
-    """What a step of the wizard goes by: what holds now, the options, who is asked and told, and notes for the end."""
+    """The base of the wizard's steps: current settings, options, terminal, output, and notes printed at the end."""
 
     home: Path
     current: Settings

@@ -1,4 +1,4 @@
-"""server: the embedded Postgres, started, stopped and looked at by hand."""
+"""The command `server`: start, stop or show the embedded Postgres by hand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..common.embedded_server import embedded_server, starting_said
 
 @dataclass(frozen=True, slots=True)
 class ServerReport:
-    """How the embedded server stands. `unused`: agents of this home use another one, by `dsn`."""
+    """The state of the embedded server. `unused`: agents of this home use another server, by `dsn`."""
 
     up: bool
     in_use: bool
@@ -25,7 +25,7 @@ class ServerReport:
     unused: bool
 
     def lines(self) -> list[str]:
-        """Return the report for people."""
+        """Return the report as lines of text."""
         lines = [f"embedded Postgres in {self.directory}", f"it is {'up' if self.up else 'down'}"]
         if self.kept:
             lines.append("it stays up until: hermes-pgvector server stop")
@@ -58,7 +58,7 @@ def _status(args: argparse.Namespace, home: Path) -> int:
 
 
 def _report(args: argparse.Namespace, home: Path, act: Callable[[EmbeddedServer], None]) -> int:
-    """Have the server of the home do something, and print how it stands then."""
+    """Run `act` on the home's server, then print the server's state."""
     settings = settings_of(home)
     server = embedded_server(settings)
     with starting_said(server):

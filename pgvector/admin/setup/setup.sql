@@ -1,4 +1,4 @@
--- What the setup wizard asks of a database before anything relies on it.
+-- The setup wizard's checks of a database before it is used.
 
 -- name: appraise
 -- exempt: touches no table of ours.

@@ -1,4 +1,4 @@
-"""Trial of an embedding model: whether it answers, how fast, and whether the database has vectors of its length."""
+"""Trial of an embedding model: whether it answers, how fast, and whether the database takes its vectors."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _TEXT = "Is anybody there?"
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a database has room for: `held` is None where the tables are still to be made.
+    """The vectors that a database can take: `held` is their space, None if the tables do not exist yet.
 
-    `can_resize`: the tables hold no vector yet, and are ours to change.
+    `can_resize`: the tables hold no vector yet, and setup may change them.
     """
 
     held: EmbeddingSpace | None = None
@@ -32,7 +32,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a model gave. `resize`: the tables have to be given its length first."""
+    """The result of a trial. `resize`: the tables must first be changed to the model's vector length."""
 
     space: EmbeddingSpace
     took_ms: float
@@ -42,7 +42,7 @@ class Trial:
 def try_embedding(settings: Settings, api_key: str, home: Path, room: Room) -> Trial:
     """Embed one text with the model that the settings name, whatever their `dims` says.
 
-    Raises EmbedderError or ConfigurationError with why it cannot be used, and what can be done.
+    Raises EmbedderError or ConfigurationError, which say why the model cannot be used and what can be done.
     """
     try:
         given = dims_given(settings, api_key, home=home)
@@ -66,7 +66,7 @@ def try_embedding(settings: Settings, api_key: str, home: Path, room: Room) -> T
 
 
 def _needs_resize(settings: Settings, space: EmbeddingSpace, held: EmbeddingSpace | None) -> bool:
-    """Return whether the tables have another length. Raises ConfigurationError for vectors that do not compare."""
+    """Return whether the tables have another vector length. Raises ConfigurationError if vectors are not comparable."""
     if held is None or held.dims != space.dims:
         return held is not None
     if held.model and not space.comparable(held):
@@ -78,9 +78,9 @@ def _needs_resize(settings: Settings, space: EmbeddingSpace, held: EmbeddingSpac
 
 
 def require_room(settings: Settings, model: str, dims: int, room: Room) -> bool:
-    """Return whether the tables have to be given a length of `dims` first, for a model that cannot be tried yet.
+    """Return whether the tables must first be changed to `dims`, for a model that cannot be tried yet.
 
-    Raises ConfigurationError.
+    Raises ConfigurationError if the tables hold other vectors.
     """
     held = room.held
     if held is None or (held.dims == dims and held.model in ("", model)):

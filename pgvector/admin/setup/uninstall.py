@@ -1,4 +1,4 @@
-"""Removal of the plugin from a hermes home: its activation, its directory and, if wanted, what it keeps here."""
+"""Removal of the plugin from a hermes home: its activation, its directory and, if wanted, its data on this machine."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from ..common.outcome import ADD_YES
 from ..common.spool_views import inspect_spools
 
 _DROP_SCRIPT = Path(__file__).resolve().parents[2] / "migrations" / "optional" / "drop_everything.sql"
-_VENV = "venv"  # what scripts/install.sh made, in which this may be running
+_VENV = "venv"  # made by scripts/install.sh; this process may run in it
 
 
 @dataclass(frozen=True)
 class Removal:
-    """A removal. `obstacles`: why it should not be done; `left`: what stays, and how to remove it."""
+    """A removal: its steps, `obstacles` (why it should not be done), and `left` (what stays, and how to remove it)."""
 
     steps: tuple[str, ...]
     obstacles: tuple[str, ...]
@@ -43,7 +43,7 @@ class Removal:
 
 
 def plan_removal(home: Path, settings: Settings, *, data: bool) -> Removal:
-    """Look what there is, changing nothing. `data`: with the memory, spool and models on this machine."""
+    """Return the plan of a removal, changing nothing. `data`: also memory, spool and models on this machine."""
     plugin = home / "plugins" / PLUGIN_NAME
     steps, left = [], []
     if is_active(home) or is_enabled(home):
@@ -99,9 +99,9 @@ def _data_steps(home: Path, settings: Settings) -> list[str]:
 
 
 def remove(home: Path, settings: Settings, *, data: bool, force: bool) -> Removal:
-    """Carry the plan out. `force`: also where writes would be lost or agents run.
+    """Plan a removal and carry it out. `force`: even if writes would be lost or agents are running.
 
-    Raises ConfigurationError when something is in the way, before anything was removed, or when it cannot be removed.
+    Raises ConfigurationError if there are obstacles, before anything is removed, or if a file cannot be removed.
     """
     planned = plan_removal(home, settings, data=data)
     if planned.obstacles and not force:
@@ -143,9 +143,10 @@ def _unwritten(home: Path) -> list[str]:
 
 
 def _shared(home: Path, settings: Settings) -> list[str]:
-    """Return why a home that goes must not take the server along: it holds the memory of others.
+    """Return why the server must not be removed with this home: it holds the memory of other homes or profiles.
 
-    A home takes its profiles along, a profile nobody else; and the user's own home may share its server with any.
+    Removing a home removes its profiles as well, removing a profile nothing else; any home may share the server of the
+    user's own home.
     """
     server = embedded_server(settings).root
     if not server.is_dir():
@@ -156,7 +157,7 @@ def _shared(home: Path, settings: Settings) -> list[str]:
 
 
 def _staying(home: Path) -> list[Path]:
-    """Return the homes and profiles that are not gone with this one, as far as this user's are known."""
+    """Return the known homes and profiles of this user that stay when this one is removed."""
     main, users = whole_home(home), whole_home(Path.home() / ".hermes")
     tops = {users, main} if os.path.realpath(home) != str(main) else {users} - {main}
     found = [each for top in sorted(tops) for each in (top, *sorted(top.glob("profiles/*")))]
@@ -179,7 +180,7 @@ def _own_files(home: Path) -> list[Path]:
 
 
 def _spilled(home: Path) -> list[Path]:
-    """Return the folders elsewhere with this user in which writes were kept while the home took none."""
+    """Return this user's spool folders outside the home, used while the home could not be written to."""
     return [folder for folder in spool_folders(home)[1:] if is_private(folder)]
 
 

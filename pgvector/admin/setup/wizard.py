@@ -23,12 +23,12 @@ from .wizard_database import DatabaseChoice, DatabaseStep
 from .wizard_model import ModelChoice, ModelStep
 
 _T = TypeVar("_T")
-_ENOUGH = 20  # answers to one question that do not work: whoever gives them is no person
+_ENOUGH = 20  # failed answers to one question: after so many it is no person who answers
 
 
 @dataclass(frozen=True)
 class SetupPlan:
-    """What the wizard found out, and what it would write."""
+    """The wizard's findings, and the changes that it would write."""
 
     current: Settings
     wanted: Settings
@@ -38,7 +38,7 @@ class SetupPlan:
     notes: tuple[str, ...] = field(default=())
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it for machines, without secrets."""
+        """Return the plan as JSON, without secrets."""
         return {
             "database": self.database.describe(),
             "recall": self.model.describe(),
@@ -49,7 +49,7 @@ class SetupPlan:
 
 
 class Wizard:
-    """Asks, or takes what the options say, and tries every answer. Writes nothing to the home but a model's files."""
+    """Asks for settings, or takes them from the options, and tries each. Writes only a model's files to the home."""
 
     def __init__(self, home: Path, options: SetupOptions, say: Callable[[str], None]) -> None:
         self._home = home
@@ -64,13 +64,13 @@ class Wizard:
         self._databases, self._models = DatabaseStep(*interview), ModelStep(*interview)
 
     def plan(self) -> SetupPlan:
-        """Ask and try. Raises HermesPgvectorError when nobody can be asked again."""
+        """Ask and try each answer; return the plan. Raises HermesPgvectorError if nobody can be asked again."""
         database = self._until_it_works(self._databases.take)
         model = self._until_it_works(lambda again: self._models.take(again, database))
         return self._planned(database, model)
 
     def confirmed(self) -> bool:
-        """Ask whether to save it."""
+        """Ask whether to save the plan."""
         return self._terminal.agrees("\nSave this and activate it?", default=True)
 
     def carry_out(self, plan: SetupPlan) -> SetupPlan:
@@ -103,24 +103,24 @@ class Wizard:
         )
         if (api_key := self._key_to_keep(model)) is not None:
             wanted = replace(wanted, embed_api_key_env=API_KEY_ENV)
-        # Nobody said that it should be words: `model choose` may take another model later.
+        # If nobody chose recall by words, `embed_url` is not written, so that `model choose` may pick a model later.
         decided = model.kind != "none" or self._options.attended or self._options.embed_url is not None
         explicit = ({"embed_url"} if decided else set()) | ({"dsn"} if self._options.dsn else set())
         changes = changes_to(self._home, self._current, wanted, explicit=frozenset(explicit), api_key=api_key)
         return SetupPlan(self._current, wanted, database, model, changes, tuple(self._notes))
 
     def _key_to_keep(self, model: ModelChoice) -> str | None:
-        """Return the endpoint's key where it is to be written, empty to remove it, else None."""
+        """Return the endpoint's key if it is to be written, "" to remove it, None to leave it."""
         if model.kind == "endpoint" and model.api_key is None and self._options.keep_api_key:
             return environment(self._home).get(self._current.embed_api_key_env) or None
         return model.api_key
 
     def _free_dims(self) -> int:
-        """Return the vector length of a database without a model: such that the bundled one still fits."""
+        """Return the vector length of a database without a model: unless it is set, that of the bundled model."""
         return self._current.dims if "dims" in self._given else BUNDLED.dims
 
     def _until_it_works(self, step: Callable[[bool], _T]) -> _T:
-        """Take a step, again while it fails and somebody can be asked for another answer."""
+        """Run a step, and repeat it while it fails and somebody can be asked for another answer."""
         for number in range(_ENOUGH):
             try:
                 return step(number > 0)

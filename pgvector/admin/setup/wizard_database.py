@@ -18,7 +18,7 @@ from .trial import Room
 
 @dataclass(frozen=True)
 class DatabaseChoice:
-    """A database that was tried. `found` is None for an embedded one that is still to be made."""
+    """A database that was tried. `found` is None for an embedded one that does not exist yet."""
 
     dsn: str
     found: Appraisal | None
@@ -26,18 +26,18 @@ class DatabaseChoice:
 
     @property
     def needs_admin(self) -> bool:
-        """Return whether agents cannot work with it yet."""
+        """Return whether an admin must prepare the database before agents can use it."""
         return bool(self.dsn and self.found and (not self.found.migrated or self.found.missing_rights))
 
     @property
     def room(self) -> Room:
-        """Return what vectors it has room for."""
+        """Return which vectors the database can take."""
         if self.found is None or self.found.space is None:
             return Room()
         return Room(self.found.space, can_resize=self.found.empty and not self.dsn)
 
     def describe(self) -> str:
-        """Return the database in a line."""
+        """Return a line that describes the database."""
         if self.found is None:
             return "embedded Postgres, made at the end"
         where = mask_dsn(self.dsn) if self.dsn else "embedded Postgres"
@@ -48,10 +48,10 @@ class DatabaseChoice:
 
 
 class DatabaseStep(Interview):
-    """Asks for a database, or takes the one of the options, and tries it. Adds to `notes`."""
+    """Asks for a database, or takes the one that the options name, and tries it. Adds to `notes`."""
 
     def take(self, again: bool) -> DatabaseChoice:
-        """Return the database of the options, or an answer. Raises HermesPgvectorError when it cannot be used."""
+        """Return the database that the options or an answer name. Raises HermesPgvectorError if it cannot be used."""
         dsn = None if again else self.options.dsn
         if dsn is None and self.options.attended:
             dsn = self._ask_for_database()
@@ -65,7 +65,7 @@ class DatabaseStep(Interview):
         return self._with_admin(database) if database.needs_admin else database
 
     def _tell_what_stays_behind(self, dsn: str) -> None:
-        """Note how to bring along what the database in use until now holds, where another one takes its place."""
+        """Note how to copy the memory of the database in use so far, if another one replaces it."""
         before, source = "the embedded Postgres", "embedded"
         if self.current.dsn:
             if dsn and place_of(dsn) == place_of(self.current.dsn):
@@ -113,7 +113,7 @@ class DatabaseStep(Interview):
         return DatabaseChoice(with_it, appraise(with_it))
 
     def _with_admin(self, database: DatabaseChoice) -> DatabaseChoice:
-        """Return the same with an admin's login that was tried, or without one where that is put off."""
+        """Return the choice with an admin's login that was tried, or without one if that is left for later."""
         assert database.found is not None
         lacking = ", ".join(database.found.missing_rights)
         why = f"the role {database.found.role} lacks {lacking}" if lacking else "the memory tables are missing there"
@@ -135,7 +135,7 @@ class DatabaseStep(Interview):
         return replace(database, found=found, admin_dsn=login)
 
     def _as_admin(self, login: str, dsn: str) -> Appraisal | None:
-        """Return the database as an admin sees it; None, which was said, when this is no admin's login to it."""
+        """Return the database as an admin sees it; if this is no admin's login to it, print why and return None."""
         try:
             require_same(replace(self.current, dsn=dsn), login)
             with naming("--admin-dsn"):

@@ -1,4 +1,4 @@
-"""The second question of the setup wizard: by what recall goes."""
+"""The second question of the setup wizard: which model recall uses, if any."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ Kind = Literal["endpoint", "local", "none"]
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """A model that was named. `trial` is None while its files are still to be fetched, from `source` if that is known,
-    and of a configured model that could not be tried, with `unusable` saying why.
+    """A model that was named, with its trial.
+
+    `trial` is None if the model's files have yet to be fetched, from `source` if that is known, and for a configured
+    model that could not be tried; `unusable` then says why.
     """
 
     kind: Kind
@@ -45,7 +47,7 @@ class ModelChoice:
     unusable: str = ""
 
     def describe(self) -> str:
-        """Return by what recall goes, in words."""
+        """Return how recall works with this choice, as text."""
         if self.kind == "none":
             return "by words only"
         if self.unusable:
@@ -59,17 +61,18 @@ class ModelChoice:
 
 
 class ModelStep(Interview):
-    """Asks for a model, or takes the one of the options or at hand, and tries it. Adds to `notes`."""
+    """Asks for a model, or takes one from the options or this machine, and tries it. Adds to `notes`."""
 
     @cached_property
     def given(self) -> dict[str, Any]:
-        """Return the settings that somebody set."""
+        """Return the settings that are set explicitly."""
         return given_settings(self.home)
 
     def take(self, again: bool, database: DatabaseChoice) -> ModelChoice:
-        """Return the model of the options, or an answer. Raises HermesPgvectorError when it cannot be used.
+        """Return the model that the options or an answer name. Raises HermesPgvectorError if it cannot be used.
 
-        Where nobody can be asked and no option names one, nothing is raised: recall goes by words then.
+        If nobody can be asked and no option names a model, nothing is raised: recall then uses words only, or the
+        configured model stays, marked as unusable.
         """
         model = self._named_model(again, database)
         if model.kind == "none":
@@ -141,7 +144,7 @@ class ModelStep(Interview):
         return self.ask.line("Base URL", loopback_url(environment(self.home).get("OLLAMA_HOST", "")))
 
     def _ask_for_key(self, has_one: bool) -> str | None:
-        """Return an API key, empty to remove the one that is set, None to leave it."""
+        """Return an API key, "" to remove the one that is set, or None to leave it."""
         key = self.ask.secret(f"API key (empty: {'the one that is set; - for none' if has_one else 'none'})")
         return "" if key == "-" and has_one else key or None
 
@@ -176,7 +179,7 @@ class ModelStep(Interview):
         )
 
     def _effort(self) -> str:
-        """Return what it takes to have the bundled model."""
+        """Return where the bundled model comes from, as text."""
         if self.options.source is not None:
             return f"from {self.options.source}"
         if model_view(self.home, self.current, BUNDLED.name).installed:
@@ -203,7 +206,7 @@ class ModelStep(Interview):
         return replace(model, dims=dims, resize=require_room(settings, name, dims, database.room))
 
     def fetched(self, model: ModelChoice, database: DatabaseChoice) -> ModelChoice:
-        """Put the model's files into the home and try it; return what came of it. Raises HermesPgvectorError."""
+        """Install the model's files into the home and try it; return it with the trial. Raises HermesPgvectorError."""
         name = model.url[len(LOCAL) :].strip()
         install_model(
             self.home,

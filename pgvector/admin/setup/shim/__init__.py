@@ -1,11 +1,11 @@
-"""Hands hermes the memory provider of the installed package; calls ctx.register_memory_provider."""
+"""Registers the installed package's memory provider with hermes, by ctx.register_memory_provider."""
 
 from typing import Any
 
 
 def register(ctx: Any) -> None:
     """Register the installed package's provider, or a stand-in that says why there is none."""
-    if not hasattr(ctx, "register_memory_provider"):  # the plugin manager, at start-up: load before any request does
+    if not hasattr(ctx, "register_memory_provider"):  # the plugin manager at start-up: load the provider early
         from plugins.memory import load_memory_provider
 
         load_memory_provider("pgvector")

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def register_cli(subparser: Any) -> None:
-    """Add the package's subcommands; adds none when the package cannot be imported."""
+    """Add the package's subcommands, or none if the package cannot be imported."""
     try:
         from hermes_memory_pgvector.cli import register_cli as register_installed
     except ImportError:
@@ -18,7 +18,7 @@ def register_cli(subparser: Any) -> None:
 
 
 def pgvector_command(args: Any) -> Any:
-    """Run what `args` names; raises SystemExit with the cause when the package cannot be imported."""
+    """Run the command in `args`. Raises SystemExit with the cause if the package cannot be imported."""
     try:
         from hermes_memory_pgvector.cli import pgvector_command as command_installed
     except ImportError as error:

@@ -1,6 +1,6 @@
-"""What the plugin directory does when the package it points to cannot be imported.
+"""The stand-in that the plugin directory registers if the package it points to cannot be imported.
 
-A sub-package, because the host executes every top-level file of a plugin directory at each start.
+This is a sub-package because the host executes every top-level file of a plugin directory at each start.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _told: set[str] = set()
 
 
 def install_command() -> str:
-    """Return the command that brings the package back into this Python, as the installer wrote it down."""
+    """Return the command that reinstalls the package into this Python, from the installer's record."""
     from importlib.util import find_spec
     from shlex import quote
 
@@ -34,12 +34,12 @@ def install_command() -> str:
 
 
 def explanation(error: ImportError) -> str:
-    """Return one sentence with the cause and the command that removes it."""
+    """Return a message with the cause and the command that fixes it."""
     return f"pgvector memory is off: {error} in {sys.executable}. To bring it back, run: {install_command()}"
 
 
 def register_stand_in(ctx: Any, error: ImportError) -> None:
-    """Register a provider that is never available; warns once a process and cause."""
+    """Register a provider that is never available; log a warning once for each process and cause."""
     from agent.memory_provider import MemoryProvider
 
     reason = explanation(error)
@@ -48,7 +48,7 @@ def register_stand_in(ctx: Any, error: ImportError) -> None:
         _log.warning("%s", reason)
 
     class AbsentProvider(MemoryProvider):
-        """Keeps the plugin listed while its package is away."""
+        """A provider that keeps the plugin listed while its package is missing."""
 
         @property
         def name(self) -> str:
@@ -56,22 +56,22 @@ def register_stand_in(ctx: Any, error: ImportError) -> None:
             return "pgvector"
 
         def is_available(self) -> bool:
-            """Never."""
+            """Return False: it is never available."""
             return False
 
         def unavailable_reason(self) -> str:
-            """Return the cause and the command, for hosts that show it."""
+            """Return the cause and the command, for hosts that show them."""
             return reason
 
         def get_status_config(self, config: Any = None) -> dict[str, str]:
-            """Return the same for `hermes memory status`."""
+            """Return the cause and the command, for `hermes memory status`."""
             return {"problem": reason}
 
         def initialize(self, session_id: str, **kwargs: Any) -> None:
-            """Nothing to start."""
+            """Do nothing: there is nothing to start."""
 
         def get_tool_schemas(self) -> list[dict[str, Any]]:
-            """No tools without the package."""
+            """Return no tools."""
             return []
 
     ctx.register_memory_provider(AbsentProvider())
