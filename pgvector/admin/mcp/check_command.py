@@ -1,4 +1,4 @@
-"""`hermes-pgvector mcp check`."""
+"""The command `mcp check`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..common.console import say
 from .client_command import add_client_options
 from .stdio_client import ServerFailed, StdioClient
 
-_ANSWERS_S: Final = 60.0  # the first answer may wait for an embedded server that has to be started
+_ANSWERS_S: Final = 60.0  # the first answer may have to wait for the start of an embedded server
 _FOUND_S: Final = 15.0
 _AGAIN_S: Final = 0.2
 State = Literal["ok", "failed", "not called"]
@@ -27,7 +27,7 @@ State = Literal["ok", "failed", "not called"]
 
 @dataclass(frozen=True)
 class Called:
-    """What became of one call, in which time."""
+    """The result and duration of one call."""
 
     name: str
     state: State
@@ -67,7 +67,7 @@ def _show(calls: Sequence[Called]) -> None:
 
 
 def _calls(entry: Mapping[str, Any], *, read_only: bool) -> Iterator[Called]:
-    """Start the server and call its tools; what fails is the last of the calls."""
+    """Start the server, call its tools and yield each call; a failed call is the last one."""
     began = time.monotonic()
     name = "start"
     try:
@@ -92,7 +92,7 @@ def _calls(entry: Mapping[str, Any], *, read_only: bool) -> Iterator[Called]:
 
 
 def _reading(tools: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Give the tools that only read, with arguments for them."""
+    """Yield the tools that only read, with arguments for them."""
     for name, tool in tools.items():
         needed = tool.get("inputSchema", {}).get("required", ())
         if tool.get("annotations", {}).get("readOnlyHint") and set(needed) <= {"query"}:
@@ -100,7 +100,7 @@ def _reading(tools: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, dict
 
 
 def _read(client: StdioClient, tool: str, arguments: Mapping[str, str]) -> None:
-    """Call a tool, again while the embedded Postgres is still being started."""
+    """Call a tool, and retry while the embedded Postgres is still starting."""
     end = time.monotonic() + _ANSWERS_S
     while True:
         try:
@@ -113,7 +113,7 @@ def _read(client: StdioClient, tool: str, arguments: Mapping[str, str]) -> None:
 
 
 def _probe(client: StdioClient) -> Iterator[Called]:
-    """Write a memory, find it and forget it; none but this one is forgotten."""
+    """Write a memory, find it and forget it again; no other memory is forgotten."""
     mark = secrets.token_hex(8)
     began = time.monotonic()
     client.call("remember", {"content": f"probe {mark} of hermes-pgvector mcp check, to be forgotten"})

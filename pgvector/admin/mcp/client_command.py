@@ -1,4 +1,4 @@
-"""`hermes-pgvector mcp install`."""
+"""The command `mcp install`."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _options(args: argparse.Namespace) -> Iterator[str]:
 
 
 def sdk_lacks() -> str:
-    """Return what to say where the MCP SDK is not installed."""
+    """Return the message for a Python without the MCP SDK."""
     return f"this Python lacks the MCP SDK; run: {pip_install(_PACKAGE)}"
 
 

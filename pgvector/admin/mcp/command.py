@@ -1,4 +1,4 @@
-"""mcp: the memory for other agents, as a server of the Model Context Protocol."""
+"""The command `mcp`: serves the memory to other agents over the Model Context Protocol."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _host_name(text: str) -> str:
-    """Return a name as the Host header has it, less its port: one with more in it would never be sent."""
+    """Return the name as it appears in a Host header, without the port; a name with more in it could never match."""
     name = text.strip("[]")
     with contextlib.suppress(ValueError):
         ip_address(name)

@@ -1,4 +1,4 @@
-"""A client of MCP that starts a server and speaks with it over its standard input and output."""
+"""An MCP client that starts a server and talks to it over the server's stdin and stdout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..common.installation import package_version
 _REVISION: Final = "2025-06-18"
 _LEAVES_S: Final = 10.0
 _LOG_CHARS: Final = 2000
-# What clients give a server they start; hermes-agent nothing else.
+# The variables that clients pass to a server they start; hermes-agent passes no others.
 _PASSED_ON: Final = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TERM", "SHELL", "TMPDIR")
 _ENDED: Final = b""
 
@@ -29,10 +29,10 @@ class ServerFailed(HermesPgvectorError):
 
 
 class StdioClient:
-    """A server that was started by its entry in a client's file; it ends with the block. Not thread-safe."""
+    """A connection to a server started from its entry in a client's file; the block's end stops it. Not thread-safe."""
 
     def __init__(self, entry: Mapping[str, Any], *, answers_s: float) -> None:
-        """`answers_s`: how long an answer may take. Raises ServerFailed where the command cannot be run."""
+        """Start the server. `answers_s`: the timeout of an answer. Raises ServerFailed if the command cannot be run."""
         self._answers_s = answers_s
         self._last = 0
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -49,7 +49,7 @@ class StdioClient:
         except OSError as exc:
             self._log.close()
             raise ServerFailed(f"{entry['command']} cannot be started: {exc.strerror or exc}") from exc
-        except (TypeError, ValueError) as exc:  # of an entry that somebody wrote by hand
+        except (TypeError, ValueError) as exc:  # from an entry that somebody wrote by hand
             self._log.close()
             raise ServerFailed(
                 f"{entry['command']!r} cannot be started: {exc}; in an entry `args` is a list of texts, and `env` "
@@ -74,14 +74,14 @@ class StdioClient:
         self._log.close()
 
     def open(self) -> dict[str, Any]:
-        """Introduce ourselves; return what the server says of itself."""
+        """Initialize the session; return what the server says about itself."""
         client = {"name": "hermes-pgvector mcp check", "version": package_version()}
         told = self.ask("initialize", {"protocolVersion": _REVISION, "capabilities": {}, "clientInfo": client})
         self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         return told
 
     def call(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what a tool answers. Raises ServerFailed, also where it answers with an error."""
+        """Return a tool's answer. Raises ServerFailed, also if the answer is an error."""
         answer = self.ask("tools/call", {"name": tool, "arguments": arguments})
         if answer.get("isError"):
             said = " ".join(str(part.get("text", "")) for part in answer.get("content", ()))
@@ -89,14 +89,14 @@ class StdioClient:
         return dict(answer.get("structuredContent") or {})
 
     def ask(self, method: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the result of a request. Raises ServerFailed, and DeadlineExceeded when it does not come."""
+        """Return the result of a request. Raises ServerFailed, or DeadlineExceeded if no answer comes in time."""
         self._last += 1
         self._send({"jsonrpc": "2.0", "id": self._last, "method": method, "params": parameters})
         end = time.monotonic() + self._answers_s
         while True:
             message = self._next(method, end)
             if message.get("id") != self._last or "method" in message:
-                continue  # a notification, or a question of the server
+                continue  # a notification, or a request from the server
             if "error" in message:
                 raise ServerFailed(f"{method}: {message['error'].get('message', message['error'])}")
             return dict(message["result"])

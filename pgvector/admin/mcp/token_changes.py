@@ -1,4 +1,4 @@
-"""Tokens made and removed in the home's file, one operator at a time."""
+"""Adds and removes tokens in the home's file, one command at a time."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ..common.file_replacing import locked, write_file
 
 @dataclass(frozen=True)
 class NewToken:
-    """A token that was made, and its text, which nobody can find out again."""
+    """A new token with its secret, which is not stored and cannot be recovered."""
 
     token: Token
     secret: str
 
 
 def add_token(home: Path, name: str, themes: Sequence[str], *, read_only: bool) -> NewToken:
-    """Make a token and store its hash. Raises ConfigurationError for a name in use, or where it cannot be stored."""
+    """Make a token and store its hash. Raises ConfigurationError if the name is in use, or it cannot be stored."""
     check_name(name)
     bound = tuple(dict.fromkeys(themes))
     if blank := [theme for theme in bound if not normalise_theme(theme)]:
@@ -48,7 +48,7 @@ def add_token(home: Path, name: str, themes: Sequence[str], *, read_only: bool) 
 
 
 def remove_token(home: Path, name: str, *, really: bool) -> Token:
-    """Remove a token, which a running server then refuses; return it. Raises ConfigurationError where there is none."""
+    """Remove and return a token, which a running server then rejects. Raises ConfigurationError if there is none."""
     with _changing(home) as (file, tokens):
         found = next((each for each in tokens if each.name == name), None)
         if found is None:
@@ -63,7 +63,7 @@ def remove_token(home: Path, name: str, *, really: bool) -> Token:
 
 @contextmanager
 def _changing(home: Path) -> Iterator[tuple[TokenFile, tuple[Token, ...]]]:
-    """Give the tokens while no other operator changes them."""
+    """Yield the token file and its tokens, locked against changes by other commands."""
     file = TokenFile(home)
     with locked(file.path.with_suffix(".lock"), "another command changes the tokens right now; try again"):
         yield file, file.read()

@@ -1,4 +1,4 @@
-"""`hermes-pgvector mcp token`."""
+"""The command `mcp token`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _add(args: argparse.Namespace, home: Path) -> int:
 
 
 def _not_allowed(token: Token, home: Path) -> list[str]:
-    """Return what there is to say of themes that `allowed_themes` leaves out, as far as the settings can be read."""
+    """Return warnings about themes that `allowed_themes` excludes; none if the settings cannot be read."""
     with contextlib.suppress(HermesPgvectorError):
         rules = Policy.of(load_settings(None, home).settings).rules
         named = () if token.any_theme else token.themes
