@@ -1,4 +1,4 @@
-"""relieve."""
+"""The command `relieve`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .judging import JudgedEntry, Kind, find_duplicates, find_unused, look
 from .relief import relieve
 from .undoing import undo
 
-_UNUSED_FOR = "90d"  # where nothing is chosen and all is shown
+_UNUSED_FOR = "90d"  # the default if no entries are chosen and all are shown
 
 _FILES = (
     Column("file"),
@@ -64,7 +64,7 @@ def _relieve(args: argparse.Namespace, home: Path) -> int:
 
 
 def _files(home: Path, target: str | None) -> tuple[list[MemoryFile], int]:
-    """Return the files that are meant, and how many entries the files before them have: numbers are those of all."""
+    """Return the wanted files and the number of entries in earlier files: entries are numbered over all files."""
     files: list[MemoryFile] = []
     before = 0
     for each in MEMORY_FILES:
@@ -84,7 +84,7 @@ def _report(home: Path, files: Sequence[MemoryFile], entries: Sequence[JudgedEnt
 
 
 def _chooses(args: argparse.Namespace) -> bool:
-    """Return whether entries are chosen. Raises WrongUsage for options that do not go together."""
+    """Return whether the options choose entries. Raises WrongUsage for options that do not go together."""
     chooses = bool(args.duplicates or args.superseded or args.unused_for or args.entry)
     if args.undo and (chooses or args.target):
         raise WrongUsage("--undo puts back what the last run took out, and takes no choice")
@@ -96,14 +96,14 @@ def _chooses(args: argparse.Namespace) -> bool:
 def _judge(
     context: CommandContext, entries: Sequence[JudgedEntry], args: argparse.Namespace, before: datetime, *, every: bool
 ) -> list[str]:
-    """Look for the reasons that are asked for, or for every one; return what there is to say about it."""
+    """Look for the reasons that the options name, or for every one; return notes for the operator."""
     if every or args.duplicates:
         find_duplicates(context, entries)
     return find_unused(context, entries, before) if every or args.unused_for else []
 
 
 def _chosen(entries: Sequence[JudgedEntry], args: argparse.Namespace) -> list[JudgedEntry]:
-    """Return the entries that the options mean. Raises InvalidArgument for a number that there is not."""
+    """Return the entries that the options choose. Raises InvalidArgument for a number that does not exist."""
     if missing := sorted(set(args.entry) - {entry.number for entry in entries}):
         raise InvalidArgument(
             f"there is no entry {', '.join(map(str, missing))}; hermes-pgvector relieve shows their numbers, which "

@@ -1,4 +1,4 @@
-"""MEMORY.md and USER.md as they stand on disk, and their change under the host's own lock."""
+"""Reads MEMORY.md and USER.md from disk, and rewrites them under the host's own lock."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LOCK_S = 10.0  # the host holds its lock for as long as one write takes
 
 @dataclass(frozen=True, slots=True)
 class MemoryFile:
-    """One file, taken apart at the host's delimiter; the blanks around entries stay with them.
+    """One memory file, split at the host's delimiter; parts keep the whitespace around entries.
 
-    `written_at`: seconds since the epoch, 0 where it is missing.
+    `written_at`: seconds since the epoch, 0 if the file is missing.
     """
 
     target: str
@@ -33,19 +33,19 @@ class MemoryFile:
         return _entries(self.parts)
 
     def entries_without(self, gone: Collection[str]) -> tuple[str, ...]:
-        """Return the entries that are left when some are taken out."""
+        """Return the entries that are left when those in `gone` are removed."""
         return _entries(self.without(gone))
 
     def entries_with_again(self, back: Sequence[tuple[int, str]]) -> tuple[str, ...]:
-        """Return the entries that there are with some put back."""
+        """Return the entries after those in `back` are restored."""
         return _entries(self.with_again(back))
 
     def without(self, gone: Collection[str]) -> tuple[str, ...]:
-        """Return the parts that are left when entries are taken out; what stays, stays to the letter."""
+        """Return the parts that are left when the entries in `gone` are removed; these are unchanged to the letter."""
         return tuple(part for part in self.parts if part.strip() not in gone)
 
     def with_again(self, back: Sequence[tuple[int, str]]) -> tuple[str, ...]:
-        """Return the parts with entries put back, each at the place that it had among the entries, or at the end."""
+        """Return the parts with the entries in `back` restored, each at its former position, or at the end."""
         there, parts = set(self.entries), [part for part in self.parts if part.strip()]
         for place, entry in sorted(back):
             if entry not in there:
@@ -58,9 +58,9 @@ def _entries(parts: Sequence[str]) -> tuple[str, ...]:
 
 
 def read_file(home: Path, target: str) -> MemoryFile:
-    """Read the file of a target; one that is missing is empty.
+    """Read the file of a target; a missing file counts as empty.
 
-    Raises ConfigurationError where it cannot be read, or holds bytes that are no text.
+    Raises ConfigurationError if the file cannot be read, or is not text.
     """
     path = home / "memories" / MEMORY_FILES[target]
     try:
@@ -89,13 +89,13 @@ def _damaged(path: Path, before: bytes) -> ConfigurationError:
 
 
 def rewrite(home: Path, target: str, change: Callable[[MemoryFile], Sequence[str]]) -> MemoryFile:
-    """Give the file of a target the parts that `change` makes of it, under the host's lock and in one step.
+    """Replace the file of a target with the parts that `change` returns, under the host's lock and in one step.
 
-    Return what stood there before. Raises ConfigurationError where that cannot be done, with the file as it was.
+    Return the file as it was before. Raises ConfigurationError if it cannot be written; it is unchanged then.
     """
     path = home / "memories" / MEMORY_FILES[target]
     busy = f"{path} is being written by another program; run this again"
-    with locked(path.with_suffix(f"{path.suffix}.lock"), busy, wait_s=_LOCK_S):  # as the host does
+    with locked(path.with_suffix(f"{path.suffix}.lock"), busy, wait_s=_LOCK_S):  # the host's own lock file
         now = read_file(home, target)
         parts = tuple(change(now))
         if parts != now.parts:

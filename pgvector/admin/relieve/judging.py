@@ -1,4 +1,4 @@
-"""Why an entry of the memory files need not stand in every prompt: by what is stored, and never by a model's guess."""
+"""Finds reasons why a memory file entry need not be in every prompt, from stored rows, never by a language model."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from .file_entries import MemoryFile
 _query = partial(query, package=__package__)
 Kind = Literal["duplicate", "superseded", "unused", "removed"]
 
-_SAME_SIMILARITY = 0.95  # from which two memories with the same numbers say the same, as for `compact`
-_CANDIDATES = 6  # memories that are looked at for each entry
-_FITTING = 5  # turns
-_CHARS = 200  # of a text that is named beside another
-_TOLD_FROM = 10  # entries; fewer are looked up before anybody wonders
+_SAME_SIMILARITY = 0.95  # from here on two memories with the same numbers count as equal, as for `compact`
+_CANDIDATES = 6  # memories compared with each entry
+_FITTING = 5  # turns looked up for each entry
+_CHARS = 200  # shown of a similar or newer text
+_TOLD_FROM = 10  # entries; fewer are looked up too fast to need a progress line
 _OVER = ("closed", "superseded", "archived")  # states
 _NOT_CURRENT: tuple[Kind, ...] = ("superseded", "removed")
 _NUMBER = re.compile(r"\w*\d\w*")
 
 
 class Reason(NamedTuple):
-    """Why an entry could go: the kind, and what that was seen by."""
+    """A reason why an entry could be moved: the kind, and the evidence as text."""
 
     kind: Kind
     said: str
@@ -49,10 +49,10 @@ class Reason(NamedTuple):
 
 @dataclass(frozen=True)
 class JudgedEntry:
-    """An entry of a file, `place` counted from 0, with the memories that hold it and the reasons there are.
+    """An entry of a file, with the memories that hold it and the reasons to move it. `place` counts from 0.
 
     `theme`: where it is stored if no memory holds it yet. `shown`: the text as the database keeps it, secrets masked.
-    `written_at`: when the file was, in seconds since the epoch.
+    `written_at`: when the file was written, in seconds since the epoch.
     """
 
     number: int
@@ -67,35 +67,35 @@ class JudgedEntry:
 
     @property
     def secret(self) -> bool:
-        """Return whether the database would not keep it as it is."""
+        """Return whether the entry has a secret, so that the database would not keep it unchanged."""
         return self.shown != self.text
 
     @property
     def themes(self) -> set[str]:
-        """Return where it is stored, or is to be."""
+        """Return the themes where the entry is stored, or is going to be."""
         return {memory.theme for memory in self.memories} or {self.theme}
 
     @property
     def kept(self) -> bool:
-        """Return whether the database is to keep it: what was removed or replaced there stays so."""
+        """Return whether the database is to keep the entry: a removed or replaced memory is not stored again."""
         return bool(self.memories) or not self.is_a(*_NOT_CURRENT)
 
     @property
     def refs(self) -> list[str]:
-        """Return the names of its memories."""
+        """Return the refs of its memories."""
         return [str(Ref("memories", memory.id)) for memory in self.memories]
 
     @property
     def said_at(self) -> datetime | None:
-        """Return when it was last said or confirmed; None where it is not stored yet."""
+        """Return when it was last said or confirmed; None if it is not stored yet."""
         return max((memory.updated_at for memory in self.memories), default=None)
 
     def is_a(self, *kinds: Kind) -> bool:
-        """Return whether one of these reasons is there."""
+        """Return whether the entry has a reason of one of these kinds."""
         return any(reason.kind in kinds for reason in self.reasons)
 
     def row(self) -> dict[str, Any]:
-        """Return it for machines, and for a table."""
+        """Return the entry as a row of JSON or of a table."""
         return {
             "number": self.number,
             "file": MEMORY_FILES[self.target],
@@ -110,9 +110,9 @@ class JudgedEntry:
 
 
 def look(context: CommandContext, rules: ThemeRules, files: Sequence[MemoryFile], *, after: int) -> list[JudgedEntry]:
-    """Return every entry of the files with what the database knows of it: superseded, removed, remembered besides.
+    """Return every entry of the files with what stored rows say of it: superseded, removed, or owned by others as well.
 
-    They are numbered from behind the number `after`.
+    Numbers begin after the number `after`.
     """
     found = [(file, place, text) for file in files for place, text in enumerate(file.entries)]
     kept = [context.keep.text(clean(text), Counter()) for _, _, text in found]
@@ -142,7 +142,7 @@ def look(context: CommandContext, rules: ThemeRules, files: Sequence[MemoryFile]
 
 
 def _from_rows(known: Sequence[Any], memories: Sequence[Any]) -> Iterator[Reason]:
-    """Yield what the stored rows say of an entry."""
+    """Yield the reasons that the stored rows give for an entry."""
     if not memories:
         yield from _without_memory(known)
     elif all(row.state in _OVER or row.expired for row in memories):
@@ -153,7 +153,7 @@ def _from_rows(known: Sequence[Any], memories: Sequence[Any]) -> Iterator[Reason
 
 
 def _without_memory(known: Sequence[Any]) -> Iterator[Reason]:
-    """Yield why an entry that was stored once is not any more; nothing for one that never was."""
+    """Yield why an entry is no longer stored; nothing for one that never was."""
     successor = next((row for row in known if row.removed and row.successor is not None), None)
     if successor is not None:
         yield Reason("superseded", _says_now(successor))
@@ -175,7 +175,7 @@ def _says_now(row: Any) -> str:
 
 
 def find_duplicates(context: CommandContext, entries: Sequence[JudgedEntry]) -> None:
-    """Add the reason `duplicate` to entries which a later one, or another memory of the theme, says nearly as well."""
+    """Add the reason `duplicate` to entries that nearly equal a later entry or another memory of the theme."""
     by_id = {(memory.theme, memory.id): entry for entry in entries for memory in entry.memories}
     with progress("entries compared", len(entries), told_from=_TOLD_FROM) as advance:
         for entry in entries:
@@ -198,7 +198,7 @@ def _stored_duplicates(
     later: Sequence[JudgedEntry],
     by_id: Mapping[tuple[str, int], JudgedEntry],
 ) -> Iterator[Reason]:
-    """Yield one for a memory, of a later entry or of no entry, that says nearly the same."""
+    """Yield a reason if a memory, of a later entry or of no entry, says nearly the same."""
     for memory in entry.memories:
         texts = _candidates(context, entry, memory, later)
         with context.backend.connection(PATIENCE_S) as conn:
@@ -215,7 +215,7 @@ def _stored_duplicates(
 def _candidates(
     context: CommandContext, entry: JudgedEntry, memory: Any, later: Sequence[JudgedEntry]
 ) -> dict[int, str]:
-    """Return the memories of the theme that an entry is compared with: what recall finds for it, and later entries."""
+    """Return the memories to compare an entry with: those that recall finds for it, and those of later entries."""
     asked = Question(entry.text, Scope("theme", memory.theme), _CANDIDATES, PATIENCE_S)
     texts = {hit.id: hit.content for hit in context.searcher.recall(["memories"], asked).hits}
     return texts | {each.id: other.text for other in later for each in other.memories if each.theme == memory.theme}
@@ -229,7 +229,7 @@ def _says_nearly(one: str, other: str) -> bool:
 
 
 def _says_the_same(one: str, other: str, similarity: float) -> bool:
-    """Return whether the words say the same, or the vectors do and no number differs: models hardly see those."""
+    """Return whether two texts are nearly equal by words, or by vectors with equal numbers, which models hardly see."""
     near = similarity >= _SAME_SIMILARITY and set(_NUMBER.findall(one)) == set(_NUMBER.findall(other))
     return near or _says_nearly(one, other)
 
@@ -238,10 +238,10 @@ def _says_the_same(one: str, other: str, similarity: float) -> bool:
 
 
 def find_unused(context: CommandContext, entries: Sequence[JudgedEntry], before: datetime) -> list[str]:
-    """Add the reason `unused` to entries of which nobody has spoken since; return what there is to say about it.
+    """Add the reason `unused` to entries that nobody has mentioned since `before`; return notes for the operator.
 
-    That is: the memory was last said or confirmed before then, and no turn since then, of any theme of this home, would
-    be shown for it. What is not stored for so long is left out.
+    An entry is unused if its memory was last said or confirmed before then, and recall would show no turn since then,
+    of any theme of this home, for it. Entries that have not been stored for so long are left out.
     """
     old = [entry for entry in entries if entry.said_at is not None and entry.said_at < before]
     themes = _themes_with_turns(context, old, before) if old else []
@@ -259,7 +259,7 @@ def find_unused(context: CommandContext, entries: Sequence[JudgedEntry], before:
 
 
 def _themes_with_turns(context: CommandContext, entries: Sequence[JudgedEntry], since: datetime) -> list[str]:
-    """Return the themes of this home in which something was said since then."""
+    """Return the themes of this home that have turns since then."""
     with context.backend.connection(PATIENCE_S) as conn:
         of_home = theme_rows.of_home(conn, profile_of(context.home), Mirror(context.home).origin)
         themes = list(dict.fromkeys([*of_home, *(theme for entry in entries for theme in entry.themes)]))

@@ -1,7 +1,7 @@
-"""Entries moved out of the memory files into the database.
+"""Moves entries out of the memory files into the database.
 
-First the database has an entry, checked, then the record for --undo, and only then the file lets go: whenever this is
-killed, no entry is lost.
+An entry is first stored in the database and checked, then recorded for --undo, and only then removed from the file, so
+that no entry is lost whenever this is killed.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from .judging import JudgedEntry
 def relieve(
     context: CommandContext, files: Sequence[MemoryFile], chosen: Sequence[JudgedEntry], *, really: bool
 ) -> Outcome:
-    """Move the chosen entries into the database. What was removed or replaced there is taken out and not stored again.
+    """Move the chosen entries into the database; those removed or replaced there are only taken out of the file.
 
-    Raises InvalidArgument for an entry that the database would not keep as it is, StoreUnavailable without a database,
-    ConfigurationError where a file cannot be written.
+    Raises InvalidArgument for an entry that the database would not keep unchanged, StoreUnavailable without a database,
+    ConfigurationError if a file cannot be written.
     """
     _refuse_secrets(chosen)
     gone = {file.target: {entry.text for entry in chosen if entry.target == file.target} for file in files}
@@ -69,25 +69,25 @@ def _move(
 
 
 def _take_out(home: Path, target: str, texts: set[str]) -> list[str]:
-    """Take entries out of a file; return a note where somebody was faster."""
+    """Remove entries from a file; return a note if some had been removed already."""
     before = rewrite(home, target, lambda now: now.without(texts))
     missing = len(texts - set(before.entries))
     return [f"{missing} of them had gone from {MEMORY_FILES[target]} meanwhile"] if missing else []
 
 
 _query = partial(query, package=__package__)
-_OWNER = "relieve"  # store/memory_files.py lets files go of it
-_KEPT_OF_WHO = ("source", "os_user", "host")  # beside the memory itself
+_OWNER = "relieve"  # store/memory_files.py keeps a memory of this owner when files lose it
+_KEPT_OF_WHO = ("source", "os_user", "host")  # stored in the memory's metadata
 
 
 def as_taken(entry: JudgedEntry) -> TakenEntry:
-    """Return what --undo has to know of an entry."""
+    """Return the record of an entry for --undo."""
     themes = tuple(sorted(entry.themes))
     return TakenEntry(entry.target, entry.place, digest(entry.text).hex(), themes, None if entry.kept else entry.text)
 
 
 def store(context: CommandContext, entries: Sequence[JudgedEntry]) -> None:
-    """Have the database keep the entries. Raises StoreUnavailable where it does not."""
+    """Store the entries in the database. Raises StoreUnavailable if it does not keep them."""
     new = [_as_operation(entry) for entry in entries if not entry.memories]
     if new:
         context.backend.apply(new, {})
@@ -102,7 +102,7 @@ def _as_operation(entry: JudgedEntry) -> RememberMemory:
     who = operator("relieve")
     return RememberMemory(
         theme=entry.theme,
-        # A file may be old: what was said of a subject after it was written stays current.
+        # The file may be old: a memory of the same subject that was said after it was written stays current.
         at=min(time.time(), entry.written_at),
         target=entry.target,
         content=entry.text,
@@ -113,7 +113,7 @@ def _as_operation(entry: JudgedEntry) -> RememberMemory:
 
 
 def _own(conn: DeadlineConnection, entries: Sequence[JudgedEntry]) -> None:
-    """Give the memories that are there our owner, as old as they are."""
+    """Add our owner to the stored memories, without changing their times."""
     ids: defaultdict[str, list[int]] = defaultdict(list)
     for memory in (memory for entry in entries for memory in entry.memories):
         ids[memory.theme].append(memory.id)
@@ -137,7 +137,7 @@ def _check(context: CommandContext, entries: Sequence[JudgedEntry]) -> None:
 
 
 def stored_texts(conn: DeadlineConnection, entries: Sequence[TakenEntry]) -> dict[tuple[str, str], str]:
-    """Return the texts that the database keeps for us, by the entries' names."""
+    """Return the texts of memories that have our owner, by target and digest."""
     wanted = [(theme, each) for each in entries for theme in each.themes]
     asked = {
         "themes": [theme for theme, _ in wanted],
@@ -153,9 +153,9 @@ _NAME = "relieved.json"
 
 @dataclass(frozen=True, slots=True)
 class TakenEntry:
-    """An entry: its place among those of its file, the digest in hex, and the themes that keep it.
+    """An entry that was moved: its place among those of its file, its digest in hex, and the themes that keep it.
 
-    `text` is None where the database keeps it.
+    `text` is None if the database keeps it.
     """
 
     target: str
@@ -166,13 +166,13 @@ class TakenEntry:
 
     @property
     def name(self) -> tuple[str, str]:
-        """Return what it is known by: target and digest."""
+        """Return the key of the entry: target and digest."""
         return self.target, self.digest
 
 
 @dataclass(frozen=True, slots=True)
 class UndoRecord:
-    """One run: when (seconds since the epoch), what it took out, and the characters that each file had before."""
+    """The record of one run: its time (seconds since the epoch), entries removed, and each file's characters before."""
 
     at: float
     entries: tuple[TakenEntry, ...]
@@ -180,7 +180,7 @@ class UndoRecord:
 
 
 def save_record(home: Path, entries: Sequence[TakenEntry], chars: Mapping[str, int]) -> None:
-    """Write the record, in the place of that of the run before. Raises ConfigurationError."""
+    """Write the record over that of the previous run. Raises ConfigurationError."""
     record = UndoRecord(time.time(), tuple(entries), dict(chars))
     path = home / "pgvector" / _NAME
     data = json.dumps(asdict(record)).encode()
@@ -188,7 +188,7 @@ def save_record(home: Path, entries: Sequence[TakenEntry], chars: Mapping[str, i
 
 
 def read_record(home: Path) -> UndoRecord | None:
-    """Return what the last run left; None where nothing is to be undone. Raises ConfigurationError."""
+    """Return the record of the last run; None if there is nothing to undo. Raises ConfigurationError."""
     path = home / "pgvector" / _NAME
     try:
         found = json.loads(read_regular_file(path))

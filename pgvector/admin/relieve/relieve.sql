@@ -1,8 +1,8 @@
--- What the database knows of the entries of this home's memory files.
+-- Queries about the entries of this home's memory files.
 
 -- name: entries_of_files
--- exempt: this host's own files, whichever theme owns an entry. Each entry in every theme that this home's files have
--- it in, or else in the theme of the files. Without a memory: whether it was there, and what is said in its place.
+-- exempt: this host's own files, whichever theme owns an entry. Each entry in every theme in which this home's files
+-- hold it, or else in the theme of the files. Without a memory: whether it was removed, and which memory replaced it.
 SELECT wanted.number, place.theme, m.id, m.updated_at, m.owners, m.state, m.expires_at <= now() AS expired,
        gone.removed_at IS NOT NULL AND (place.noted OR gone.removed_at >= wanted.file_time) OR place.noted AND m.id IS NULL
            AS removed,
@@ -33,25 +33,25 @@ SELECT wanted.number, place.theme, m.id, m.updated_at, m.owners, m.state, m.expi
  ORDER BY wanted.number, place.theme;
 
 -- name: similarities
--- Of pairs of memories of a theme, where both have a vector.
+-- The similarity of a memory to others of its theme, if both have a vector.
 SELECT a.id AS one, b.id AS other, 1 - (a.embedding <=> b.embedding) AS similarity
   FROM memory_entries AS a JOIN memory_entries AS b ON b.agent_identity = a.agent_identity
  WHERE a.agent_identity = %(theme)s AND a.id = %(id)s AND b.id = ANY(%(others)s)
    AND a.embedding IS NOT NULL AND b.embedding IS NOT NULL;
 
 -- name: turns_since
--- Which of these themes have turns from then on: where nothing was said, nothing tells what is used.
+-- The given themes that have turns since then: without turns, nothing tells which entries are used.
 SELECT DISTINCT ON (c.agent_identity) c.agent_identity AS theme FROM unnest(%(themes)s::text[]) AS wanted(theme)
   JOIN LATERAL (SELECT agent_identity FROM conversations
                  WHERE agent_identity = wanted.theme AND ts >= %(since)s LIMIT 1) AS c ON true;
 
 -- name: own_relieved
--- The memory stays whatever the file holds, as old as it is.
+-- Keeps a memory whatever the file holds, without changing its times.
 UPDATE memory_entries AS m SET owners = array_append(array_remove(m.owners, 'relieve'), 'relieve')
  WHERE m.agent_identity = %(theme)s AND m.id = ANY(%(ids)s);
 
 -- name: relieved_texts
--- Those of these entries that the database keeps whatever the file holds.
+-- The given entries that the database keeps whatever the file holds.
 SELECT m.agent_identity AS theme, m.target, m.digest, m.content
   FROM unnest(%(themes)s::text[], %(targets)s::text[], %(digests)s::bytea[]) AS wanted(theme, target, digest)
   JOIN memory_entries AS m

@@ -1,4 +1,4 @@
-"""Entries put back into the memory files."""
+"""Restores entries to the memory files."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ..common.outcome import Outcome
 from .file_entries import MemoryFile, read_file, rewrite
 from .relief import TakenEntry, UndoRecord, drop_record, read_record, stored_texts
 
-_Placed = list[tuple[int, str]]  # places among the entries of a file, and texts
+_Placed = list[tuple[int, str]]  # positions among the entries of a file, with texts
 
 
 def undo(context: CommandContext, *, really: bool) -> Outcome:
-    """Put the entries of the last run back into their files, where they stood; the memories stay.
+    """Restore the entries of the last run to their files and positions; the memories stay.
 
-    Raises InvalidArgument where there is nothing to undo, or the host's limit leaves no room.
+    Raises InvalidArgument if there is nothing to undo, or the host's limit leaves no room.
     """
     home, record = context.home, read_record(context.home)
     if record is None:
@@ -42,7 +42,7 @@ def undo(context: CommandContext, *, really: bool) -> Outcome:
 
 
 def _texts(conn: DeadlineConnection, record: UndoRecord) -> dict[str, _Placed]:
-    """Return what is to be put back into the file of each target; what the database keeps, as it says it now."""
+    """Return the entries to restore to the file of each target; those in the database have their current text."""
     stored = stored_texts(conn, [each for each in record.entries if each.text is None])
     back: dict[str, _Placed] = {target: [] for target in record.chars}
     for each in sorted(record.entries, key=lambda each: each.place):
@@ -60,7 +60,7 @@ def _put_back(context: CommandContext, record: UndoRecord, back: dict[str, _Plac
 
 
 def _note_removed(context: CommandContext, removed: Sequence[TakenEntry]) -> None:
-    """Note what the database does not keep as read, so that its return to a file does not store it again."""
+    """Record entries that the database does not keep as read, so that restoring them does not store them again."""
     mirror = Mirror(context.home)
     noted = {"origin": mirror.origin, "announced": False, "noted_at": datetime.fromtimestamp(mirror.now(), UTC)}
     with context.backend.connection(WRITE_TIMEOUT_S) as conn:
@@ -76,7 +76,7 @@ def _with_again(home: Path, record: UndoRecord, back: _Placed, now: MemoryFile) 
 
 
 def _checked(home: Path, record: UndoRecord, now: MemoryFile, back: _Placed) -> FileFill:
-    """Return how full the file gets. Raises InvalidArgument where the host's own tool could not write it any more."""
+    """Return how full the file gets. Raises InvalidArgument if the host's own tool could no longer write it."""
     after = fill_of(home, now.target, now.entries_with_again(back))
     if back and after.chars > max(after.limit, record.chars[now.target]):
         raise InvalidArgument(
