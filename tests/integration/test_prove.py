@@ -7,6 +7,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.admin.doctor.prove import THEME, prove
 from hermes_memory_pgvector.cli import main
@@ -96,3 +97,15 @@ def test_need_44_a_tenants_installation_is_proved_in_a_theme_of_its_own(
     assert "no write was rejected" in capfd.readouterr().out
     with psycopg.connect(admin_dsn) as connection:
         assert connection.execute(_EVERYTHING).fetchall() == []
+
+
+@pytest.mark.parametrize("verb", ["prove", "demo"])
+def test_need_30_a_trial_on_a_server_that_takes_no_writes_leaves_none_behind(
+    dsn: str, home: Path, capfd: pytest.CaptureFixture[str], verb: str
+) -> None:
+    configure(home, make_conninfo(dsn, options="-c default_transaction_read_only=on"))
+
+    assert main([verb, "--hermes-home", str(home)]) == 1
+
+    assert "let `dsn` lead to the primary server" in capfd.readouterr().err
+    assert not (home / "pgvector" / "spool").exists()

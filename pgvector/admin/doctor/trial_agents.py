@@ -5,19 +5,21 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ...config.loading import Loaded
+from ...domain.errors import StoreReadOnly
 from ...host.provider import PgvectorMemoryProvider
 from ...host.session_context import load_settings
 from ...store.connection import DeadlineConnection
 from ..common.commands import EXIT_FAILED, EXIT_OK, print_json
 from ..common.database import connection, settings_of
 from ..common.row_security import EVERY_THEME
-from .server_health import own_themes
+from .server_health import look_at, own_themes
 
 # Settings on what a home stores, and under which names, do not apply to a trial: its rows would be missing, or end up
 # among others. The memory files are left to the agents, who know their theme.
@@ -46,6 +48,10 @@ def told(args: argparse.Namespace, home: Path, prepare: Callable[[DeadlineConnec
     """Run what `prepare` returns, and print its output or wrap it in JSON; return the exit code for its result."""
     # If writing is impossible, fail now rather than after a minute with writes left in the spool.
     with connection(settings_of(home)) as conn:
+        if look_at(conn, time.time()).read_only:
+            raise StoreReadOnly(
+                "this server takes no writes, so nothing was tried; let `dsn` lead to the primary server"
+            )
         play = prepare(conn)
     if not args.json:
         return EXIT_OK if play(home) else EXIT_FAILED
