@@ -21,6 +21,7 @@ from pathlib import Path
 from ..config.settings import Settings
 from ..domain.errors import SpoolBusy, SpoolError
 from ..domain.files import leave_to_owner, read_regular_file, replace_text
+from ..server.home_record import DATABASES, EMBEDDED_PLACE
 from ..store.connection import place_of
 from .private_folders import close_to_others, is_in_other_hands, is_private, make_private
 from .spool import Spool
@@ -28,9 +29,7 @@ from .spool_format import as_spool_error, holds, made_at_ns, maker_of, written_a
 
 logger = logging.getLogger(__name__)
 
-EMBEDDED_PLACE = "the embedded Postgres"
 FOLDER_MODE = 0o755  # of the spool's parent, whatever the umask: whoever can write there could replace the spool
-RECORD = Path("pgvector", "databases.json")  # in the home: the database last found at each place
 
 
 class Destination:
@@ -41,7 +40,7 @@ class Destination:
 
     def __init__(self, place: str, home: Path | None = None) -> None:
         self.place = place
-        self._record = None if home is None else home / RECORD
+        self._record = None if home is None else home / DATABASES
         self.database = self._known().get(place, "")
 
     def _known(self) -> dict[str, str]:
@@ -55,12 +54,20 @@ class Destination:
         if not database or database == self.database:
             return False
         self.database = database
+        self._note()
+        return True
+
+    def begin(self) -> None:
+        """Note the place in a home that nothing was stored in yet: one that says nothing may have used any database."""
+        if self.place and not self._known():
+            self._note()
+
+    def _note(self) -> None:
         if self._record is not None:
-            text = json.dumps(self._known() | {self.place: database}, indent=1)
+            text = json.dumps(self._known() | {self.place: self.database}, indent=1)
             with contextlib.suppress(OSError):
                 self._record.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
                 replace_text(self._record, text)
-        return True
 
     def takes(self, place: str, database: str) -> bool:
         """Return whether writes that were accepted for `database` at `place` may be sent to this database.
@@ -161,6 +168,8 @@ class SpoolDirectory:
         with as_spool_error(folder):
             if folder == self.folder:
                 folder.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+                if not folder.exists():
+                    self.destination.begin()
                 folder.mkdir(mode=0o700, exist_ok=True)
                 close_to_others(folder)
             else:

@@ -214,7 +214,11 @@ def _with_directory(loaded: Loaded, home: Path) -> Loaded:
         root, usual = root_of(home), default_root()
     except RuntimeError:  # a user without a home directory; whoever starts the server will say so
         return loaded
-    if not settings.dsn and (lost := _compare_with_record(whole_home(home), root)):
+    if settings.dsn:
+        # A home that shared the user's server finds it again, though it notes only other databases from now on.
+        if has_data(root):
+            record(whole_home(home), root)
+    elif lost := _compare_with_record(whole_home(home), root):
         loaded = loaded._replace(warnings=(*loaded.warnings, lost))
     return loaded if root == usual else loaded._replace(settings=replace(settings, embedded_dir=str(root)))
 

@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..config.sources import read_cached
-from ..domain.files import replace_text
+from ..domain.files import read_regular_file, replace_text
+
+EMBEDDED_PLACE = "the embedded Postgres"
+DATABASES = Path("pgvector", "databases.json")  # in the home: which database was last found at each place
 
 
 class HomeRecord(NamedTuple):
@@ -53,3 +56,11 @@ def record(home: Path, server: Path) -> None:
 def has_data(server: Path) -> bool:
     """Return whether a server was made in this directory."""
     return os.path.exists(server / "data")
+
+
+def knows_only_servers(home: Path) -> bool:
+    """Return True when the home says which databases it has used, and the embedded one is none of them."""
+    with suppress(OSError, ValueError):
+        found = json.loads(read_regular_file(home / DATABASES))
+        return bool(found) and EMBEDDED_PLACE not in found
+    return False

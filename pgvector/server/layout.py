@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..domain.errors import EmbeddedServerError
-from .home_record import has_data, recorded
+from .home_record import has_data, knows_only_servers, recorded
 
 if sys.platform != "win32":
     import pwd
@@ -109,7 +109,7 @@ def _usual_root(where: Path) -> Path:
     digest = hashlib.sha256(os.fsencode(Path.home()) + b"\0" + os.fsencode(where)).hexdigest()[:12]
     # For root, the user's directory belongs to the account that runs its server, and may not exist yet.
     own = SYSTEM_DIR / digest if shared.parent == SYSTEM_DIR else shared / "homes" / digest
-    return shared if not own.is_dir() and (shared / "data").exists() and _has_run(where) else own
+    return shared if not own.is_dir() and (shared / "data").exists() and _has_stored(where) else own
 
 
 def reserve(root: Path) -> None:
@@ -123,11 +123,12 @@ def reserve(root: Path) -> None:
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def _has_run(hermes_home: Path) -> bool:
-    """Return True when an agent of the home, or of one of its profiles, has stored anything."""
+def _has_stored(hermes_home: Path) -> bool:
+    """Return True when an agent of the home, or of one of its profiles, has run, and not only with servers in `dsn`."""
     try:
         homes = [hermes_home, *(hermes_home / "profiles").glob("*")]
-        return any((home / "pgvector" / sign).exists() for home in homes for sign in ("spool", "origin"))
+        # Since there are servers for each home, what it uses is noted before its spool is made.
+        return not all(knows_only_servers(home) for home in homes if (home / "pgvector" / "spool").exists())
     except OSError:
         return False
 

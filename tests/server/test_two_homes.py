@@ -221,3 +221,38 @@ def test_need_40_a_data_folder_that_was_moved_away_is_named_as_such(user: Path) 
     assert f"{root / 'data'}, is not there" in said
     assert "put the folder back, or restore a backup" in said
     assert "export there" not in said  # there is here
+
+
+def test_need_04_a_home_that_has_used_a_server_of_its_own_gets_no_part_of_the_users(user: Path, run: Run) -> None:
+    first = agent(user / ".hermes")
+    first.on_memory_write("add", "memory", "The Atlas budget of the main home is secret")
+    landed(first)
+    home = user / "one"
+    home.mkdir()
+    (home / "config.yaml").write_text("plugins: {pgvector: {dsn: host=127.0.0.1 port=1 dbname=d user=u}}")
+    elsewhere = agent(home)  # a server that it never reaches
+    elsewhere.on_memory_write("add", "memory", "The Atlas budget of the other home is secret")
+    close_all()
+    (home / "config.yaml").write_text("plugins: {}\n")
+
+    own = agent(home)
+    own.on_memory_write("add", "memory", "The Atlas is blue")
+    landed(own)
+
+    assert root_of(home) != default_root()
+    assert "The Atlas budget of the main home is secret" not in recalled(own, "atlas", scope="all")
+    assert recalled(agent(user / ".hermes"), "atlas", scope="all") == ["The Atlas budget of the main home is secret"]
+
+
+def test_need_36_a_home_that_shared_the_users_server_finds_it_after_it_moved_to_another(user: Path) -> None:
+    first = agent(user / ".hermes")
+    first.on_memory_write("add", "memory", "The Atlas budget is known to both")
+    landed(first)
+    home = user / "one"
+    (home / "pgvector" / "spool").mkdir(parents=True)  # an agent of this home has run, before homes had their own
+    (home / "config.yaml").write_text("plugins: {pgvector: {dsn: host=127.0.0.1 port=1 dbname=d user=u}}")
+    agent(home)
+    close_all()
+    (home / "pgvector" / "databases.json").write_text('{"127.0.0.1:1/d": "7712595034058555217/16385"}')
+
+    assert root_of(home) == default_root()  # from where `copy --from embedded` brings what was there
