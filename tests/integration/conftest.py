@@ -10,23 +10,24 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.server.binaries import find_binaries
-from tests.support.dashboard import DashboardApi, dashboard_api
 from tests.support.databases import Databases
 from tests.support.embedded import BIN_DIR
 from tests.support.forked_cli import forked
 from tests.support.hermes import HermesHome
-from tests.support.mcp_client import mcp_home
 from tests.support.scripted_embedder import ScriptedEmbedder
 
+if TYPE_CHECKING:
+    from tests.support.dashboard import DashboardApi
+
 DIMS = 384
-ServeApi = Callable[..., DashboardApi]
+ServeApi = Callable[..., "DashboardApi"]
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -98,12 +99,16 @@ def cli(home: Path, tmp_path: Path) -> Run:
 @pytest.fixture
 def agent(tmp_path: Path, dsn: str) -> HermesHome:
     """A hermes home whose memory is the test's database."""
+    from tests.support.mcp_client import mcp_home  # with the SDK, which most tests do without
+
     return mcp_home(tmp_path / "agent", dsn=dsn, dims=DIMS)
 
 
 @pytest.fixture
 def api(agent: HermesHome, monkeypatch: pytest.MonkeyPatch) -> Iterator[DashboardApi]:
     """The dashboard's API for that home."""
+    from tests.support.dashboard import dashboard_api  # as above
+
     with dashboard_api(agent.path, monkeypatch) as client:
         yield client
 
@@ -111,6 +116,9 @@ def api(agent: HermesHome, monkeypatch: pytest.MonkeyPatch) -> Iterator[Dashboar
 @pytest.fixture
 def serve_api(tmp_path: Path, dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServeApi]:
     """Serves the dashboard's API for a home with these settings."""
+    from tests.support.dashboard import dashboard_api
+    from tests.support.mcp_client import mcp_home
+
     with ExitStack() as stack:
 
         def serve(**settings: Any) -> DashboardApi:
