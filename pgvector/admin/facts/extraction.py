@@ -58,7 +58,7 @@ class Unread:
 
     def pieces(self) -> Iterator[Piece]:
         """Yield the pieces session by session; a session's turns are fetched when its first piece is needed."""
-        chars = min(_TURN_CHARS, self.max_tokens)  # a character is a token at most
+        chars = min(_TURN_CHARS, self.max_tokens)  # a character is at most one token
         for session in self.sessions:
             turns = store.unread_turns(self.conn, session, self.since, chars)
             for _, some in groupby(turns, lambda turn: [getattr(turn, name) for name in _SURFACE]):

@@ -203,7 +203,7 @@ def _begun(conn: DeadlineConnection) -> UpgradeProgress:
 
 
 def _named_space(settings: Settings, dims: int) -> EmbeddingSpace | None:
-    """Return the space of the old vectors by the settings: that program knew only endpoints, by the same two keys."""
+    """Return the old vectors' space by the settings: that program had endpoints only, set by the same two keys."""
     if not settings.embed_url.strip() or is_local(settings.embed_url):
         return None
     words = instructions_for(

@@ -1,5 +1,5 @@
 -- Copies rows of another program's tables, kept in the schema hermes_before_upgrade, into ours; run by an administrator.
--- {vector} and {parent} are columns that the old tables may lack. Times that no clock can have meant are dropped.
+-- {vector} and {parent} are columns that the old tables may lack. Times that no clock can have meant are replaced.
 
 -- name: next_old_memories
 -- exempt: another program's table; returns ids and theme names.

@@ -64,7 +64,7 @@ class _ForeignTable(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ForeignTables:
-    """The other program's tables. `vectors` rows have a vector of `dims` floats; `dims` is 0 if there are none.
+    """The other program's tables. `vectors` rows have a vector of `dims` floats; 0 if none has one, or lengths differ.
 
     `writers`: the roles that may write to the tables. `themes`: each with the session key it was made from, or None.
     """
@@ -236,7 +236,7 @@ def copy_turns(conn: DeadlineConnection, destination_of: DestinationOf, advance:
 
 
 def written_since(conn: DeadlineConnection) -> dict[str, int]:
-    """Count what an undo would lose: newer rows, and changes and removals of older memories."""
+    """Return the counts of what an undo would lose: newer rows, and changes and removals of older memories."""
     with translated():
         progress = _progress(conn)
         if progress.opened_at is None:

@@ -199,7 +199,7 @@ def _size(path: Path) -> str:
     total = path.stat().st_size if path.is_file() else 0
     for folder, _, names in os.walk(path):
         for name in names:
-            with suppress(OSError):  # it was there a moment ago
+            with suppress(OSError):  # deleted meanwhile
                 total += os.lstat(os.path.join(folder, name)).st_size
     return format_bytes(total)
 

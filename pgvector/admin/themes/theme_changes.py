@@ -146,7 +146,7 @@ def other_in_settings(settings: Settings, theme: str, into: str) -> Iterator[str
     names = {
         "recall_off": settings.recall_off,
         "cross_theme": [each for each in settings.cross_theme if each not in ("agents", "all", "none")],
-        "shared_chats": [each for each in settings.shared_chats if is_chat(each)],  # the others are platforms
+        "shared_chats": [each for each in settings.shared_chats if is_chat(each)],  # without the platforms in it
     }
     for name, words in names.items():
         named = ThemeSet(words, settings.identity_key)

@@ -24,7 +24,7 @@ SELECT id, target, digest FROM memory_entries WHERE agent_identity = %(theme)s A
 
 -- name: merge_memories
 -- A memory that both themes hold is kept once, with the older creation time, the newer update time and both rows' owners.
--- What was said of it later counts; where that is nothing, what was said before, and what is plain there is current.
+-- Each field takes the later row's value, or the earlier one's if that is NULL. A later row without a state is active.
 UPDATE memory_entries AS m
    SET created_at = least(m.created_at, given.created_at), updated_at = greatest(m.updated_at, given.updated_at),
        embedding = CASE WHEN coalesce(later_state(), 'active') IN ('active', 'closed')

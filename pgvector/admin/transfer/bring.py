@@ -55,7 +55,7 @@ class SourceReport:
         return dict((self.tally.skipped + self.arrivals.skipped).most_common())
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, for machines."""
+        """Return the whole report as JSON."""
         return self.arrivals.as_json() | {
             "where": self.where,
             "read": self.tally.read,
@@ -77,7 +77,7 @@ class Report:
     failed: dict[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, for machines."""
+        """Return the whole report as JSON."""
         return {"done": self.really, "sources": [each.as_json() for each in self.brought], "failed": self.failed}
 
 

@@ -51,7 +51,7 @@ class Header:
     made_by: str
 
     def line(self) -> bytes:
-        """Return it as it stands in the file."""
+        """Return the header as a line of the file."""
         return _line(
             {
                 "format": FORMAT,
@@ -111,7 +111,7 @@ class Trailer:
     sha256: str
 
     def line(self) -> bytes:
-        """Return it as it stands in the file."""
+        """Return the trailer as a line of the file."""
         return _line({"end": True, **self.counts, "sha256": self.sha256})
 
 

@@ -90,7 +90,7 @@ class IngestResult:
         return self.memories_there + self.turns_there
 
     def skip(self, record: Record, reason: str) -> None:
-        """Note that a record is left out."""
+        """Count a record as skipped."""
         self.skipped[reason] += 1
         if len(self.examples) < _EXAMPLES:
             self.examples.append(f"{record.where}: {reason}" if record.where else reason)
@@ -223,7 +223,7 @@ def _write_alone(
 
 
 def _as_space_allows(conn: DeadlineConnection, records: Sequence[Record], intake: IngestOptions) -> Sequence[Record]:
-    """Return the records without vectors that this database cannot use; such records stay pending."""
+    """Return the records, stripped of vectors that this database cannot use; stripped records stay pending."""
     if all(record.embedding is None for record in records):
         return records
     dims = _usable_dims(conn, intake)

@@ -5,7 +5,7 @@ from typing import Any
 
 def register(ctx: Any) -> None:
     """Register the installed package's provider, or a stand-in that says why there is none."""
-    if not hasattr(ctx, "register_memory_provider"):  # the plugin manager at start-up: load the provider early
+    if not hasattr(ctx, "register_memory_provider"):  # the plugin manager at start-up: load before the first request
         from plugins.memory import load_memory_provider
 
         load_memory_provider("pgvector")

@@ -114,7 +114,7 @@ def _messages(text: str) -> list[Message] | None:
     Each retain is a line with a list of turns; a turn is a list of messages with a role, a text and a time.
     """
     try:
-        lines: list[Any] = [json.loads(line) for line in text.split("\n") if line.strip()]  # texts have other line ends
+        lines: list[Any] = [json.loads(line) for line in text.split("\n") if line.strip()]  # only \n ends a line here
     except (ValueError, RecursionError):
         return None
     if not all(isinstance(line, list) for line in lines):
