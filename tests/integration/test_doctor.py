@@ -84,6 +84,20 @@ def test_need_02_a_plugin_that_hermes_loads(installed: Path, tmp_path: Path) -> 
     assert line(checks, "discovery").said == "hermes finds and loads the plugin"
 
 
+def test_need_02_a_plugin_that_this_user_may_not_read_is_a_line_of_the_checklist(
+    dsn: str, installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No mode keeps root from reading.
+    def refuse(path: Path, *args: Any, **kwargs: Any) -> str:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    found = line(list(check_installation(installed)), "plugin")
+    assert found.state == "fail"
+    assert "cannot be read by this user" in found.said
+    assert "chown -R" in found.fix
+
+
 def _remove(directory: Path) -> None:
     directory.rename(directory.with_name(".gone"))
 

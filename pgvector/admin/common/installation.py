@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import errno
 import filecmp
 import json
 import os
@@ -75,7 +76,9 @@ def install_plugin(hermes_home: Path, *, mode: Mode = "shim", force: bool = Fals
     try:
         action = _build_and_swap(target, mode, version)
     except OSError as error:
-        raise ConfigurationError(f"{target} cannot be written ({error}); check who owns {hermes_home}") from error
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        remedy = "free space on that disk" if full else f"check who owns {hermes_home}"
+        raise ConfigurationError(f"{target} cannot be written ({error}); {remedy}") from error
     return InstallReport(target, mode, action, version)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import re
 import subprocess
 import sys
@@ -127,6 +128,18 @@ def _host(version: str) -> Check:
 
 def _plugin(directory: Path, home: Path) -> Iterator[Check]:
     """Yield how the host's loader would treat the plugin directory."""
+    try:
+        yield from _readable_plugin(directory, home)
+    except PermissionError as exc:
+        place = shlex.quote(str(directory))
+        yield fail(
+            "plugin",
+            f"{exc.filename or directory} cannot be read by this user, so hermes runs without this memory",
+            f"let the user of hermes have it; as root: chown -R USER {place} && chmod -R u+rX {place}",
+        )
+
+
+def _readable_plugin(directory: Path, home: Path) -> Iterator[Check]:
     if unusable := _unusable_plugin(directory, home):
         yield unusable
         return
