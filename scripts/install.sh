@@ -58,6 +58,15 @@ done
 
 own_home=~
 hermes_home=$(absolute "${hermes_home:-$own_home/.hermes}")
+# What root makes there hermes could not read or write afterwards, its own folders included.
+if [ "$(id -u)" = 0 ] && [ "${SUDO_UID:-0}" != 0 ]; then
+  there=$hermes_home
+  while [ ! -e "$there" ]; do there=$(dirname -- "$there"); done
+  if [ -n "$(find "$there" -prune -uid "$SUDO_UID")" ]; then
+    fail "$hermes_home is in the home of ${SUDO_USER:-another user}, whose hermes could not use what root makes there" \
+      "run this again without sudo"
+  fi
+fi
 if [ -n "$venv" ]; then venv=$(absolute "$venv"); fi
 export HERMES_HOME=$hermes_home
 # The folder ./pgvector must not stand in for the PyPI package, wherever this is started.
