@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import gzip
 import io
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
 from ...domain.errors import ConfigurationError
 from ...domain.files import name_new
+from ...server.locks import is_free, try_exclusive
+
+_MADE_WITHIN_S = 60.0
 
 
 class ByteSink(Protocol):
@@ -33,8 +38,10 @@ def private_output(path: Path, *, replace: bool = False) -> Iterator[ByteSink]:
         raise ConfigurationError(f"{path} exists; name a new file, or have it replaced by --replace")
     if path.exists() and not path.is_file():
         raise ConfigurationError(f"{path} is no regular file, and is not replaced; leave FILE out to write to stdout")
+    _forget_unfinished(path)
     with _explained(path):
         handle, made = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        _hold(handle)
     with _explained(path), _removed_at_the_end(made):
         with os.fdopen(handle, "wb") as raw:
             with _compressed(raw) if path.suffix == ".gz" else contextlib.nullcontext(raw) as out:
@@ -42,6 +49,21 @@ def private_output(path: Path, *, replace: bool = False) -> Iterator[ByteSink]:
             raw.flush()
             os.fsync(raw.fileno())
         os.replace(made, path) if replace else name_new(Path(made), path)
+
+
+def _forget_unfinished(path: Path) -> None:
+    """Delete what exports to this name left that were killed: it holds texts that may have been removed since."""
+    for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        with contextlib.suppress(OSError):
+            # A moment old, it may be one that is not held yet.
+            if time.time() - part.stat().st_mtime > _MADE_WITHIN_S and is_free(part):
+                part.unlink()
+
+
+def _hold(handle: int) -> None:
+    """Show other exports that somebody writes this file."""
+    with contextlib.suppress(OSError):  # a file system without locks
+        try_exclusive(handle)
 
 
 @contextlib.contextmanager
