@@ -22,7 +22,7 @@ from .vector_rights import let_use_vectors
 
 MIGRATION_LOCK = 7310579462  # each migration file takes this lock as well
 _SEAL = re.compile(r"'[0-9a-f]{64}'")
-_COMPLETING_LOCK = 731057951  # only one process at a time fills in missing data beside agents
+_COMPLETING_LOCK = 731057952  # only one process at a time fills in missing data beside agents
 _LOCK_S = 120.0  # for each wait for a lock
 # Checksums of earlier texts of a migration that create the same tables, by version.
 _EARLIER_TEXTS = {
