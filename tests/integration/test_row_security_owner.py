@@ -177,3 +177,14 @@ def test_need_04_a_tenants_turn_takes_along_what_was_proposed_of_it(owner: str, 
             assert conn.execute(f"SELECT count(*) FROM {table}".encode()).fetchone() == (0,)
     for table in ("hermes_proposals", "hermes_read_turns"):
         assert Database(owner).column(f"SELECT agent_identity FROM {table}") == ["sales"]
+
+
+def test_need_30_a_server_that_takes_no_writes_is_named_with_the_one_that_is_meant(
+    admin_dsn: str, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_DIMS", str(DIMS))
+    standby = make_conninfo(admin_dsn, options="-c default_transaction_read_only=on")
+    assert main(["tenants", "enable", "--admin-dsn", standby, "--hermes-home", str(home)]) == 1
+    said = capsys.readouterr().err
+    assert "read-only" in said
+    assert "lead to the primary server" in said

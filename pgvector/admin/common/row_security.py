@@ -117,4 +117,6 @@ def _explained(exc: psycopg.Error) -> ConfigurationError:
     hint = exc.diag.message_hint
     if not hint and isinstance(exc, psycopg.errors.InsufficientPrivilege):
         hint = "the admin's DSN must name a superuser, or the owner of the tables"
+    if not hint and isinstance(exc, psycopg.errors.ReadOnlySqlTransaction):
+        hint = "the admin's DSN must lead to the primary server, which takes writes"
     return ConfigurationError((exc.diag.message_primary or str(exc)) + (f"; {hint}" if hint else ""))
