@@ -55,7 +55,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
     # A host that compresses only what a provider has stored in full requires 2. We store only what was said.
     pre_compress_checkpoint_api_version = 1
     FINDS_TURNS = "recall_conversation searches what was said"
-    _load_settings = staticmethod(load_settings)  # of which the agent of a trial sets some aside
+    _load_settings = staticmethod(load_settings)  # the provider of a trial overrides some of them
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
         """Take `config` in place of the section plugins.pgvector of the home's config.yaml."""

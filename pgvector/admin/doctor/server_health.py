@@ -89,9 +89,8 @@ def sequences_behind(conn: DeadlineConnection) -> list[str]:
     behind = []
     for table in _NUMBERED:
         with translated():
-            if not one(
-                conn, _of_table("may_compare_sequence", table)
-            ).may:  # of a tenant: the log is an administrator's
+            # A tenant's role may not read the maintenance log.
+            if not one(conn, _of_table("may_compare_sequence", table)).may:
                 continue
             row = conn.execute(_of_table("sequence_and_rows", table)).fetchone()
         if row is not None and (row.highest or 0) > (row.last or 0):
