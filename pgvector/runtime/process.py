@@ -168,6 +168,7 @@ class Runtime:
             "postgres": "up" if self.backend.is_up() else "down" if self.backend.problem else "starting",
             "endpoint": self.embedder.state() if self.embedder is not None else "none",
             "embed_model": self.embedder.model if self.embedder is not None else "",
+            "vectors": "none" if self.embedder is None else "own" if self._documents.is_there() else "incomparable",
             "reranker": self.reorderer.state() if self.reorderer is not None else "none",
             **latest(self.writer.trouble, self._documents.trouble),
             **self.counts,

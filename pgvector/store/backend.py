@@ -292,8 +292,8 @@ class Backend:
         if space.model not in self._warned_models:
             self._warned_models.add(space.model)
             logger.warning(
-                "hermes-pgvector: the database holds vectors of the model %r, the settings name %r: recall is lexical "
-                "only; set the first again, or change the vectors: %s",
+                "hermes-pgvector: the database holds vectors of the model %r, this process uses %r: recall is lexical "
+                "only; restart it if the settings name the first by now, else set that, or change the vectors: %s",
                 recorded.model,
                 space.model,
                 typed("hermes-pgvector reembed --yes"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Callable
@@ -196,6 +197,36 @@ def test_need_16_the_switch_writes_the_settings_and_keeps_the_rest(
     assert json.loads(capsys.readouterr().out)[0]["turns"] == 4
     fill_theme(dsn, "late", turns=1, memories=0)
     assert copied(capsys, "--from", dsn, "--to", with_password)["turns_added"] == 1
+
+
+def test_need_40_an_agent_that_still_writes_to_the_old_database_is_named(
+    in_use: Path,
+    dsn: str,
+    second_dsn: str,
+    make_provider: MakeProvider,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("hermes_memory_pgvector.capture.writer._REPORT_S", 0.0)
+    provider = make_provider({"dsn": dsn})
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    landed(provider)
+    names_it = f"process {os.getpid()} writes to"
+    assert cli.main(["status"]) == 0 and "not to the database" not in capsys.readouterr().out
+
+    assert cli.main(["copy", "--to", second_dsn, "--switch"]) == 0
+
+    capsys.readouterr()
+    assert cli.main(["status"]) == 0
+    said = capsys.readouterr().out
+    database = conninfo_to_dict(dsn)["dbname"]
+    assert f"/{database}, not to the database that the settings name: restart it" in said
+    cli.main(["doctor"])
+    checked = capsys.readouterr().out
+    assert names_it in checked and "hermes-pgvector copy --from DSN" in checked
+    assert cli.main(["status", "--json"]) == 0
+    (process,) = json.loads(capsys.readouterr().out)["processes"]
+    assert process["elsewhere"].endswith(f"/{database}")
 
 
 def test_need_16_from_a_server_back_to_the_embedded_one_and_what_came_meanwhile(

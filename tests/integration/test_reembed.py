@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
 import subprocess
 import threading
@@ -157,6 +158,32 @@ def test_need_18_reembed_changes_model_and_length(
     new = make_provider({"embed_url": new_model.url, "embed_model": "newer", "dims": NEW_DIMS}, session_id="session-3")
     until(lambda: database.column(WITHOUT_VECTOR) == [0], 30, "vectors of the new model for what the old agent wrote")
     assert called(new, "recall_conversation", {"query": "container 7 berth"})["mode"] == "hybrid"
+
+
+def test_need_40_an_agent_that_goes_on_with_the_old_model_is_named_until_it_is_restarted(
+    make_provider: MakeProvider,
+    settings: dict[str, object],
+    home: Path,
+    dsn: str,
+    cli: Run,
+    arguments: list[str],
+    records: Callable[[int], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hermes_memory_pgvector.capture.writer._REPORT_S", 0.0)
+    written(make_provider, settings, dsn, turns=1)
+    configured(home, dsn, settings)
+    assert "words only" not in cli("status").stdout + cli("doctor").stdout
+
+    assert cli(*arguments, "--yes").returncode == 0
+
+    until(lambda: any("restart it" in line for line in records(logging.WARNING)), 20, "the warning")
+    until(lambda: "recalls by words only: older" in cli("status").stdout, 20, "the line of that process")
+    doctor = cli("doctor").stdout
+    assert f"agents: process {os.getpid()} recalls by words only: it still uses the model older" in doctor
+
+    close_all()
+    assert "words only" not in cli("doctor").stdout
 
 
 @pytest.mark.parametrize("place", [".env", "pgvector/config.json"])

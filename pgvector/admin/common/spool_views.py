@@ -58,7 +58,11 @@ class SpoolView:
 
     def is_for(self, here: Destination) -> bool:
         """Return whether its waiting writes may go to that database."""
-        return not self.waiting or here.takes(self.place, self.database)
+        return not self.waiting or self.leads_to(here)
+
+    def leads_to(self, here: Destination) -> bool:
+        """Return whether what its process writes may go to that database."""
+        return here.takes(self.place, self.database)
 
     @property
     def pid(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from ...config.settings import Settings
 from ...domain.errors import ConfigurationError
 from .check import Check, DoctorContext, Locate, State, fail
+from .check_agents import check_agents
 from .check_database import check_database
 from .check_disk import check_disk
 from .check_endpoints import check_endpoints
@@ -31,6 +32,7 @@ def examine(settings: Settings, home: Path, *, locate: Locate | None = None) -> 
         *check_database(context),
         *check_read_replica(context),
         *check_endpoints(context),
+        *check_agents(context),
         *check_memory_files(home),
         *check_disk(context),
     ]

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from ...capture.spool_directory import destination_of
+from ...capture.spool_directory import Destination, destination_of
 from ...config.settings import Settings
 from ...domain.commandline import typed
 from ...domain.errors import HermesPgvectorError, StoreMisconfigured
@@ -87,8 +87,8 @@ def look(
     verbose: bool = False,
 ) -> Status:
     """Return totals, an entry for each process, recall's success, and what the database holds or its problem."""
-    views = inspect_spools(home)
-    return _spooled(views, settings, home) | {
+    views, here = inspect_spools(home), destination_of(settings, home)
+    return _spooled(views, settings, here) | {
         "recall": _recall([view.report for view in views if view.living]),
         "processes": [
             {
@@ -101,6 +101,7 @@ def look(
                 "report_age_s": None if view.report_age_s is None else round(view.report_age_s, 1),
                 "report": view.report,
                 "problem": view.problem,
+                "elsewhere": view.place if view.living and not view.leads_to(here) else "",
             }
             for view in views
         ],
@@ -109,8 +110,7 @@ def look(
     }
 
 
-def _spooled(views: Sequence[SpoolView], settings: Settings, home: Path) -> dict[str, Any]:
-    here = destination_of(settings, home)
+def _spooled(views: Sequence[SpoolView], settings: Settings, here: Destination) -> dict[str, Any]:
     oldest = min((view.oldest_at for view in views if view.oldest_at), default=None)
     return {
         "waiting": sum(view.waiting for view in views),
@@ -243,6 +243,10 @@ def _process_lines(process: dict[str, Any]) -> list[str]:
     lines = [f"process    {process['pid']} {state}{kind}: {process['waiting']} waiting"]
     if process["problem"]:
         lines.append(f"           {process['problem']}")
+    if process["elsewhere"]:
+        lines.append(
+            f"           writes to {process['elsewhere']}, not to the database that the settings name: restart it"
+        )
     if process["living"] and report:
         stale = " (not heard of for a minute)" if (process["report_age_s"] or 0) > _STALE_S else ""
         lines += [f"           {line}" for line in _report_lines(report, stale)]
@@ -258,6 +262,11 @@ def _report_lines(report: Mapping[str, Any], stale: str) -> Iterator[str]:
         f"{report.get('operations', 0)} written, {report.get('operations_per_s', 0)}/s, "
         f"{report.get('retries', 0)} retries{lost}{stale}"
     )
+    if report.get("vectors") == "incomparable":
+        yield typed(
+            f"recalls by words only: {report['embed_model']}, which it uses, is not the model of the database; restart "
+            "it, or see: hermes-pgvector doctor"
+        )
     timed = [kind for kind in WORK if f"{kind}_p50_ms" in report]
     if timed:
         told = (f"{kind} {report[f'{kind}_p50_ms']}/{report[f'{kind}_p95_ms']} ms" for kind in timed)
@@ -292,13 +301,13 @@ def agreed(status: Status) -> Status:
     """Return the status with processes' reports, which are a few seconds old, made consistent with our own check.
 
     A process that reported a connection is not shown as connected if the database is unreachable now, and the other way
-    round.
+    round. One that uses another database keeps its report.
     """
     there = "problem" not in status["database"]
     told = {"down": "reconnecting"} if there else {"up": "was up"}
     processes = [
         process | {"report": process["report"] | {"postgres": told.get(state, state)}}
-        if process["living"] and (state := process["report"].get("postgres"))
+        if process["living"] and not process["elsewhere"] and (state := process["report"].get("postgres"))
         else process
         for process in status["processes"]
     ]
