@@ -104,6 +104,31 @@ def test_need_16_what_was_removed_at_the_other_one_is_not_brought_back(
     assert Database(second_dsn).column("SELECT target FROM memory_entries") == ["memory"]
 
 
+def test_need_16_a_dry_run_says_what_arrives_and_what_the_first_copy_removes_and_changes_nothing(
+    in_use: Path, dsn: str, second_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill_theme(dsn, "sales", memories=3, turns=5)
+    fill_theme(second_dsn, "sales", memories=1, turns=0)
+    fill_theme(second_dsn, "sales", memories=1, turns=0, prefix="Bolt")
+    with psycopg.connect(dsn) as conn:
+        conn.execute(
+            "WITH gone AS (DELETE FROM memory_entries WHERE content LIKE '%fact 0%'"
+            " RETURNING agent_identity, target, digest) INSERT INTO hermes_tombstones SELECT * FROM gone"
+        )
+    before = all_rows(second_dsn)
+    told = copied(capsys, "--to", second_dsn, "--dry-run")
+    assert (told["dry_run"], told["memories_added"], told["turns_added"], told["removed"]) == (True, 2, 5, 1)
+    assert told["verified"] is None
+    assert cli.main(["copy", "--to", second_dsn, "--dry-run"]) == 0
+    shown = capsys.readouterr()
+    assert "would be added" in shown.out
+    assert "would be removed there" in shown.err and "1 memory" in shown.err
+    assert all_rows(second_dsn) == before
+    assert Database(second_dsn).column("SELECT count(*) FROM hermes_tombstones") == [0]
+    assert cli.main(["copy", "--to", second_dsn, "--dry-run", "--switch"]) == 2
+    assert copied(capsys, "--to", second_dsn)["removed"] == told["removed"]
+
+
 @pytest.mark.parametrize("change", ["rename", "merge"])
 def test_need_16_turns_that_were_renamed_or_merged_at_the_other_one_are_not_doubled(
     in_use: Path, dsn: str, second_dsn: str, capsys: pytest.CaptureFixture[str], change: str

@@ -47,13 +47,17 @@ _COLUMNS = (
 def _copy(args: argparse.Namespace, home: Path) -> int:
     settings = settings_of(home)
     to = _target_dsn(args, settings)
+    if args.switch and args.dry_run:
+        raise WrongUsage("--switch and --dry-run do not go together: a dry run changes nothing")
     if args.switch and args.themes:
         raise WrongUsage("--switch goes with a copy of all themes only: the others would be left behind")
     source, target = _source(settings, args.source), dataclasses.replace(settings, dsn=to)
     with connection(source, named="--from" if args.source else "dsn") as here, _target(args, target) as there:
-        done = copy(CopyRequest(here, there, settings, Policy.of(settings).rules, args.themes))
+        done = copy(CopyRequest(here, there, settings, Policy.of(settings).rules, args.themes, not args.dry_run))
+    if args.dry_run:
+        return printed(args, done.as_json() | {"verified": None, "dry_run": True}, lambda: _show_planned(done))
     switched = args.switch and done.verified and _switch(home, settings, to)
-    told = done.as_json() | {"switched": switched}
+    told = done.as_json() | {"switched": switched, "dry_run": False}
     printed(args, told, lambda: _show(done, switched=switched, embedded=not source.dsn))
     if args.switch and not done.verified:
         warn("the settings were left as they are: not everything arrived")
@@ -120,9 +124,21 @@ def _show(done: Copy, *, switched: bool, embedded: bool) -> None:
         )
 
 
+def _show_planned(done: Copy) -> None:
+    show_arrivals(done.arrivals, dry_run=True)
+    if done.removed:
+        warn(
+            "would be removed there for good, as they were removed at the source after they were last confirmed there: "
+            f"{counted({'memories': done.removed})}"
+        )
+
+
 def _show_left_behind(done: Copy) -> None:
     if done.removed:
-        say(f"removed there too, as they were removed here since: {counted({'memories': done.removed})}")
+        say(
+            "removed there too, as they were removed at the source after they were last confirmed there: "
+            f"{counted({'memories': done.removed})}"
+        )
     if done.history is None:
         warn("the history of memories is not copied: only an admin of the target may write it; add --admin-dsn DSN")
     if not done.vectors_fit:
@@ -138,6 +154,7 @@ def _show_left_behind(done: Copy) -> None:
 COPY = Command(
     'hermes-pgvector copy --to "host=db dbname=hermes_memory user=hermes"\n'
     'hermes-pgvector copy --to "host=db dbname=hermes_memory user=hermes" --switch\n'
+    'hermes-pgvector copy --to "host=db dbname=hermes_memory user=hermes" --dry-run\n'
     "hermes-pgvector copy --from embedded\n"
     "hermes-pgvector copy --to embedded --switch",
     _copy,
@@ -150,5 +167,6 @@ COPY = Command(
         add_admin_dsn,
         add_themes,
         argument("--switch", "use the other database from now on, if everything arrived there"),
+        argument("--dry-run", "only count what would be copied, and what would be removed there"),
     ],
 )

@@ -38,6 +38,18 @@ def copy_removals(source: DeadlineConnection, target: DeadlineConnection, theme:
     return sum(bury(target, some) for some in _slices(removed(source, theme, TimeRange())))
 
 
+def count_removals(source: DeadlineConnection, target: DeadlineConnection, theme: str) -> int:
+    """Return how many memories `copy_removals` would remove from the target."""
+    return sum(
+        one(
+            target,
+            query("removed_elsewhere", package=__package__),
+            {"theme": theme} | column_lists(some, targets="target", digests="digest", times="removed_at"),
+        ).count
+        for some in _slices(removed(source, theme, TimeRange()))
+    )
+
+
 def copy_traces(source: DeadlineConnection, target: DeadlineConnection, theme: str) -> None:
     """Copy what the hosts' files held when they were last read, and the ids of applied operations."""
     for some in _slices(_streamed(source, "leaving_mirrored", theme)):

@@ -54,7 +54,10 @@ class Compared:
 
 @dataclass(frozen=True)
 class Copy:
-    """The result of a copy and of the comparison. `since`: rows written to the source after the copy began."""
+    """The result of a copy and of the comparison. `since`: rows written to the source after the copy began.
+
+    `removed`: memories that the target held before and that were removed from it, as they were removed at the source.
+    """
 
     arrivals: IngestResult
     removed: int
@@ -81,17 +84,20 @@ class Copy:
 
 @dataclass(frozen=True)
 class CopyRequest:
-    """The source and target of a copy, and the themes to copy (all if none is named)."""
+    """The source and target of a copy, and the themes to copy (all if none is named). `really`: False is a dry run."""
 
     source: DeadlineConnection
     target: DeadlineConnection
     settings: Settings
     rules: ThemeRules
     themes: Sequence[str] = field(default_factory=tuple)
+    really: bool = True
 
 
 def copy(request: CopyRequest) -> Copy:
     """Copy and compare. An interrupted copy can be run again: rows that are there already are skipped.
+
+    A dry run counts what would arrive and what would be removed at the target, and compares nothing.
 
     Raises ConfigurationError if both are the same database.
     """
@@ -108,6 +114,9 @@ def copy(request: CopyRequest) -> Copy:
             fits = _fits(space, recorded_space(target))
             with progress("copied", sum(rows_of(source, name) for name in names)) as advance:
                 arrivals = _copy_rows(request, names, space, advance)
+            if not request.really:
+                gone = sum(store.count_removals(source, target, name) for name in names)
+                return Copy(arrivals, gone, None, (), 0, fits)
             removed, history = _copy_traces(request, names)
             moved = {old: new for old, new in moved_themes(target).items() if old != new}
             compared = [_compare(source, target, name, moved.get(name)) for name in names]
@@ -136,7 +145,13 @@ def _copy_rows(
                 yield from export_rows.rows(request.source, name, kind, TimeRange(), vectors=bool(space.model))
 
     intake = IngestOptions(
-        request.settings, request.rules, origin="copy", space=space if space.model else None, adopt=True, restore=False
+        request.settings,
+        request.rules,
+        origin="copy",
+        space=space if space.model else None,
+        adopt=True,
+        restore=False,
+        really=request.really,
     )
     return take_in(request.target, leaving(), intake, advance)
 

@@ -11,3 +11,11 @@ SELECT arguments ->> 'theme' AS theme, arguments ->> 'into' AS into
 SELECT target, digest, max(noted_at) AS noted_at, bool_and(agent_identity <> %(theme)s) AS elsewhere FROM hermes_mirror
  WHERE origin = %(origin)s
  GROUP BY target, digest;
+
+-- name: removed_elsewhere
+-- How many memories bury_removed would remove.
+SELECT count(*) AS count
+  FROM memory_entries AS m
+  JOIN unnest(%(targets)s::text[], %(digests)s::bytea[], %(times)s::timestamptz[]) AS given(target, digest, removed_at)
+    ON m.target = given.target AND m.digest = given.digest AND m.updated_at <= given.removed_at
+ WHERE m.agent_identity = %(theme)s;
