@@ -7,14 +7,16 @@ import contextvars
 import functools
 import json
 import logging
+import math
 import threading
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..domain.errors import HermesPgvectorError, InvalidArgument
+from ..domain.errors import DeadlineExceeded, HermesPgvectorError, InvalidArgument
 from ..domain.lru import LruDict
 from ..domain.redaction import mask_places
 from ..host import guard
@@ -29,6 +31,11 @@ logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 _THREADS = 32  # more calls than that wait for their turn; the connection pool is smaller still
+_LATE_S = 0.5  # a call that gets its thread later than that waited for its turn
+BUSY = (
+    "the memory is busy with other calls and did not come to this one in time: call it again in a moment; what a call "
+    "that writes had begun may be done already"
+)
 _PROJECTS_MOST = 1024
 _PROGRESS_S = 1.0  # between two notifications of progress
 FAILED = "the memory failed at this; the reason is in the server's log, and hermes-pgvector doctor looks further"
@@ -43,11 +50,14 @@ INSTRUCTIONS = (
 class Handlers:
     """The handlers of one server, by method of the protocol.
 
-    `theme` is what --theme names, or "" without it.
+    `theme` is what --theme names, or "" without it. `patience_s`: how long a call may take that waits for its turn.
     """
 
-    def __init__(self, home: Path, tools: Sequence[Tool], *, theme: str = "", identity_key: str = "") -> None:
+    def __init__(
+        self, home: Path, tools: Sequence[Tool], *, patience_s: float, theme: str = "", identity_key: str = ""
+    ) -> None:
         self._tools = {tool.name: tool for tool in tools}
+        self._patience_s = patience_s
         self._theme = theme
         self._identity_key = identity_key
         self._memories = Memories(home)
@@ -137,23 +147,54 @@ class Handlers:
         return known
 
     async def _on_thread(self, exchange: Exchange, call: Callable[[], _T]) -> _T:
-        """Run `call`, report its progress to the client, and stop it in Postgres when the request is cancelled."""
+        """Run `call`, report its progress to the client, and stop it in Postgres when the request is cancelled.
+
+        Raises DeadlineExceeded if all threads were busy, and `call` did not end within the deadline because of that.
+        """
         stop = threading.Event()
         context = contextvars.copy_context()
         context.run(stop_sign.set, stop)
-        future = asyncio.get_running_loop().run_in_executor(self._threads, context.run, call)
-        seconds = 0.0
+        turn = _Turn(self._patience_s)
+        future = asyncio.get_running_loop().run_in_executor(self._threads, context.run, turn.run, call)
+        told = time.monotonic()
         try:
             while True:
-                done, _ = await asyncio.wait([future], timeout=_PROGRESS_S)
+                done, _ = await asyncio.wait([future], timeout=min(_PROGRESS_S, turn.left_s()))
                 if done:
                     return future.result()
-                seconds += _PROGRESS_S
-                if exchange.send_progress is not None:
-                    await exchange.send_progress(seconds, "still at work")
+                if turn.missed():
+                    raise DeadlineExceeded(BUSY)
+                if exchange.send_progress is not None and time.monotonic() - told >= _PROGRESS_S:
+                    told = time.monotonic()
+                    await exchange.send_progress(told - turn.asked, "still at work")
         finally:
             stop.set()
             future.cancel()
+
+
+class _Turn:
+    """The turn of a call to run on a thread. A call sets its own deadline when it starts, too late if it waited."""
+
+    def __init__(self, patience_s: float) -> None:
+        self.asked = time.monotonic()
+        self._ends = self.asked + patience_s
+        self._started: float | None = None
+
+    def run(self, call: Callable[[], _T]) -> _T:
+        """Run `call` on the thread that has come to it."""
+        self._started = time.monotonic()
+        return call()
+
+    def left_s(self) -> float:
+        """Return how long it is to the deadline, or no limit if the call started at once."""
+        return max(0.0, self._ends - time.monotonic()) if self._waited() else math.inf
+
+    def missed(self) -> bool:
+        """Return whether the deadline has passed for a call that had to wait."""
+        return self._waited() and time.monotonic() >= self._ends
+
+    def _waited(self) -> bool:
+        return self._started is None or self._started - self.asked > _LATE_S
 
 
 def _run(tool: Tool, memory: ClientMemory, args: Mapping[str, Any]) -> Mapping[str, Any] | str:

@@ -69,7 +69,13 @@ class Served:
                 f"allowed_themes does not name {self.theme!r}: add it there, or name another theme"
             )
         tools = tools_with_structure() if settings.structure and not self.compat else TOOL_SETS[self.compat]
-        handlers = Handlers(self.home, tools, theme=self.theme, identity_key=settings.identity_key)
+        handlers = Handlers(
+            self.home,
+            tools,
+            patience_s=settings.recall_deadline_s,
+            theme=self.theme,
+            identity_key=settings.identity_key,
+        )
         server = sdk.make_server(
             NAME, self.version, INSTRUCTIONS, handlers.by_method(), on_roots_changed=handlers.forget_projects
         )

@@ -11,6 +11,7 @@ import psutil
 import psycopg
 import pytest
 
+from hermes_memory_pgvector.mcp.handlers import _THREADS, BUSY
 from tests.conftest import DIMS
 from tests.integration.test_mcp_stdio import Wire
 from tests.support.hermes import HermesHome
@@ -85,3 +86,21 @@ def test_http_clients_that_do_not_read_or_leave_keep_nobody_waiting(agent_home: 
             wire.close()
         until(lambda: server.num_fds() <= before + 5, what="the connections to be let go")
         assert run(look) == [FACT]
+
+
+def test_need_01_a_call_that_all_threads_are_busy_for_is_told_so_within_its_deadline(
+    agent_home: HermesHome, dsn: str, admin_dsn: str
+) -> None:
+    home = mcp_home(agent_home.root / "busy", dsn=dsn, dims=DIMS, recall_deadline_s=8)
+    with Wire(home) as wire, psycopg.connect(admin_dsn) as holder:
+        assert not wire.call("profile")["isError"]
+        holder.execute("LOCK TABLE memory_entries IN ACCESS EXCLUSIVE MODE")
+        asked = range(1000, 1000 + 2 * _THREADS)
+        for number in asked:
+            wire.send(ask(number, "tools/call", name="profile", arguments={}))
+        answers = wire.answers(asked)
+        assert all(answer["isError"] for answer in answers.values())
+        busy = [number for number, answer in answers.items() if answer["content"][0]["text"] == BUSY]
+        assert len(busy) >= _THREADS, "the calls that no thread was free for"
+        holder.rollback()
+        assert not wire.call("profile")["isError"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +270,17 @@ class Wire:
             if message.get("id") == number:
                 return message
         raise AssertionError("the server ended")
+
+    def answers(self, numbers: Iterable[int]) -> dict[int, dict[str, Any]]:
+        """The results of several requests, in whatever order they come."""
+        assert self.process.stdout is not None
+        wanted, found = set(numbers), {}
+        while wanted - found.keys() and (line := self.process.stdout.readline()):
+            message: dict[str, Any] = json.loads(line)
+            if message.get("id") in wanted:
+                found[message["id"]] = message["result"]
+        assert found.keys() == wanted
+        return found
 
     def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
         result: dict[str, Any] = self.ask("tools/call", name=tool, arguments=arguments)["result"]
