@@ -46,6 +46,13 @@ _KEY_OF = "|".join(rf"(?<={word}{sign})key" for word in _KEYS for sign in ("", "
 # In lower case these are ordinary names in code.
 _KEYS_OF_VARIABLES = tuple(f"{word}_KEY" for word in ("ENCRYPTION", "IDENTITY", "MASTER", "SERVER", "SIGNING"))
 
+# After these names a plain number says how often, or where, something passed.
+_PASSES = ("FIRST", "SECOND", "THIRD", "LAST", "NEXT", "FINAL", "MIN", "NUM")
+_COUNTED = (
+    rf"(?!(?-i:{'|'.join(f'(?<={name}_PASS)' for name in _PASSES)})\\*[\"']?\s{{0,3}}[:=]\s{{0,3}}"
+    r"\d{1,9}(?=[\s,;)\]}\"'`]|\.?$|\.\s))"
+)
+
 
 class SecretShape(NamedTuple):
     """A kind of secret: how it begins (in lower case if `folded`), and the pattern tried there.
@@ -228,7 +235,8 @@ SHAPES: Final = (
     SecretShape(
         "password",
         ("pass", "pwd"),
-        r"(?:pass(?:word|wd|phrase)|pwd|(?:(?-i:(?<=[A-Z]_)PASS)|(?<=become_)pass|(?<=db_)pass|(?<=smtp_)pass))(?![a-z])(?:_?\d)?\\*[\"']?"
+        rf"(?:pass(?:word|wd|phrase)|pwd|(?:(?-i:(?<=[A-Z]_)PASS){_COUNTED}|(?<=become_)pass|(?<=db_)pass|(?<=smtp_)pass))"
+        r"(?![a-z])(?:_?\d)?\\*[\"']?"
         rf"(?:\s{{0,3}}[:=]>?\s{{0,3}}{_QUOTED}|\s{{0,3}}=\s{{0,3}}{_BARE}|(?:\s{{0,3}}:|\s{{1,3}}(?:is|was))\s{{1,3}}{_TOLD})",
         r"(?:(?<=pass)(?:word|wd|phrase)|(?<=pwd)|(?<=_pass))(?![a-z])(?:_?\d)?\\*[\"']?\s{0,3}(?:[:=]|is|was)",
         folded=True,

@@ -102,6 +102,8 @@ SECRETS = [
     ("ATATT" + "3xFfGF0" + BODY * 5, None),
     ("pat" + "-na1-01234567-89ab-cdef-0123-456789abcdef", None),
     ("1/" + "/0" + BODY * 3, None),
+    ("FIRST_PASS=12345ab", "12345ab"),
+    ("DB_PASS = 12345", "12345"),
 ]
 HARMLESS = [
     "The password is required.", "password: optional", "password=$DB_PASSWORD", "password=${DB_PASSWORD}",
@@ -120,6 +122,7 @@ HARMLESS = [
     "run it --token /run/secrets/token_2", "the token is https://example.com/page1",
     "Authorization: see https://docs.example.com/v2/auth",
     "self.authorization = self.build_authorization_v2(request)",
+    "FIRST_PASS = 12345", "LAST_PASS=90210, then stop", "set `MIN_PASS=6000`", "the '\"NEXT_PASS\": 4096}' of it",
 ]  # fmt: skip
 
 
