@@ -15,7 +15,7 @@ from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector import cli
 from hermes_memory_pgvector.admin.common import hnsw
-from hermes_memory_pgvector.admin.index.build_memory import build_memory
+from hermes_memory_pgvector.admin.index.build_memory import build_memory, free_bytes
 from hermes_memory_pgvector.domain.types import Filters, Scope
 from hermes_memory_pgvector.store.pool import connect
 from hermes_memory_pgvector.store.vector_search import vector_candidates
@@ -195,3 +195,36 @@ def test_need_24_a_build_gets_what_it_wants_of_memory_that_is_free() -> None:
     assert build_memory(100 * 2**20, 64 * 2**20, on_this_machine=True) == f"{100 * 1024}kB"
     vast = build_memory(10**18, 2**20, on_this_machine=True)
     assert vast.endswith("kB") and 1024 < int(vast.removesuffix("kB")) < 10**15 // 1024
+
+
+MB = 2**20
+
+
+@pytest.mark.parametrize(
+    ("line", "files", "free_mb"),
+    [
+        ("0::/agents.slice/hermes.service", {}, 4000),
+        ("0::/", {"memory.max": 1000, "memory.current": 600}, 400),
+        ("0::/", {"memory.max": 1000, "memory.current": 900, "memory.stat": 500}, 600),
+        ("0::/", {"memory.max": 1000, "memory.current": 1100}, 0),
+        ("0::/a.slice/b.service", {"a.slice/memory.max": 1000, "a.slice/memory.current": 300}, 700),
+        ("0::/a", {"a/memory.max": 9000, "a/memory.current": 300}, 4000),
+        (
+            "4:cpu,memory:/pod",
+            {"memory/memory.limit_in_bytes": 1000, "memory/memory.usage_in_bytes": 250},
+            750,
+        ),
+    ],
+)
+def test_need_24_what_its_control_group_uses_already_is_not_free(
+    tmp_path: Path, line: str, files: dict[str, int], free_mb: int
+) -> None:
+    processes, groups = tmp_path / "proc", tmp_path / "cgroup"
+    (processes / "self").mkdir(parents=True)
+    (processes / "meminfo").write_text("MemTotal: 8192000 kB\nMemAvailable:    4096000 kB\n")
+    (processes / "self" / "cgroup").write_text(f"1:name=systemd:/\n{line}\n")
+    for name, number in files.items():
+        (groups / name).parent.mkdir(parents=True, exist_ok=True)
+        stat = f"anon 1\nactive_file {number * MB - 1}\ninactive_file 1\nslab 7\n"
+        (groups / name).write_text(stat if name.endswith("stat") else f"{number * MB}\n")
+    assert free_bytes(processes, groups) == free_mb * MB
