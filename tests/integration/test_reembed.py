@@ -321,6 +321,9 @@ def test_backfill_embeds_what_waits(
     assert "none waits" in said.stdout
     assert Database(dsn).column(WITHOUT_VECTOR) == [0]
     assert Database(dsn).column("SELECT count(*) >= 3 FROM memory_chunks") == [True]
+    again = cli("backfill")
+    assert again.stdout == "nothing to do: no row waits for a vector\n"
+    assert "0 of 0" not in again.stderr
 
 
 def test_backfill_says_why_rows_are_left(

@@ -49,8 +49,9 @@ class ProgressLine:
             self._open = False
 
     def finish(self) -> None:
-        """Print the final figure."""
-        self._tell()
+        """Print the final figure, unless there was nothing to do."""
+        if self.total or self.done:
+            self._tell()
         if self._open:
             self._write("\n")
             self._open = False

@@ -64,7 +64,7 @@ def _backfill(args: argparse.Namespace, home: Path) -> int:
     left = cold if args.cold else counts["pending_memories"] + counts["pending_turns"]
     why = _why_left(documents) if left else ""
     rest = f"{plural(left, 'row')} still without a vector: {why}" if left else "none waits"
-    said = f"{plural(done, 'row')} embedded, {rest}"
+    said = f"{plural(done, 'row')} embedded, {rest}" if done or left else "nothing to do: no row waits for a vector"
     return printed(args, {"embedded": done, "pending": left, "reason": why}, lambda: say(said))
 
 

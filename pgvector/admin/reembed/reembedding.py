@@ -58,7 +58,7 @@ class ReembedPlan:
         lines = [
             f"from  {now}",
             f"to    {self.wanted.model}, {self.wanted.dims} dimensions",
-            f"rows  {describe(self.done, self.total, 0)} have their new vector",
+            f"rows  {describe(self.done, self.total, 0)} have their new vector" if self.total else "rows  none yet",
         ]
         if self.rows_per_s and self.total > self.done:
             lines.append(
