@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -12,8 +14,11 @@ from psycopg.conninfo import make_conninfo
 from hermes_memory_pgvector.admin.doctor.prove import THEME, prove
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from tests.conftest import DIMS
+from tests.conftest import DIMS, MakeProvider
+from tests.support.memory import landed
 from tests.support.row_security import tenant_of
+from tests.support.stored import Database
+from tests.support.waiting import until
 
 _SETTINGS = {
     "allowed_themes": ["marketing", "sales"], "theme_aliases": {THEME: "sales", "demo-sales": "marketing"},
@@ -22,6 +27,8 @@ _SETTINGS = {
 _EVERYTHING = """SELECT agent_identity, content FROM memory_entries
                  UNION ALL SELECT agent_identity, content FROM conversations
                  UNION ALL SELECT agent_identity, old_content FROM memory_history WHERE old_content IS NOT NULL"""
+
+_CONTENTS = "SELECT content FROM memory_entries UNION ALL SELECT content FROM conversations"
 
 
 def configure(home: Path, dsn: str, **settings: object) -> None:
@@ -109,3 +116,35 @@ def test_need_30_a_trial_on_a_server_that_takes_no_writes_leaves_none_behind(
 
     assert "let `dsn` lead to the primary server" in capfd.readouterr().err
     assert not (home / "pgvector" / "spool").exists()
+
+
+def test_the_next_proof_removes_what_one_that_was_killed_has_left_and_nothing_else(
+    dsn: str,
+    home: Path,
+    start_cli: Callable[..., subprocess.Popen[str]],
+    make_provider: MakeProvider,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    configure(home, dsn)
+    everything = Database(dsn)
+    provider = make_provider(gateway_session_key=THEME, session_id="quokka-12345678")
+    provider.on_memory_write("add", "memory", "The installation check left the code behind the door.")
+    provider.sync_turn("Please keep in mind that the door is green.", "Noted: the door is green.")
+    landed(provider)
+    kept = sorted(everything.column(_CONTENTS))
+    with start_cli("prove") as process:
+        until(lambda: len(everything.column(_CONTENTS)) == len(kept) + 4, 120, "what the proof writes")
+        process.kill()
+    assert len(everything.column(_CONTENTS)) == len(kept) + 4
+    _make_older(dsn)
+
+    assert main(["prove", "--hermes-home", str(home)]) == 0, capfd.readouterr().out
+
+    assert sorted(everything.column(_CONTENTS)) == kept
+    assert everything.column("SELECT count(*) FROM hermes_mirror") == [1]
+
+
+def _make_older(dsn: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        connection.execute("UPDATE memory_entries SET updated_at = updated_at - interval '1 hour'")
+        connection.execute("UPDATE conversations SET ts = ts - interval '1 hour'")

@@ -32,3 +32,18 @@ SELECT setval(owned, greatest((SELECT max(id) FROM {table}), pg_sequence_last_va
 SELECT count(embedding_next) AS done, count(*) AS total,
        greatest(1.0, pg_relation_size({rows_name}::regclass) / %(sample)s::float8) AS scale
   FROM {rows} TABLESAMPLE SYSTEM (least(100, 100.0 * %(sample)s / greatest(1, pg_relation_size({rows_name}::regclass))));
+
+-- name: forget_left_memories
+-- What proofs that were killed have stored, and the record that a file holds it.
+WITH gone AS (
+    DELETE FROM memory_entries
+     WHERE agent_identity = %(theme)s AND content LIKE ANY(%(memories)s::text[]) AND updated_at < %(before)s
+       AND metadata ->> 'session_id' = %(session)s AND owners = '{}'
+    RETURNING target, digest)
+DELETE FROM hermes_mirror AS f USING gone
+ WHERE f.agent_identity = %(theme)s AND f.target = gone.target AND f.digest = gone.digest;
+
+-- name: forget_left_turns
+DELETE FROM conversations
+ WHERE agent_identity = %(theme)s AND session_id LIKE %(sessions)s AND ts < %(before)s
+   AND content IN (SELECT replace(said, '{}', session_id) FROM unnest(%(turns)s::text[]) AS said);

@@ -7,12 +7,15 @@ import json
 import secrets
 import subprocess
 import time
+from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 from ...domain.commandline import command_of, typed
 from ...domain.errors import ConfigurationError
-from ...store.connection import DeadlineConnection
+from ...store.connection import DeadlineConnection, translated
+from ...store.sql import query
 from ..common.commands import EXIT_FAILED, EXIT_OK, Command, argument
 from ..common.stored_rows import forget_trial
 from .trial_agents import TrialProvider, granted, told
@@ -21,7 +24,11 @@ THEME = "installation-check"
 # For recall by meaning: the question and the fact have no word in common.
 _FACT = "Our kitten sleeps on the radiator all afternoon."
 _QUESTION = "Where does a cat like to rest?"
+_ASKED = "Please keep in mind that the installation check uses the code {}."
+_ANSWERED = "Noted: the installation check uses the code {}."
+_SESSION = "installation-check"
 _WAIT_S = 60.0
+_LEFT_S = 15 * 60.0  # no proof takes as long: what is older was left by one that was killed
 
 
 def prove(home: Path, theme: str = THEME) -> bool:
@@ -30,8 +37,8 @@ def prove(home: Path, theme: str = THEME) -> bool:
     provider = _provider(home, theme)
     provider.on_memory_write("add", "memory", _said(word))
     provider.sync_turn(
-        f"Please keep in mind that the installation check uses the code {word}.",
-        f"Noted: the installation check uses the code {word}.",
+        _ASKED.format(word),
+        _ANSWERED.format(word),
         session_id=word,
     )
     provider.on_memory_write("add", "memory", _FACT)
@@ -101,10 +108,26 @@ def _clean_up(provider: TrialProvider, theme: str, word: str) -> None:
     provider.shutdown()
 
 
+def _tidy(conn: DeadlineConnection, theme: str) -> None:
+    """Delete what proofs that were killed have left in a theme, and nothing else."""
+    left = {
+        "theme": theme,
+        "before": datetime.fromtimestamp(time.time() - _LEFT_S, UTC),
+        "session": _SESSION,
+        "memories": [_said("quokka-________"), _FACT],  # each _ is any character
+        "sessions": "quokka-________",
+        "turns": [_ASKED, _ANSWERED],
+    }
+    with translated(), conn.transaction():
+        if conn.execute("SELECT WHERE to_regclass('hermes_mirror') IS NOT NULL").rowcount:
+            conn.execute(query("forget_left_memories", package=__package__), left)
+            conn.execute(query("forget_left_turns", package=__package__), left)
+
+
 def _provider(home: Path, theme: str, agent_context: str = "primary") -> TrialProvider:
     provider = TrialProvider()
     provider.initialize(
-        "installation-check",
+        _SESSION,
         hermes_home=str(home),
         platform="api_server",
         gateway_session_key=theme,
@@ -138,10 +161,16 @@ def _theme_for(conn: DeadlineConnection) -> str:
     )
 
 
+def _prepare(conn: DeadlineConnection) -> Callable[[Path], bool]:
+    theme = _theme_for(conn)
+    _tidy(conn, theme)
+    return partial(prove, theme=theme)
+
+
 def _prove(args: argparse.Namespace, home: Path) -> int:
     if args.recall:
         return EXIT_OK if recall_in_this_process(home, args.theme, args.recall) else EXIT_FAILED
-    return told(args, home, lambda conn: partial(prove, theme=_theme_for(conn)))
+    return told(args, home, _prepare)
 
 
 PROVE = Command(
