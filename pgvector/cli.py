@@ -221,7 +221,10 @@ def _run(args: argparse.Namespace) -> int:
             code: int = args.pgvector_run(args, _home(args))
             sys.stdout.flush()
         return code
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as exc:
+        # Ctrl-C is how `--watch` ends, after whole answers.
+        if getattr(args, "json", False) and getattr(args, "watch", None) is None:
+            _print_error("interrupted before it was done", exc)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         abandon(sys.stdout)
@@ -231,8 +234,8 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _explain(exc: Exception, *, as_json: bool) -> int:
-    from .admin.common.commands import EXIT_FAILED, EXIT_USAGE, missing_package, print_error
-    from .admin.common.console import abandon, complain
+    from .admin.common.commands import EXIT_FAILED, EXIT_USAGE, missing_package
+    from .admin.common.console import complain
     from .domain.errors import HermesPgvectorError, WrongUsage
     from .domain.redaction import mask_dsn
 
@@ -247,15 +250,23 @@ def _explain(exc: Exception, *, as_json: bool) -> int:
         unexpected = True
         message = f"unexpected {type(exc).__name__}: {mask_dsn(str(exc))}"
     complain(message)
+    _print_error(message if as_json else "", exc)
+    if unexpected:
+        _tell_where(exc)
+    return EXIT_USAGE if isinstance(exc, WrongUsage) else EXIT_FAILED
+
+
+def _print_error(message: str, exc: BaseException) -> None:
+    """Print an error as JSON, unless it is empty, and whatever stdout still holds."""
+    from .admin.common.commands import print_error
+    from .admin.common.console import abandon
+
     try:
-        if as_json:
+        if message:
             print_error(message, type(exc).__name__)
         sys.stdout.flush()
     except OSError:
         abandon(sys.stdout)
-    if unexpected:
-        _tell_where(exc)
-    return EXIT_USAGE if isinstance(exc, WrongUsage) else EXIT_FAILED
 
 
 def _tell_where(exc: Exception) -> None:

@@ -308,10 +308,11 @@ def test_need_16_what_an_interrupted_purge_has_deleted_is_told_and_logged(
         )
         holder.commit()
         holder.execute("SELECT FROM memory_entries ORDER BY id DESC LIMIT 1 FOR UPDATE")
-        process = start_cli("purge", "--theme", "marketing", "--yes")
+        process = start_cli("purge", "--theme", "marketing", "--yes", "--json")
         until(lambda: Database(dsn).column(count) == [50], 30, "two slices")
         os.kill(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=150)
+        out, err = process.communicate(timeout=150)
+    assert json.loads(out) == {"error": "interrupted before it was done", "type": "KeyboardInterrupt"}
     assert process.returncode == 130 and "400 memories deleted; run it again to go on" in err
     log = "SELECT arguments ->> 'state' || ' ' || counts FROM hermes_maintenance WHERE verb = 'purge' ORDER BY id"
     assert Database(dsn).column(log) == ['interrupted {"memories": 400}']
