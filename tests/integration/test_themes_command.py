@@ -197,6 +197,21 @@ def test_a_name_that_allowed_themes_leaves_out_is_remarked(
     assert any("allowed_themes" in note for note in themes("rename", "sales", "emea")["notes"])
 
 
+@pytest.mark.parametrize("verb", ["rename", "merge"])
+def test_need_04_sessions_that_still_name_the_old_theme_are_told_of_unless_an_alias_leads_them(
+    make_provider: MakeProvider, themes: Themes, home: Path, dsn: str, verb: str
+) -> None:
+    fill(make_provider, "sales", "Atlas costs 900")
+    if verb == "merge":
+        fill(make_provider, "emea", "Bolt is red")
+    told = "sessions that still name 'sales' go on writing there"
+
+    assert any(told in note for note in themes(verb, "sales", "emea")["notes"])
+
+    configure(home, dsn, theme_aliases={"sales": "emea"})
+    assert not any(told in note for note in themes(verb, "sales", "emea")["notes"])
+
+
 def test_what_settings_say_otherwise_of_the_new_name_is_remarked(
     make_provider: MakeProvider, themes: Themes, home: Path, dsn: str
 ) -> None:
@@ -206,7 +221,7 @@ def test_what_settings_say_otherwise_of_the_new_name_is_remarked(
     kept = "the setting `retention` keeps turns of 'audit' for ever, and of 'audits' for 30 days"
     assert kept in themes("rename", "audit", "audits")["notes"]
     notes = themes("merge", "audit", "support")["notes"]
-    assert notes[-1] == "the setting `recall_off` means 'support', and not 'audit'" and len(notes) == 2
+    assert notes[-1] == "the setting `recall_off` means 'support', and not 'audit'" and len(notes) == 3
     configure(home, dsn)
     assert not any("setting" in note for note in themes("rename", "audit", "audits", "--yes")["notes"])
 

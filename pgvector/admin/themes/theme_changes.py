@@ -50,11 +50,7 @@ def rename(conn: DeadlineConnection, old: str, new: str, rules: ThemeRules, *, r
                 f"there is a theme {into!r} already{_because(new, into)}; "
                 f"to put the two together: hermes-pgvector themes merge {quote(theme)} {quote(into)}"
             )
-        if theme == normalise_theme(theme, rules.identity_key):
-            notes.append(
-                f"sessions that still name {theme!r} go on writing there, until they have another name, "
-                f"or theme_aliases says {theme}: {into}"
-            )
+        notes += _still_named(theme, into, rules)
         return _move(conn, "rename", theme, into, counts, notes, really=really)
 
 
@@ -70,7 +66,17 @@ def merge(conn: DeadlineConnection, old: str, into: str, rules: ThemeRules, *, r
         if kept == theme:
             raise InvalidArgument(f"both names mean the theme {theme!r}")
         notes = [] if _is_reachable(kept, rules) else [f"no session can name {kept!r} as it is stored: rename it"]
+        notes += _still_named(theme, kept, rules)
         return _move(conn, "merge", theme, kept, counts, notes, really=really)
+
+
+def _still_named(theme: str, into: str, rules: ThemeRules) -> Iterator[str]:
+    """Yield a note if sessions may still ask for the old name, and would find an empty theme."""
+    if theme == normalise_theme(theme, rules.identity_key) and rules.resolve_name(theme) != into:
+        yield (
+            f"sessions that still name {theme!r} go on writing there, until they have another name, "
+            f"or theme_aliases says {theme}: {into}"
+        )
 
 
 def _begin(conn: DeadlineConnection, *, really: bool) -> None:
