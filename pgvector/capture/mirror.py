@@ -17,6 +17,7 @@ from ..domain.files import leave_to_owner, name_new, read_regular_file
 from ..domain.fork_safety import fork_lock
 from ..domain.text import entries_in
 from ..domain.types import MEMORY_FILES
+from ..server.home_record import ORIGIN
 from .spool_directory import FOLDER_MODE
 
 logger = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ class Mirror:
         where = hashlib.sha256(f"{socket.gethostname()}\0{self._home.resolve()}".encode(errors="replace")).hexdigest()[
             :12
         ]
-        marker = self._home / "pgvector" / "origin"
+        marker = self._home / ORIGIN
         try:
             if not marker.exists():
                 _make_whole(marker, uuid.uuid4().hex)

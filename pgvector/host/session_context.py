@@ -20,7 +20,7 @@ from ..domain.redaction import identity_digest, mask_identifiers
 from ..domain.text import clean
 from ..domain.theme import CONTEXT_PLATFORMS, SessionThemes, Surface, Theme, ThemeRules, ThemeSet, session_themes
 from ..domain.theme_access import Reach, SharedChats
-from ..server.home_record import has_data, path_in, record, recorded
+from ..server.home_record import copied_from, has_data, path_in, record, recorded
 from ..server.layout import default_root, root_of, whole_home
 
 _WORD_MAX_CHARS = 64
@@ -239,8 +239,12 @@ def _compare_with_record(home: Path, root: Path) -> str:
             f"the embedded Postgres of this home was in {before.server} and is not there: memory begins anew in "
             f"{root}; bring it along from where it is: hermes-pgvector export there, then import here"
         )
-    # If the former home still exists, this one is a copy, and has a memory of its own.
-    if before is not None and has_data(before.server) and not before.home.exists():
+    if before is not None and (original := copied_from(home)) is not None:
+        return (
+            f"this home is a copy of {original} and begins with a memory of its own; to use that of there in both: "
+            f"hermes config set plugins.pgvector.embedded_dir {shlex.quote(str(before.server))}"
+        )
+    if before is not None:
         raise ConfigurationError(
             f"this home was moved here from {before.home}, and its memory is in the embedded Postgres of there; to go "
             f"on with that: hermes config set plugins.pgvector.embedded_dir {shlex.quote(str(before.server))} ; to "

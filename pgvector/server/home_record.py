@@ -16,6 +16,7 @@ from ..config.sources import read_cached
 from ..domain.files import read_regular_file, replace_text
 
 EMBEDDED_PLACE = "the embedded Postgres"
+ORIGIN = Path("pgvector", "origin")  # in the home: a random name, which a copy of the home has as well
 DATABASES = Path("pgvector", "databases.json")  # in the home: which database was last found at each place
 
 
@@ -51,6 +52,21 @@ def record(home: Path, server: Path) -> None:
         return
     with suppress(OSError):
         replace_text(path_in(home), json.dumps({"home": str(home), "server": str(server)}) + "\n")
+
+
+def copied_from(home: Path) -> Path | None:
+    """Return the home that this one is a copy of; None if it is none, or was moved here from where the record says."""
+    before = recorded(home)
+    if before is None or before.home == home or not os.path.exists(before.home):
+        return None
+    # A home that was made anew where this one was before has another mark, or none.
+    return before.home if _mark(home) in (b"", _mark(before.home)) else None
+
+
+def _mark(home: Path) -> bytes:
+    with suppress(OSError):
+        return read_regular_file(home / ORIGIN)
+    return b""
 
 
 def has_data(server: Path) -> bool:

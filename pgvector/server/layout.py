@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..domain.errors import EmbeddedServerError
-from .home_record import has_data, knows_only_servers, recorded
+from .home_record import copied_from, has_data, knows_only_servers, recorded
 
 if sys.platform != "win32":
     import pwd
@@ -87,8 +87,9 @@ def root_of(hermes_home: Path) -> Path:
     """Return the directory of the server for a hermes home and its profiles.
 
     ~/.hermes uses the user's server. Any other home has a server of its own, so that the themes of two homes do not
-    mix, unless it has already used the user's server, where its data is. While that directory has no data, the one that
-    the home has recorded is used, if it was recorded at this path. Nothing is created.
+    mix, unless it has already used the user's server, where its data is; a copy of a home has used none. While that
+    directory has no data, the one that the home has recorded is used, if it was recorded at this path. Nothing is
+    created.
     """
     where = whole_home(hermes_home)
     usual = _usual_root(where)
@@ -109,7 +110,8 @@ def _usual_root(where: Path) -> Path:
     digest = hashlib.sha256(os.fsencode(Path.home()) + b"\0" + os.fsencode(where)).hexdigest()[:12]
     # For root, the user's directory belongs to the account that runs its server, and may not exist yet.
     own = SYSTEM_DIR / digest if shared.parent == SYSTEM_DIR else shared / "homes" / digest
-    return shared if not own.is_dir() and (shared / "data").exists() and _has_stored(where) else own
+    has_used_it = (shared / "data").exists() and _has_stored(where) and copied_from(where) is None
+    return shared if not own.is_dir() and has_used_it else own
 
 
 def reserve(root: Path) -> None:

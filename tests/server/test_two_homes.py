@@ -162,6 +162,34 @@ def of_atlas(home: Path) -> list[str]:
     return recalled(provider, "atlas")
 
 
+def test_need_04_a_copy_of_the_users_home_has_a_memory_of_its_own_and_says_so(
+    user: Path, records: Callable[[int], list[str]]
+) -> None:
+    first = agent(user / ".hermes")
+    first.on_memory_write("add", "memory", "The Atlas budget is secret")
+    landed(first)
+    agent(user / ".hermes")  # by now there is something to record
+    close_all()
+    shutil.copytree(user / ".hermes", user / "two")
+
+    copy = agent(user / "two")
+    copy.on_memory_write("add", "memory", "The Atlas of the copy is blue")
+    landed(copy)
+
+    assert root_of(user / "two") != default_root()
+    assert "The Atlas of the copy is blue" in recalled(copy, "atlas")
+    assert [line for line in records(logging.WARNING) if f"this home is a copy of {user / '.hermes'}" in line]
+    close_all()
+    assert of_atlas(user / ".hermes") == ["The Atlas budget is secret"]
+    close_all()
+    # Where the first is gone, and another one was made there, this is the home that had that memory.
+    shutil.rmtree(user / "two")
+    shutil.rmtree(root_of(user / "two"), ignore_errors=True)
+    (user / ".hermes").rename(user / "two")
+    agent(user / ".hermes")
+    assert root_of(user / "two") == default_root()
+
+
 def test_need_34_a_home_that_was_moved_does_not_begin_anew_without_a_word(
     user: Path, run: Run, records: Callable[[int], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
