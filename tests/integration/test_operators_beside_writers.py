@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 
 from hermes_memory_pgvector.capture.mirror import Mirror
 from tests.support.stored import Database
@@ -187,3 +188,19 @@ def test_need_16_what_was_put_away_before_it_moved_here_is_not_old_to_purge(
     purge = ("purge", "--theme", "sre", "--yes")
     assert ask(*purge, "--older-than", "90d")["counts"] == {"memories": 0}, "it was put away just now"
     assert ask(*purge)["counts"] == {"memories": 1}
+
+
+@pytest.mark.parametrize("command", [("list", "--theme", "sre"), ("export", "-"), ("history", "--json")])
+def test_need_02_a_command_that_waits_for_a_lock_says_who_holds_it(
+    ask: Callable[..., Any], start_cli: Start, admin_dsn: str, command: Sequence[str]
+) -> None:
+    ask("add", "Crane a is red", "--theme", "sre")
+    with psycopg.connect(admin_dsn, application_name="somebody's report") as holder:
+        holder.execute("LOCK TABLE memory_entries, memory_history IN ACCESS EXCLUSIVE MODE")
+        process = start_cli(*command)
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        assert f"waiting for a lock that session {holder.info.backend_pid}" in said and "somebody's report" in said
+        holder.rollback()
+        code, rest = ended(process)
+    assert code == 0 and "waiting for a lock" not in rest

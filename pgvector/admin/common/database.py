@@ -17,6 +17,7 @@ from ...store.pool import connect
 from ...store.schema import ensure_schema
 from .console import warn
 from .embedded_server import borrowed_server
+from .lock_notice import lock_waits_told
 from .saving import given_settings
 
 
@@ -53,12 +54,14 @@ def connection(
     """Open a connection to the settings' database, embedded or not, or with another login, and check its tables.
 
     `named`: the option that gave the DSN, if it was not the setting `dsn`. With `any_dims`, vectors of another length
-    than the setting's only cause a warning. Raises SchemaNotApplied, StoreUnavailable, and DimensionMismatch unless
-    `any_dims`; within the block, database errors are translated to ours.
+    than the setting's only cause a warning. A long wait for a lock is explained on stderr. Raises SchemaNotApplied,
+    StoreUnavailable, and DimensionMismatch unless `any_dims`; within the block, database errors are translated to ours.
     """
     with borrowed_server(settings) as locate, ExitStack() as stack:
         with naming(named or ("--admin-dsn" if login else "dsn")):
-            conn = stack.enter_context(connect(login or settings.dsn or locate()))
+            conninfo = login or settings.dsn or locate()
+            conn = stack.enter_context(connect(conninfo))
+            stack.enter_context(lock_waits_told(conn, conninfo))
             try:
                 ensure_schema(conn, dims=settings.dims)
             except DimensionMismatch as exc:

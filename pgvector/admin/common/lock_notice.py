@@ -1,0 +1,73 @@
+"""Says whom a command waits for: else one that waits for a lock of another session looks as if it had hung."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from ...domain.errors import HermesPgvectorError
+from ...store.connection import DeadlineConnection, translated
+from ...store.pool import connect
+from .console import remark
+
+_SILENT_S = 3.0  # from then on a wait is explained
+_LOOK_S = 0.5
+_LOOK_DEADLINE_S = 5.0
+# Only the role and the program of another session are visible to every role. Behind a pooler nothing is found: it
+# invents the number of our session.
+_HOLDERS = """
+SELECT other.pid, other.usename AS role, other.application_name AS program
+  FROM pg_stat_activity AS ours
+ CROSS JOIN unnest(pg_blocking_pids(ours.pid)) AS holder(pid)
+  JOIN pg_stat_activity AS other ON other.pid = holder.pid
+ WHERE ours.pid = %s AND ours.usename = current_user AND ours.datname = current_database()
+"""
+
+
+@contextmanager
+def lock_waits_told(conn: DeadlineConnection, conninfo: str) -> Iterator[None]:
+    """Say on stderr, once, which session holds the lock that `conn` has waited for in the block for three seconds."""
+    over = threading.Event()
+    watching = threading.Thread(
+        target=_watch, args=(conn, conninfo, over), name="hermes-pgvector-lock-notice", daemon=True
+    )
+    watching.start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def _watch(conn: DeadlineConnection, conninfo: str, over: threading.Event) -> None:
+    pid = conn.info.backend_pid
+    working_since, pause_s = time.monotonic(), _SILENT_S
+    while not over.wait(_LOOK_S):
+        if conn.pgconn.transaction_status != TransactionStatus.ACTIVE:
+            working_since, pause_s = time.monotonic(), _SILENT_S
+        elif time.monotonic() - working_since >= pause_s:
+            if (holder := _holder(conninfo, pid)) and not over.is_set():
+                remark(holder)
+                return
+            pause_s *= 2  # a statement that takes long by itself
+
+
+def _holder(conninfo: str, pid: int) -> str:
+    """Return a line about the session that holds what the session `pid` waits for; "" if there is none, or unknown."""
+    try:
+        with connect(conninfo, timeout_s=_LOOK_DEADLINE_S) as look, translated():
+            look.deadline = time.monotonic() + _LOOK_DEADLINE_S
+            row = look.execute(_HOLDERS, (pid,)).fetchone()
+    except (HermesPgvectorError, psycopg.Error, OSError):
+        return ""
+    if row is None:
+        return ""
+    program = f" with {row.program}" if row.program else ""
+    return (
+        f"waiting for a lock that session {row.pid} of the database holds (role {row.role}{program}); Ctrl-C ends this "
+        f"command; an admin can end that session: SELECT pg_terminate_backend({row.pid})"
+    )
