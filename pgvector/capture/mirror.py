@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from ..domain.files import leave_to_owner, name_new, read_regular_file
+from ..domain.files import how_to_let_read, leave_to_owner, name_new, read_memory_file, read_regular_file
 from ..domain.fork_safety import fork_lock
 from ..domain.text import entries_in
 from ..domain.types import MEMORY_FILES
@@ -121,10 +121,10 @@ class Mirror:
                 if self._unreadable.get(target) != why:
                     self._unreadable[target] = why
                     logger.warning(
-                        "hermes-pgvector: %s cannot be read and is not mirrored: %s; "
-                        "let it be a file that this user can read",
+                        "hermes-pgvector: %s cannot be read and is not mirrored: %s; %s",
                         path,
                         why,
+                        how_to_let_read(exc),
                     )
         return states
 
@@ -185,7 +185,7 @@ def _signature(path: Path) -> _Signature:
 def _read(target: str, path: Path, signature: _Signature, *, read_at: float = 0.0) -> FileState:
     if signature is None:
         return FileState(target, (), 0.0, read_at=read_at)
-    data = read_regular_file(path)
+    data = read_memory_file(path)
     damaged = b"\0" in data
     try:
         text = data.decode("utf-8-sig")  # some editors put a byte order mark first, and take it away again

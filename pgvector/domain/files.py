@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import os
 import stat
@@ -20,6 +21,24 @@ def read_regular_file(path: Path) -> bytes:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file")
         return file.read()
+
+
+def read_memory_file(path: Path) -> bytes:
+    """Return the contents of one of the host's memory files. Raises OSError as above, and for UTF-16.
+
+    The host takes these files for UTF-8. UTF-16 read so is a single entry, which nobody wrote.
+    """
+    data = read_regular_file(path)
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise OSError(errno.EILSEQ, "it is not UTF-8 but UTF-16, as some editors and shells write on Windows")
+    return data
+
+
+def how_to_let_read(exc: OSError) -> str:
+    """Return what to do about a memory file that cannot be read."""
+    if exc.errno == errno.EILSEQ:
+        return "save it again as UTF-8; until then nothing of it is taken or removed"
+    return "let it be a file that this user can read"
 
 
 def leave_to_owner(made: int, folder: Path) -> None:

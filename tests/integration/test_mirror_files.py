@@ -235,6 +235,29 @@ def test_need_15_a_byte_order_mark_is_no_part_of_an_entry(make_provider: MakePro
     assert recalled(provider, "atlas", scope="default") == ["Atlas is blue"]
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_need_15_a_file_in_utf_16_is_left_alone_and_said(
+    make_provider: MakeProvider, home: Path, dsn: str, cli: Run, caplog: pytest.LogCaptureFixture, encoding: str
+) -> None:
+    path = write_entries(home, "Atlas is blue", "Borealis is green", age_s=60)
+    landed(make_provider())
+    database, contents = Database(dsn), "SELECT content FROM memory_entries ORDER BY 1"
+    text = "\ufeff" * (encoding == "utf-16-be") + "Atlas is blue\n§\nCord is red"
+    path.write_bytes(text.encode(encoding))
+    provider = make_provider()
+    landed(provider)
+    assert database.column(contents) == ["Atlas is blue", "Borealis is green"]
+    assert database.column("SELECT count(*) FROM hermes_mirror WHERE held_at IS NOT NULL") == [0]
+    assert f"{path} cannot be read and is not mirrored: it is not UTF-8 but UTF-16" in caplog.text
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS}}}))
+    for verb in ("doctor", "relieve"):
+        said = cli(verb)
+        assert "save it again as UTF-8" in said.stdout + said.stderr, verb
+    path.write_text("Atlas is blue\n§\nCord is red", encoding="utf-8")
+    landed(make_provider())
+    assert database.column(contents) == ["Atlas is blue", "Cord is red"]
+
+
 def test_need_03_a_long_file_is_taken_in_by_several_transactions(
     make_provider: MakeProvider, home: Path, dsn: str
 ) -> None:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from ...capture.mirror import Mirror
 from ...config.settings import Settings
 from ...domain.errors import DimensionMismatch, HermesPgvectorError, SchemaNotApplied, UpgradeNeeded
-from ...domain.files import read_regular_file
+from ...domain.files import how_to_let_read, read_memory_file
 from ...domain.redaction import mask_dsn
 from ...domain.types import MEMORY_FILES
 from ...store import schema
@@ -267,12 +267,12 @@ def _removals(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Chec
     for name in MEMORY_FILES.values():
         path = context.home / "memories" / name
         try:
-            read_regular_file(path)
+            read_memory_file(path)
         except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError as exc:
             said = f"{path} cannot be read: {exc.strerror or exc}"
-            yield fail("memory files", said, "let it be a file that this user can read")
+            yield fail("memory files", said, how_to_let_read(exc))
     lost = held_removals(conn)
     for each in lost:
         own = each.origin == mirror.origin

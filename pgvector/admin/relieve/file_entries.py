@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...domain.errors import ConfigurationError
-from ...domain.files import read_regular_file
+from ...domain.files import how_to_let_read, read_memory_file
 from ...domain.text import ENTRY_DELIMITER
 from ...domain.types import MEMORY_FILES
 from ..common.file_replacing import locked, write_file
@@ -64,13 +64,11 @@ def read_file(home: Path, target: str) -> MemoryFile:
     """
     path = home / "memories" / MEMORY_FILES[target]
     try:
-        written_at, data = path.stat().st_mtime, read_regular_file(path)
+        written_at, data = path.stat().st_mtime, read_memory_file(path)
     except (FileNotFoundError, NotADirectoryError):
         written_at, data = 0.0, b""
     except OSError as exc:
-        raise ConfigurationError(
-            f"{path} cannot be read: {exc.strerror or exc}; let it be a file that this user can read"
-        ) from exc
+        raise ConfigurationError(f"{path} cannot be read: {exc.strerror or exc}; {how_to_let_read(exc)}") from exc
     try:
         text = io.StringIO(data.decode("utf-8"), newline=None).read()
     except UnicodeDecodeError as exc:
