@@ -57,10 +57,17 @@ def record(home: Path, server: Path) -> None:
 def copied_from(home: Path) -> Path | None:
     """Return the home that this one is a copy of; None if it is none, or was moved here from where the record says."""
     before = recorded(home)
-    if before is None or before.home == home or not os.path.exists(before.home):
+    if before is None or _is_at(home, before.home) or not os.path.exists(before.home):
         return None
     # A home that was made anew where this one was before has another mark, or none.
     return before.home if _mark(home) in (b"", _mark(before.home)) else None
+
+
+def _is_at(home: Path, place: Path) -> bool:
+    """Return whether the home is found there, also under another name, as where a folder is mounted twice."""
+    with suppress(OSError):
+        return home == place or os.path.samefile(home, place)
+    return False
 
 
 def _mark(home: Path) -> bytes:

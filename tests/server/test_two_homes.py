@@ -21,6 +21,7 @@ from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.host.session_context import load_settings
 from hermes_memory_pgvector.runtime.process import close_all
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
+from hermes_memory_pgvector.server.home_record import copied_from, record
 from hermes_memory_pgvector.server.layout import default_root, root_of
 from tests.support.embedded import BIN_DIR
 from tests.support.memory import landed, recalled
@@ -188,6 +189,18 @@ def test_need_04_a_copy_of_the_users_home_has_a_memory_of_its_own_and_says_so(
     (user / ".hermes").rename(user / "two")
     agent(user / ".hermes")
     assert root_of(user / "two") == default_root()
+
+
+def test_need_04_a_home_under_a_second_name_is_no_copy(tmp_path: Path) -> None:
+    home, mounted, copy = tmp_path / ".hermes", tmp_path / "mounted", tmp_path / "copy"
+    (home / "pgvector").mkdir(parents=True)
+    (home / "pgvector" / "origin").write_text("0123456789abcdef")
+    record(home, tmp_path / "server")
+    shutil.copytree(home, copy)
+    mounted.symlink_to(home)  # as a second mount of the folder is: the same folder by another path
+
+    assert copied_from(mounted) is None
+    assert copied_from(copy) == home
 
 
 def test_need_34_a_home_that_was_moved_does_not_begin_anew_without_a_word(
