@@ -283,6 +283,9 @@ def test_need_18_a_change_can_be_given_up(
     new_model.latency_ms = 200
     killed_when(lambda: new_model.requests >= 3, start_cli, arguments)
 
+    other = cli("reembed", "--url", new_model.url, "--model", "third", "--admin-dsn", admin_dsn)
+    assert other.returncode == 1 and "a change to newer (96 dimensions) is under way" in other.stderr
+    assert "hermes-pgvector reembed --abort --yes" in other.stderr
     dry = cli("reembed", "--abort", "--admin-dsn", admin_dsn)
     assert "nothing was changed: add --yes" in dry.stdout
     said = cli("reembed", "--abort", "--admin-dsn", admin_dsn, "--yes")

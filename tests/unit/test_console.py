@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
@@ -140,3 +141,11 @@ def test_a_work_goes_on_where_nobody_reads_how_far_it_is() -> None:
         line.advance(10)
         line.finish()
     assert line.done == 10
+
+
+def test_rows_that_come_while_it_works_are_part_of_the_total() -> None:
+    said = io.StringIO()
+    line = ProgressLine("embedded anew", 100, stream=said)
+    line.advance(164)
+    line.finish()
+    assert said.getvalue().startswith("embedded anew: 164 of 164 (100.0 %)")

@@ -94,6 +94,17 @@ def running(conn: DeadlineConnection) -> EmbeddingSpace | None:
     return None if row is None else EmbeddingSpace(*row)
 
 
+def running_to(conn: DeadlineConnection, space: EmbeddingSpace) -> EmbeddingSpace | None:
+    """Return `space` if a change to it is in progress, None if none is. Raises ConfigurationError for any other one."""
+    under_way = running(conn)
+    if under_way is not None and under_way != space:
+        raise ConfigurationError(
+            f"a change to {under_way.model} ({under_way.dims} dimensions) is under way; finish it by the command that "
+            "began it, or give it up: hermes-pgvector reembed --abort --yes"
+        )
+    return under_way
+
+
 @contextmanager
 def until_switched(conn: DeadlineConnection, space: EmbeddingSpace) -> Iterator[None]:
     """Work on a change in the block; ignore errors that arise because another worker has completed it."""
@@ -118,13 +129,7 @@ def begin(conn: DeadlineConnection, space: EmbeddingSpace, *, again: bool = Fals
     with one_at_a_time(conn):
         if conn.execute("SELECT to_regclass('hermes_embedding')").fetchone() == (None,):
             raise SchemaNotApplied(SchemaNotApplied.__doc__ or "")
-        under_way = running(conn)
-        if under_way is not None:
-            if under_way != space:
-                raise ConfigurationError(
-                    f"a change to {under_way.model} ({under_way.dims} dimensions) is under way; finish it, or give it "
-                    "up: hermes-pgvector reembed --abort"
-                )
+        if running_to(conn, space) is not None:
             conn.execute(_query("define_keep_next"))  # an older version may have begun this change
             return
         if not again and recorded_space(conn) == space:

@@ -108,7 +108,8 @@ def building() -> Iterator[Callable[[str, int, int], None]]:
 
 
 def describe(done: int, total: int, per_s: float) -> str:
-    """Return `12,300 of 1,000,000 (1.2 %), 210/s, about 1 h 18 min left`."""
+    """Return `12,300 of 1,000,000 (1.2 %), 210/s, about 1 h 18 min left`; what came on the way is part of the total."""
+    total = max(done, total)
     share = 100.0 * done / total if total else 100.0
     text = f"{done:,} of {total:,} ({share:.1f} %)"
     if per_s > 0:

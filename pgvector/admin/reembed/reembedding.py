@@ -71,11 +71,14 @@ class ReembedPlan:
 
 
 def plan(conn: DeadlineConnection, embedder: Embedder, chunk_tokens: int) -> ReembedPlan:
-    """Return the plan, with the speed measured on a sample; nothing is changed. Raises EmbedderError."""
-    under_way = store.running(conn)
+    """Return the plan, with the speed measured on a sample; nothing is changed.
+
+    Raises EmbedderError, and ConfigurationError if a change to another model is in progress.
+    """
     wanted = space_of(embedder)
+    under_way = store.running_to(conn, wanted)
     total = store.count(conn)
-    done = store.progress(conn).done if under_way == wanted else 0
+    done = store.progress(conn).done if under_way is not None else 0
     sample = store.sample(conn, _SAMPLE)
     embedder.embed_documents([_HARMLESS], timeout_s=_TIMEOUT_S)
     began = time.monotonic()
