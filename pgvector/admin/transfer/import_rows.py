@@ -6,7 +6,7 @@ Every function works inside the caller's transaction.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -104,7 +104,8 @@ def bring_memories(
 ) -> BatchResult:
     """Insert the memories that are not stored yet; with `restore` also those that were removed since they were written.
 
-    Memories that are stored already get `owner_of_there` as a further owner, besides the owners of the records.
+    Memories that a host's file keeps here already get `owner_of_there` as a further owner, besides the owners of the
+    records. Those that no file was seen to hold were brought by an earlier run, and keep what that gave them.
     """
     if not records:
         return BatchResult()
@@ -115,14 +116,15 @@ def bring_memories(
     there: list[tuple[int, MemoryRecord]] = []
     for record, row in zip(records, known, strict=True):
         if row.id is not None:
-            there.append((row.id, record))
+            kept = (*record.owners, owner_of_there) if row.in_file and owner_of_there else record.owners
+            there.append((row.id, replace(record, owners=kept)))
         elif restore or not _removed_since(row.removed_at, record):
             added.append(record)
         else:
             removed.append(record)
     if really:
         _insert_memories(conn, added, languages)
-        _confirm(conn, there, owner_of_there)
+        _confirm(conn, there)
     return BatchResult(added, [record for _, record in there], removed)
 
 
@@ -147,12 +149,12 @@ def _insert_memories(conn: DeadlineConnection, records: Sequence[MemoryRecord], 
     _bring_chunks(conn, "memories", list(zip(ids, records, strict=True)))
 
 
-def _confirm(conn: DeadlineConnection, there: Sequence[tuple[int, MemoryRecord]], owner: str) -> None:
+def _confirm(conn: DeadlineConnection, there: Sequence[tuple[int, MemoryRecord]]) -> None:
     if there:
         records = [record for _, record in there]
         row = column_lists(records, themes="theme", created="created_at", updated="updated_at") | {
             "ids": [id for id, _ in there],
-            "owners": [",".join(filter(None, (*each.owners, owner))) for each in records],
+            "owners": [",".join(each.owners) for each in records],
             "metadata": [Jsonb(dict(each.metadata)) for each in records],
         }
         _confirm_structure(conn, [(id, record) for id, record in there if record.said != NOTHING_SAID])

@@ -193,7 +193,7 @@ def _write(
             {} if intake.origin == "copy" else intake.moved,
             restore=intake.restore,
             really=intake.really,
-            # Importing a memory that is stored already means to keep it, whatever happens to a memory file.
+            # Importing what a memory file keeps here already means to keep it, whatever happens to that file.
             owner_of_there="import" if intake.origin == "export" else "",
         )
         said = store.bring_turns(conn, turns, languages, intake.moved, near_s=intake.near_s, really=intake.really)

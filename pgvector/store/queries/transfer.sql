@@ -32,15 +32,21 @@ SELECT * FROM unnest(%(themes)s::text[], %(ids)s::bigint[], %(sessions)s::text[]
                      %(times)s::timestamptz[], %(embeddings)s::vector[], %(metadata)s::jsonb[], %(languages)s::text[]);
 
 -- name: known_memories
--- For each of the given memories its id, if its theme or the one that the theme's rows were moved to holds it, and when it
--- was removed, if it was.
+-- For each of the given memories its id, if its theme or the one that the theme's rows were moved to holds it, when it was
+-- removed, if it was, and whether a memory file of a host held it when that was last read.
 SELECT given.number,
        (SELECT m.id FROM memory_entries AS m
          WHERE m.agent_identity IN (given.theme, given.moved) AND m.target = given.target AND m.digest = given.digest
          LIMIT 1) AS id,
        (SELECT max(t.removed_at) FROM hermes_tombstones AS t
          WHERE t.agent_identity IN (given.theme, given.moved) AND t.target = given.target AND t.digest = given.digest)
-           AS removed_at
+           AS removed_at,
+       (coalesce(given.moved, given.theme), given.target, given.digest)
+           IN (SELECT f.agent_identity, f.target, f.digest FROM hermes_mirror AS f
+                WHERE f.agent_identity = ANY(%(themes)s::text[] || %(moved)s::text[]))
+       OR (given.theme, given.target, given.digest)
+           IN (SELECT f.agent_identity, f.target, f.digest FROM hermes_mirror AS f
+                WHERE f.agent_identity = ANY(%(themes)s::text[])) AS in_file
   FROM unnest(%(themes)s::text[], %(targets)s::text[], %(digests)s::bytea[], %(moved)s::text[])
        WITH ORDINALITY AS given(theme, target, digest, moved, number)
  ORDER BY given.number;
