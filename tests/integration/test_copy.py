@@ -314,7 +314,9 @@ def test_need_02_what_cannot_be_copied_is_said(
     assert in_use.read_text() == before
 
 
-def test_need_03_killed_in_the_middle_and_run_again_it_is_there_exactly_once(
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_need_03_ended_in_the_middle_and_run_again_it_is_there_exactly_once(
+    number: signal.Signals,
     in_use: Path,
     dsn: str,
     second_dsn: str,
@@ -326,9 +328,11 @@ def test_need_03_killed_in_the_middle_and_run_again_it_is_there_exactly_once(
     out = tmp_path / "all.jsonl"
     assert cli.main(["export", str(out)]) == 0
     held = "SELECT count(*) FROM conversations"
+    told = "" if number == signal.SIGKILL else "interrupted: what arrived stays; run it again to go on"
     with start_cli("copy", "--to", second_dsn) as process:
         until(lambda: Database(second_dsn).column(held)[0] > 500, 60, "a part of the copy")
-        process.send_signal(signal.SIGKILL)
+        process.send_signal(number)
+        assert told in process.communicate(timeout=150)[1]
     assert 500 < Database(second_dsn).column(held)[0] < 3000
     assert copied(capsys, "--to", second_dsn)["verified"] is True
     assert all_rows(second_dsn) == all_rows(dsn)
@@ -339,7 +343,8 @@ def test_need_03_killed_in_the_middle_and_run_again_it_is_there_exactly_once(
     left = Database(second_dsn).column(held)[0]
     with start_cli("import", str(out)) as process:
         until(lambda: Database(second_dsn).column(held)[0] > left, 60, "a part of the import")
-        process.send_signal(signal.SIGKILL)
+        process.send_signal(number)
+        assert told in process.communicate(timeout=150)[1]
     assert cli.main(["import", str(out)]) == 0
     assert all_rows(second_dsn) == all_rows(dsn)
 

@@ -281,16 +281,20 @@ def test_need_18_a_change_can_be_given_up(
     written(make_provider, settings, dsn, turns=100)
     configured(home, dsn, settings)
     new_model.latency_ms = 200
-    killed_when(lambda: new_model.requests >= 3, start_cli, arguments)
+    with start_cli(*arguments, "--yes") as process:
+        until(lambda: new_model.requests >= 3, 60, "a part of the work")
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=150)[1]
+    assert process.returncode == 130 and "the same command goes on with it" in said and "--abort --yes" in said
 
     other = cli("reembed", "--url", new_model.url, "--model", "third", "--admin-dsn", admin_dsn)
     assert other.returncode == 1 and "a change to newer (96 dimensions) is under way" in other.stderr
     assert "hermes-pgvector reembed --abort --yes" in other.stderr
     dry = cli("reembed", "--abort", "--admin-dsn", admin_dsn)
     assert "nothing was changed: add --yes" in dry.stdout
-    said = cli("reembed", "--abort", "--admin-dsn", admin_dsn, "--yes")
+    done = cli("reembed", "--abort", "--admin-dsn", admin_dsn, "--yes")
 
-    assert said.returncode == 0, said.stderr
+    assert done.returncode == 0, done.stderr
     database = Database(dsn)
     assert database.column("SELECT model FROM hermes_embedding") == ["older"]
     assert database.column("SELECT to_regclass('hermes_reembed')") == [None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from importlib.resources import as_file, files
@@ -360,8 +361,15 @@ def test_need_36_agents_that_meet_it_keep_their_writes_and_say_so(
 
 
 @pytest.mark.parametrize("kept_turns", [7000])
-def test_need_36_a_kill_in_the_middle_leaves_what_the_same_command_finishes(
-    before: Predecessor, empty_admin_dsn: str, cli: Run, start_cli: Start, home: Path, kept_turns: int
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_need_36_an_end_in_the_middle_leaves_what_the_same_command_finishes(
+    number: signal.Signals,
+    before: Predecessor,
+    empty_admin_dsn: str,
+    cli: Run,
+    start_cli: Start,
+    home: Path,
+    kept_turns: int,
 ) -> None:
     before.memory("marketing", FACT)
     before.many_turns(kept_turns)
@@ -377,7 +385,9 @@ def test_need_36_a_kill_in_the_middle_leaves_what_the_same_command_finishes(
 
     with start_cli("migrate", "--admin-dsn", empty_admin_dsn, "--runtime-role", "hermes") as process:
         until(some_are_there, 60, "the first turns")
-        process.kill()
+        process.send_signal(number)
+        told = process.communicate(timeout=150)[1]
+    assert number == signal.SIGKILL or "interrupted: the upgrade is begun and not undone" in told
     assert 0 < database.column("SELECT count(*) FROM conversations")[0] < kept_turns
     (check,) = check_of(cli, "upgrade")
     assert check["state"] == "fail" and "hermes-pgvector migrate" in check["fix"]

@@ -108,6 +108,16 @@ def complain(text: str) -> None:
 
 
 @contextmanager
+def said_if_interrupted(text: str) -> Iterator[None]:
+    """Warn with `interrupted: TEXT` if Ctrl-C, or a signal that ends the command, stops the block."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        warn(f"interrupted: {text}")
+        raise
+
+
+@contextmanager
 def said_while(line: str, busy: Callable[[], bool]) -> Iterator[None]:
     """Print `line` to stderr once `busy` has been true for 300 ms within the block."""
     over = threading.Event()

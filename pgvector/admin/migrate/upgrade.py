@@ -18,6 +18,7 @@ from ...embed.model_folder import is_local
 from ...store.connection import DeadlineConnection
 from ...store.pool import connect
 from ..common import hnsw
+from ..common.console import said_if_interrupted
 from ..common.migrations import MigrationReport, migrate
 from ..common.new_vectors import vacuum
 from ..common.pooler import require_session
@@ -146,21 +147,28 @@ def run_upgrade(admin_dsn: str, settings: Settings, *, dims: int, role: str, say
                 say(line)
             if not plan.begun:
                 upgrade_tables.begin(conn, dims=plan.dims, keeps_vectors=bool(plan.vectors and not plan.vectors_lost))
-            migration = MigrationReport((), (), ())
-            if (begun := _begun(conn)).opened_at is None:
-                # Each role is granted its rights by a separate run; the first run also creates the tables.
-                migration, *_ = [migrate(admin_dsn, dims=plan.dims, runtime_role=each) for each in plan.roles or ("",)]
-                upgrade_tables.make_ready(conn, begun, _named_space(settings, plan.dims))
-            destination_of = _destinations(settings)
-            with progress("memories", plan.memories) as advance:
-                upgrade_tables.copy_memories(conn, destination_of, advance)
-            with progress("turns", plan.turns) as advance:
-                upgrade_tables.copy_turns(conn, destination_of, advance)
+            with said_if_interrupted("the upgrade is begun and not undone: the same command goes on with it"):
+                migration = _take_over(conn, admin_dsn, settings, plan)
             done = _begun(conn)
         with building() as tell:
             built = hnsw.build(conn, admin_dsn, tell)
         vacuum(conn)
     return Upgraded(plan, done.merged, done.left_out, replace(migration, built=tuple(built)))
+
+
+def _take_over(conn: DeadlineConnection, admin_dsn: str, settings: Settings, plan: UpgradePlan) -> MigrationReport:
+    """Create our tables unless they are there, and copy what is not copied yet."""
+    migration = MigrationReport((), (), ())
+    if (begun := _begun(conn)).opened_at is None:
+        # Each role is granted its rights by a separate run; the first run also creates the tables.
+        migration, *_ = [migrate(admin_dsn, dims=plan.dims, runtime_role=each) for each in plan.roles or ("",)]
+        upgrade_tables.make_ready(conn, begun, _named_space(settings, plan.dims))
+    destination_of = _destinations(settings)
+    with progress("memories", plan.memories) as advance:
+        upgrade_tables.copy_memories(conn, destination_of, advance)
+    with progress("turns", plan.turns) as advance:
+        upgrade_tables.copy_turns(conn, destination_of, advance)
+    return migration
 
 
 def confirm_upgrade(admin_dsn: str, *, really: bool) -> None:

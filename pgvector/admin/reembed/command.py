@@ -26,7 +26,7 @@ from ..common.commands import (
     given_admin_dsn,
     printed,
 )
-from ..common.console import say
+from ..common.console import said_if_interrupted, say
 from ..common.database import settings_of
 from ..common.embedded_server import borrowed_server
 from ..common.given_dims import dims_given
@@ -36,6 +36,10 @@ from .reembedding import Reembedding, backfill, cold_turns, plan
 
 _MAX_DIMS = 2000  # limit of a vector in an HNSW index
 _REQUEST_S = 120.0
+_STOPPED = (
+    "the change of the model is not given up: the same command goes on with it; to give it up: hermes-pgvector reembed "
+    "--abort --yes"
+)
 
 
 def _rate(text: str) -> float:
@@ -54,7 +58,8 @@ def _backfill(args: argparse.Namespace, home: Path) -> int:
             backend.bring_up()
             documents = DocumentEmbedder(embedder, backend, Latencies(), chunk_tokens=settings.chunk_tokens)
             rows = PendingRows(backend, documents, cold=args.cold)
-            done = backfill(backend, rows, rows_per_s=args.rate, cold=args.cold)
+            with said_if_interrupted("what has its vector keeps it; run it again to go on"):
+                done = backfill(backend, rows, rows_per_s=args.rate, cold=args.cold)
             counts = backend.counts()
             cold = cold_turns(backend) if args.cold else 0
         finally:
@@ -91,7 +96,8 @@ def _reembed(args: argparse.Namespace, home: Path) -> int:
             worker = Reembedding(
                 conn, embedder, chunk_tokens=wanted.chunk_tokens, rows_per_s=args.rate, again=args.again
             )
-            refused = worker.run() if planned.needed or args.again else 0
+            with said_if_interrupted(_STOPPED):
+                refused = worker.run() if planned.needed or args.again else 0
     finally:
         embedder.close()
     if not args.no_config:

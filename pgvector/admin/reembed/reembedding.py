@@ -124,10 +124,13 @@ class Reembedding:
         with store.until_switched(self._conn, self._space):
             at_first = store.progress(self._conn) if self._under_way() else store.VectorProgress(0, 0)
             self._line = ProgressLine("embedded anew", at_first.total, done=at_first.done)
-            self._pass()
-            self._line.finish()
-            store.build_indexes(self._conn, self._space, self._line.say)
-            self._pass()
+            try:
+                self._pass()
+                self._line.finish()
+                store.build_indexes(self._conn, self._space, self._line.say)
+                self._pass()
+            finally:
+                self._line.clear()
         if self._under_way():
             store.switch_soon(self._conn, self._space)
             store.vacuum(self._conn)

@@ -32,10 +32,11 @@ from ..common.commands import (
     given_admin_dsn,
     printed,
 )
-from ..common.console import Column, say, show_table, warn
+from ..common.console import Column, said_if_interrupted, say, show_table, warn
 from ..common.database import connection, settings_of
 from ..common.stored_rows import themes_of_session
 from .bring import NEAR_S, Report, SourceReport, bring
+from .command import if_stopped
 from .import_rows import noted_entries
 from .ingest import IngestOptions
 from .sources.fact_notes import FactNotes
@@ -136,7 +137,8 @@ def _bring(sources: Sources, name: str, args: argparse.Namespace, home: Path) ->
     with connection(settings, given_admin_dsn(args) or None) as conn:
         destination = _destination(args, conn, policy, settings.turn_min_chars)
         intake = IngestOptions(settings, policy.rules, near_s=NEAR_S, really=args.yes)
-        report = bring(conn, name, sources(args, home, destination), intake, since, until)
+        with said_if_interrupted(if_stopped(really=args.yes)):
+            report = bring(conn, name, sources(args, home, destination), intake, since, until)
     if report.failed and not report.brought:
         raise ConfigurationError("; ".join(report.failed.values()))
     printed(args, report.as_json(), lambda: _show(report))

@@ -13,7 +13,7 @@ from ...domain.dates import parse_when
 from ...domain.errors import WrongUsage
 from ...domain.format import plural
 from ..common.commands import EXIT_FAILED, EXIT_OK, Command, add_login, argument, printed
-from ..common.console import Column, say, show_table, warn
+from ..common.console import Column, said_if_interrupted, say, show_table, warn
 from ..common.database import database
 from ..common.new_vectors import own_space
 from ..common.outcome import counted
@@ -65,6 +65,11 @@ def _output(file: Path | None, *, replace: bool) -> Iterator[ByteSink]:
             yield out
 
 
+def if_stopped(*, really: bool) -> str:
+    """Return what to say when a command that takes rows in is stopped before its end."""
+    return "what arrived stays; run it again to go on" if really else "nothing was changed"
+
+
 def _import(args: argparse.Namespace, home: Path) -> int:
     renamed = _renamed(args.rename)
     with database(args, home, any_dims=False) as (conn, settings, rules):
@@ -78,7 +83,8 @@ def _import(args: argparse.Namespace, home: Path) -> int:
             salvage=args.salvage,
             really=not args.dry_run,
         )
-        done = import_file(conn, None if args.file == "-" else Path(args.file), options)
+        with said_if_interrupted(if_stopped(really=not args.dry_run)):
+            done = import_file(conn, None if args.file == "-" else Path(args.file), options)
     printed(args, done.as_json() | {"dry_run": args.dry_run}, lambda: _show_imported(done, dry_run=args.dry_run))
     if done.absent:
         warn(absent_themes(done.absent, done.held))

@@ -26,12 +26,12 @@ from ..common.commands import (
     given_admin_dsn,
     printed,
 )
-from ..common.console import Column, say, show_table, warn
+from ..common.console import Column, said_if_interrupted, say, show_table, warn
 from ..common.database import connection, settings_of
 from ..common.database_identity import identity
 from ..common.outcome import counted
 from ..common.saving import changes_to, save, warn_overruled
-from .command import add_themes, show_arrivals
+from .command import add_themes, if_stopped, show_arrivals
 from .copy_themes import Copy, CopyRequest, copy
 
 _ENV = "HERMES_PGVECTOR_TARGET_DSN"
@@ -52,7 +52,11 @@ def _copy(args: argparse.Namespace, home: Path) -> int:
     if args.switch and args.themes:
         raise WrongUsage("--switch goes with a copy of all themes only: the others would be left behind")
     source, target = _source(settings, args.source), dataclasses.replace(settings, dsn=to)
-    with connection(source, named="--from" if args.source else "dsn") as here, _target(args, target) as there:
+    with (
+        connection(source, named="--from" if args.source else "dsn") as here,
+        _target(args, target) as there,
+        said_if_interrupted(if_stopped(really=not args.dry_run)),
+    ):
         done = copy(CopyRequest(here, there, settings, Policy.of(settings).rules, args.themes, not args.dry_run))
     if args.dry_run:
         return printed(args, done.as_json() | {"verified": None, "dry_run": True}, lambda: _show_planned(done))
