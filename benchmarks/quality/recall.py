@@ -244,7 +244,7 @@ def options(doc: str | None, *, data: bool = True) -> argparse.ArgumentParser:
     if data:
         made.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder with the corpora")
         made.add_argument(
-            "--corpus", nargs="+", default=NAMES, metavar="NAME", help=f"{', '.join(ALL_NAMES)}, or a file of that form"
+            "--corpus", nargs="+", default=NAMES, choices=ALL_NAMES, metavar="NAME", help=", ".join(ALL_NAMES)
         )
         made.add_argument("--themes", type=int, metavar="N", help="of each corpus no more than the first N")
         made.add_argument("--embedded", action="store_true", help="only themes whose vectors are all in the cache")

@@ -49,7 +49,7 @@ from tests.support.rescaled import Rescaled
 EVERY = 4  # of the questions about conversations one is asked; of the requests to them, all
 SAMPLE = 300  # questions, and turns of other conversations, for the distribution
 BARS = [round(0.30 + 0.025 * step, 3) for step in range(19)]
-WORD_BARS = ((0.35, 0.0), (0.40, 0.0), (0.30, 0.23), (0.334, 0.22), (0.334, 0.24), (0.334, 0.26))  # coverage, certainty
+WORD_BARS = (0.25, 0.30, 0.35, 0.40, 0.45, 0.50, 0.55, 0.60, 0.65, 0.70, 0.80)
 PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
 STEPS = (-0.4, -0.2, 0.2, 0.4)  # spreads, by which the shipped bars are moved
 MEMORIES_EVIDENCE = (-11.0, -10.0, -9.5, -9.0)
@@ -150,9 +150,8 @@ def table(found: list[Found], *, meaning: bool) -> list[dict[str, Any]]:
             for memories, turns in itertools.product(MEMORIES_EVIDENCE, TURNS_EVIDENCE)
         ]
     rows += [
-        {"memories": "-", "turns": "-", "words": f"{coverage} of the words, certainty {certainty}"}
-        | rates(found, lambda _: None, WORDS_COVERAGE=coverage, WORDS_CERTAINTY=certainty)
-        for coverage, certainty in WORD_BARS
+        {"memories": "-", "turns": "-", "words": bar} | rates(found, lambda _: None, MIN_COVERAGE=bar)
+        for bar in WORD_BARS
     ]
     anyhow = prefetch.MIN_COVERAGE
     ways: dict[str, dict[str, float]] = {

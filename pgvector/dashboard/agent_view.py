@@ -21,7 +21,7 @@ from ..host.tool_scopes import ChatSearcher
 from ..recall.bars import MinSimilarity
 from ..recall.block import Line, lines_of, other_half
 from ..recall.excerpt import excerpt
-from ..recall.prefetch import WORDS_CERTAINTY, WORDS_COVERAGE, MessagePlace, prefetch_block, worth_showing
+from ..recall.prefetch import MIN_COVERAGE, MessagePlace, prefetch_block, worth_showing
 from ..recall.searcher import Searcher
 from ..recall.transcripts import Transcripts
 from .page_route import PageRoute
@@ -210,10 +210,7 @@ def _too_far(hit: Hit, near: MinSimilarity | None) -> str:
     holds = f"{hit.coverage:.0%} of the question's words by weight"
     if near is None or hit.similarity is None:
         measured = "" if hit.relevance is None else f"; the reranker gives it a chance of {hit.relevance:.1%}"
-        return (
-            f"it holds {holds}, which for messages and texts of these lengths is a certainty of {hit.certainty:.2f}; "
-            f"{WORDS_COVERAGE:.0%} with {WORDS_CERTAINTY:.2f} would do{measured}"
-        )
+        return f"it holds {holds}, and {MIN_COVERAGE:.0%} would do{measured}"
     bar = near.turns if hit.store == "turns" else near.memories
     if hit.relevance is not None:
         return (

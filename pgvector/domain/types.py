@@ -49,15 +49,13 @@ class Filters:
 class Candidate(NamedTuple):
     """A row that one leg of the search proposes; `score` is its similarity or its lexical score.
 
-    `coverage`: the share of the weight of the question's words that it contains. `certainty`: the same, but lower for a
-    question of few words and for a long text. `quoted`: how many quoted phrases it contains.
+    `coverage`: the share of the weight of the question's words that it contains. `quoted`: how many quoted phrases.
     """
 
     id: int
     score: float
     coverage: float = 0.0
     quoted: int = 0
-    certainty: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,6 @@ class Hit:
     size: int = 0
     structure: Mapping[str, Any] | None = field(default=None, compare=False)
     coverage: float = 0.0
-    certainty: float = 0.0
     score: float = 0.0
     vector_rank: int | None = None
     word_rank: int | None = None

@@ -20,10 +20,7 @@ from .render import render_block
 from .searcher import Searcher
 from .transcripts import Transcripts
 
-# By words alone: the share of the weight of the question's words that a good enough hit has, and its certainty.
-WORDS_COVERAGE = 0.334  # more than one of three words that are equally rare
-WORDS_CERTAINTY = 0.23
-MIN_COVERAGE = 0.35  # share of the weight of the words near the similarity threshold
+MIN_COVERAGE = 0.35  # share of the weight of the question's words that makes a hit good enough
 SURE_COVERAGE = 0.60  # likewise, however low the similarity: models know nothing of error codes
 _FAR = 1.7  # spreads below the similarity threshold, beyond which words count as shared by chance
 _SHARE_BEFORE = 0.2  # of the deadline, for the turns of the preceding sessions
@@ -191,7 +188,7 @@ def is_worth_showing(hit: Hit, near: MinSimilarity | None, most: float = 1.0) ->
         return evidence >= (TURNS_EVIDENCE if hit.store == "turns" else MEMORIES_EVIDENCE)
     coverage = hit.coverage / most
     if above is None:
-        return coverage >= WORDS_COVERAGE and hit.certainty / most >= WORDS_CERTAINTY
+        return coverage >= MIN_COVERAGE
     return above >= 0 or coverage >= (MIN_COVERAGE if above >= -_FAR else SURE_COVERAGE)
 
 

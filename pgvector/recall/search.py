@@ -53,7 +53,6 @@ class _Ranked(NamedTuple):
     id: int
     score: float
     coverage: float
-    certainty: float
     vector_rank: int | None
     word_rank: int | None
 
@@ -67,9 +66,8 @@ class _Order:
 
     def __iter__(self) -> Iterator[_Ranked]:
         for score, store, row in self._places:
-            words, vector_rank, word_rank = self._told[store]
-            coverage, certainty = words.get(-row, (0.0, 0.0))
-            yield _Ranked(store, -row, -score, coverage, certainty, vector_rank.get(-row), word_rank.get(-row))
+            coverage, vector_rank, word_rank = self._told[store]
+            yield _Ranked(store, -row, -score, coverage.get(-row, 0.0), vector_rank.get(-row), word_rank.get(-row))
 
 
 class Search:
@@ -314,7 +312,6 @@ class Search:
     def _hit(self, row: _Ranked, columns: Any) -> Hit:
         told: dict[str, Any] = {
             "coverage": row.coverage,
-            "certainty": row.certainty,
             "score": weighed(row.score, columns.at, self._now),
             "vector_rank": row.vector_rank,
             "word_rank": row.word_rank,
@@ -333,10 +330,10 @@ def _read(searches: dict[Store, VectorSearch]) -> Legs:
 
 def _told_of(
     by_vector: Sequence[Candidate], by_words: Sequence[Candidate]
-) -> tuple[dict[int, tuple[float, float]], dict[int, int], dict[int, int]]:
-    """Return coverage and certainty, the rank by vector and the rank by words of the legs' rows, each by id."""
-    words = {candidate.id: (candidate.coverage, candidate.certainty) for candidate in by_words}
-    return words, _ranks(by_vector), _ranks(by_words)
+) -> tuple[dict[int, float], dict[int, int], dict[int, int]]:
+    """Return the coverage, the rank by vector and the rank by words of the legs' rows, each by id."""
+    coverage = {candidate.id: candidate.coverage for candidate in by_words}
+    return coverage, _ranks(by_vector), _ranks(by_words)
 
 
 def _ranks(leg: Sequence[Candidate]) -> dict[int, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -31,11 +30,6 @@ from .vector_search import LENGTH_PIVOT, ask_estimate, planned_rows, variant, wh
 
 EXACT_ROWS = 5000  # of a theme; the statements count_some_* stop counting one row beyond
 MIN_ROWS = 50  # in a nearly empty theme, words that no row holds would outweigh all that match
-# Before a turn, one word of two may be shared by chance, three of six hardly: a question counts as longer by so many
-# words that no row holds. A long text holds words of any question, so it counts by this power of its brevity. Both were
-# chosen with benchmarks/quality/threshold.py.
-_DOUBT_WORDS = 1.25
-_LENGTH_POWER = 0.25
 _MAX_CORRECTED = 4  # words of a question for which other spellings are looked up, longest first
 
 
@@ -269,7 +263,7 @@ class LexicalSearch:
         words = self._choice.words
         numbers = rows[0].absent if rows else range(1, len(words) + 1)
         self._absent = frozenset(words[number - 1].matcher for number in numbers)
-        self._found = {row.id: _candidate(row, self._theme_rows) for row in rows} | self._found
+        self._found = {row.id: Candidate(row.id, row.score, row.coverage) for row in rows} | self._found
 
     def _corrections(self) -> dict[str, str]:
         """Return, by the matcher of each misspelt word, the tsquery of the words that may be meant."""
@@ -294,18 +288,10 @@ class LexicalSearch:
         return self._pipe.ask(f"near_words_{self._store}", self._row | row)
 
 
-def _candidate(row: Any, theme_rows: float) -> Candidate:
-    # Of few rows hardly any holds a word by chance, so that the fewer there are the less doubt there is.
-    doubt = _DOUBT_WORDS * math.log(1 + (theme_rows + 0.5) / 1.5)
-    certainty = row.coverage * row.brevity**_LENGTH_POWER * row.asked / (row.asked + doubt)
-    return Candidate(row.id, row.score, row.coverage, certainty=certainty)
-
-
 def _quoting(found: Candidate | None, row_id: int, count: int) -> Candidate:
-    """Return the candidate for a row that holds `count` phrases, which are worth half of what it is worth."""
-    known = found or Candidate(row_id, 0.0)
-    score, coverage, certainty = ((1 + value) / 2 for value in (known.score, known.coverage, known.certainty))
-    return Candidate(row_id, score, coverage, count, certainty)
+    """Return the candidate for a row that holds `count` phrases, which are worth half of score and coverage."""
+    score, coverage = (found.score, found.coverage) if found else (0.0, 0.0)
+    return Candidate(row_id, (1 + score) / 2, (1 + coverage) / 2, count)
 
 
 def _estimated(each: QuestionWord, sample: Any, rows: float) -> QuestionWord:

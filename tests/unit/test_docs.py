@@ -224,9 +224,7 @@ def test_every_field_of_a_tools_answer_is_documented() -> None:
     hit = Hit(**known)  # type: ignore[arg-type]
     long = replace(hit, content="c " * RESULT_MAX_CHARS, around=(hit,))
     legs = {"vector_rank", "word_rank", "rerank_rank", "rerank_score", "nearest_char", "first_char", "size"}
-    assert set(known) | legs | {"around", "certainty", "relevance", "structure"} == {
-        field.name for field in fields(Hit)
-    }
+    assert set(known) | legs | {"around", "relevance", "structure"} == {field.name for field in fields(Hit)}
     keys: set[str] = set()
     said = {"kind", "subject", "scope", "state", "when", "confidence", "expires_at", "replaced"}
     structured = replace(hit, structure=dict.fromkeys(said, "x"))

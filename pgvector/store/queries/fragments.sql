@@ -315,7 +315,7 @@ CASE WHEN NOT %(any_theme)s::boolean THEN %(theme)s END
 -- fragment: by_coverage(pivot)
 -- The rows `hits` by the weight of the words they hold, long ones behind short ones. Weights are whole millionths, so that rows
 -- with the same words have the same sum in any order of addition. In a tiny theme all rows come here, and most hold no word:
--- one test for all words at once excludes those. `asked`: the weight of all words.
+-- one test for all words at once excludes those.
 pairs AS MATERIALIZED (
     SELECT id, brevity, word
       FROM (SELECT id, tsv, brevity(tsv; {pivot}) AS brevity FROM hits
@@ -335,8 +335,7 @@ weights AS MATERIALIZED (
 weighed AS (
     SELECT id, brevity, sum(idf) / (SELECT nullif(sum(idf), 0) FROM weights)::float8 AS coverage
       FROM pairs JOIN weights USING (word) GROUP BY id, brevity)
-SELECT id, coverage, coverage * brevity AS score, brevity,
-       (SELECT sum(idf) / 1e6::float8 FROM weights) AS asked,
+SELECT id, coverage, coverage * brevity AS score,
        ARRAY(SELECT word FROM weights WHERE held = 0) AS absent
   FROM weighed ORDER BY score DESC, id DESC LIMIT %(limit)s
 
