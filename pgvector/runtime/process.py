@@ -162,13 +162,19 @@ class Runtime:
                 self._left_said.add(said)
                 logger.warning("hermes-pgvector: %d writes did not reach Postgres before shutdown; they %s", *said)
 
+    def _vectors(self) -> str:
+        """Return whether this process makes vectors, and whether they can be compared with those of the database."""
+        if self.embedder is None:
+            return "none"
+        return "own" if self._documents.is_there() else "incomparable"
+
     def stats(self) -> dict[str, Any]:
         """Return flat counters with units in their names; text values are states or the last error."""
         return {
             "postgres": "up" if self.backend.is_up() else "down" if self.backend.problem else "starting",
             "endpoint": self.embedder.state() if self.embedder is not None else "none",
             "embed_model": self.embedder.model if self.embedder is not None else "",
-            "vectors": "none" if self.embedder is None else "own" if self._documents.is_there() else "incomparable",
+            "vectors": self._vectors(),
             "reranker": self.reorderer.state() if self.reorderer is not None else "none",
             **latest(self.writer.trouble, self._documents.trouble),
             **self.counts,

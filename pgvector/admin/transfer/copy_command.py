@@ -47,10 +47,7 @@ _COLUMNS = (
 def _copy(args: argparse.Namespace, home: Path) -> int:
     settings = settings_of(home)
     to = _target_dsn(args, settings)
-    if args.switch and args.dry_run:
-        raise WrongUsage("--switch and --dry-run do not go together: a dry run changes nothing")
-    if args.switch and args.themes:
-        raise WrongUsage("--switch goes with a copy of all themes only: the others would be left behind")
+    _check_switch(args)
     source, target = _source(settings, args.source), dataclasses.replace(settings, dsn=to)
     with (
         connection(source, named="--from" if args.source else "dsn") as here,
@@ -66,6 +63,14 @@ def _copy(args: argparse.Namespace, home: Path) -> int:
     if args.switch and not done.verified:
         warn("the settings were left as they are: not everything arrived")
     return EXIT_OK if done.verified else EXIT_FAILED
+
+
+def _check_switch(args: argparse.Namespace) -> None:
+    """Raise WrongUsage if the settings are to be switched by a run that does not copy everything."""
+    if args.switch and args.dry_run:
+        raise WrongUsage("--switch and --dry-run do not go together: a dry run changes nothing")
+    if args.switch and args.themes:
+        raise WrongUsage("--switch goes with a copy of all themes only: the others would be left behind")
 
 
 def _target_dsn(args: argparse.Namespace, settings: Settings) -> str:

@@ -116,8 +116,7 @@ def bring_memories(
     there: list[tuple[int, MemoryRecord]] = []
     for record, row in zip(records, known, strict=True):
         if row.id is not None:
-            kept = (*record.owners, owner_of_there) if row.in_file and owner_of_there else record.owners
-            there.append((row.id, replace(record, owners=kept)))
+            there.append((row.id, _with_owner(record, owner_of_there if row.in_file else "")))
         elif restore or not _removed_since(row.removed_at, record):
             added.append(record)
         else:
@@ -134,6 +133,10 @@ def _moves(records: Sequence[Record], moved: Mapping[str, str]) -> list[str | No
 
 def _removed_since(removed_at: datetime | None, record: MemoryRecord) -> bool:
     return removed_at is not None and removed_at >= record.updated_at
+
+
+def _with_owner(record: MemoryRecord, owner: str) -> MemoryRecord:
+    return replace(record, owners=(*record.owners, owner)) if owner else record
 
 
 def _insert_memories(conn: DeadlineConnection, records: Sequence[MemoryRecord], languages: Languages) -> None:
