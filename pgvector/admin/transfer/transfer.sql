@@ -16,6 +16,5 @@ SELECT target, digest, max(noted_at) AS noted_at, bool_and(agent_identity <> %(t
 -- How many memories bury_removed would remove.
 SELECT count(*) AS count
   FROM memory_entries AS m
-  JOIN unnest(%(targets)s::text[], %(digests)s::bytea[], %(times)s::timestamptz[]) AS given(target, digest, removed_at)
-    ON m.target = given.target AND m.digest = given.digest AND m.updated_at <= given.removed_at
- WHERE m.agent_identity = %(theme)s;
+ CROSS JOIN unnest(%(targets)s::text[], %(digests)s::bytea[], %(times)s::timestamptz[]) AS given(target, digest, removed_at)
+ WHERE removed_at_origin();

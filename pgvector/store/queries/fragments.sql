@@ -153,6 +153,10 @@ kind = coalesce(excluded.kind, memory_entries.kind), subject = coalesce(excluded
        applies_when = coalesce(excluded.applies_when, memory_entries.applies_when),
        pinned = coalesce(excluded.pinned, memory_entries.pinned)
 
+-- fragment: removed_at_origin()
+-- Whether a memory `m` was removed at its origin, as `given` says, and not confirmed here later.
+m.agent_identity = %(theme)s AND m.target = given.target AND m.digest = given.digest AND m.updated_at <= given.removed_at
+
 -- fragment: of_later(column)
 -- Of a memory `m` and the same text `given`, the value that was said later or, if there is none, the earlier one.
 CASE WHEN given.updated_at > m.updated_at THEN coalesce(said.{column}, m.{column}) ELSE coalesce(m.{column}, said.{column}) END

@@ -34,6 +34,9 @@ SELECT * FROM unnest(%(themes)s::text[], %(ids)s::bigint[], %(sessions)s::text[]
 -- name: known_memories
 -- For each of the given memories its id, if its theme or the one that the theme's rows were moved to holds it, when it was
 -- removed, if it was, and whether a memory file of a host held it when that was last read.
+WITH in_files AS MATERIALIZED (
+    SELECT agent_identity, target, digest FROM hermes_mirror
+     WHERE agent_identity = ANY(%(themes)s::text[] || %(moved)s::text[]))
 SELECT given.number,
        (SELECT m.id FROM memory_entries AS m
          WHERE m.agent_identity IN (given.theme, given.moved) AND m.target = given.target AND m.digest = given.digest
@@ -41,12 +44,8 @@ SELECT given.number,
        (SELECT max(t.removed_at) FROM hermes_tombstones AS t
          WHERE t.agent_identity IN (given.theme, given.moved) AND t.target = given.target AND t.digest = given.digest)
            AS removed_at,
-       (coalesce(given.moved, given.theme), given.target, given.digest)
-           IN (SELECT f.agent_identity, f.target, f.digest FROM hermes_mirror AS f
-                WHERE f.agent_identity = ANY(%(themes)s::text[] || %(moved)s::text[]))
-       OR (given.theme, given.target, given.digest)
-           IN (SELECT f.agent_identity, f.target, f.digest FROM hermes_mirror AS f
-                WHERE f.agent_identity = ANY(%(themes)s::text[])) AS in_file
+       (given.theme, given.target, given.digest) IN (SELECT * FROM in_files)
+           OR (given.moved, given.target, given.digest) IN (SELECT * FROM in_files) AS in_file
   FROM unnest(%(themes)s::text[], %(targets)s::text[], %(digests)s::bytea[], %(moved)s::text[])
        WITH ORDINALITY AS given(theme, target, digest, moved, number)
  ORDER BY given.number;
@@ -240,8 +239,7 @@ ON CONFLICT (agent_identity, target, digest) DO UPDATE
 -- Memories that were removed at their origin are removed here as well, unless they were confirmed here later.
 DELETE FROM memory_entries AS m
  USING unnest(%(targets)s::text[], %(digests)s::bytea[], %(times)s::timestamptz[]) AS given(target, digest, removed_at)
- WHERE m.agent_identity = %(theme)s AND m.target = given.target AND m.digest = given.digest
-   AND m.updated_at <= given.removed_at;
+ WHERE removed_at_origin();
 
 -- name: bring_mirrored
 INSERT INTO hermes_mirror (agent_identity, origin, target, digest, announced, noted_at, held_at, held_why, kept_at)
