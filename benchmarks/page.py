@@ -14,7 +14,7 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.append(str(Path(__file__).resolve().parent))
 import summary
@@ -24,9 +24,17 @@ PAGE = BENCHMARKS.parent / "docs" / "benchmarks.md"
 _BLOCK = re.compile(r"^<!-- table: ([\w/-]+) -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
 
 
-def tables_of(folder: Path) -> dict[str, str]:
-    """Every table of the folder's files as Markdown, by name. Raises: ValueError when two have one name."""
-    found: dict[str, str] = {}
+class Table(NamedTuple):
+    """A table as Markdown, the notes below it, which others may have as well, and of which day it is."""
+
+    text: str
+    notes: tuple[str, ...] = ()
+    about: tuple[str, ...] = ()
+
+
+def tables_of(folder: Path) -> dict[str, Table]:
+    """Every table of the folder's files, by name. Raises: ValueError when two have one name."""
+    found: dict[str, Table] = {}
     rows: dict[str, summary.Rows] = {}
     for path in sorted(folder.glob("*.json")):
         body = json.loads(path.read_text(encoding="utf-8"))
@@ -34,9 +42,9 @@ def tables_of(folder: Path) -> dict[str, str]:
             if table["name"] in found:
                 raise ValueError(f"{path}: there is another table {table['name']}")
             rows[table["name"]] = table["rows"]
-            remarks = [*table["notes"], *([body["about"]] if "about" in body else [])]
-            found[table["name"]] = "\n\n".join([markdown(table["rows"]), *remarks])
-    return found | {"summary": markdown(summary.rows_of(rows))}
+            about = (body["about"],) if "about" in body else ()
+            found[table["name"]] = Table(markdown(table["rows"]), tuple(table["notes"]), about)
+    return found | {"summary": Table(markdown(summary.rows_of(rows)))}
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
@@ -46,9 +54,18 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def renewed(page: str, tables: dict[str, str]) -> str:
-    """The page with its tables as they are now. Raises: KeyError for one that there is not."""
-    return _BLOCK.sub(lambda block: f"<!-- table: {block[1]} -->\n{tables[block[1]]}\n<!-- end -->", page)
+def renewed(page: str, tables: dict[str, Table]) -> str:
+    """The page with its tables as they are now, and each note once. Raises: KeyError for a table that there is not."""
+    said: set[str] = set()
+
+    def block(found: re.Match[str]) -> str:
+        table = tables[found[1]]
+        new = [note for note in table.notes if note not in said]
+        said.update(new)
+        body = "\n\n".join([table.text, *new, *table.about])
+        return f"<!-- table: {found[1]} -->\n{body}\n<!-- end -->"
+
+    return _BLOCK.sub(block, page)
 
 
 def main() -> None:

@@ -34,6 +34,13 @@ def test_no_marker_is_without_its_other_half(page: ModuleType) -> None:
 def test_a_table_that_was_not_measured_is_an_error(page: ModuleType) -> None:
     with pytest.raises(KeyError, match="nobody"):
         page.renewed("<!-- table: nobody -->\n<!-- end -->", {})
-    assert page.renewed("a\n<!-- table: x -->\nold\n<!-- end -->\nb", {"x": "| new |"}) == (
-        "a\n<!-- table: x -->\n| new |\n<!-- end -->\nb"
+    before = "a\n<!-- table: x -->\nold\n<!-- end -->\nb"
+    assert page.renewed(before, {"x": page.Table("| new |")}) == "a\n<!-- table: x -->\n| new |\n<!-- end -->\nb"
+
+
+def test_a_note_of_several_tables_stands_once_and_each_has_its_day(page: ModuleType) -> None:
+    blocks = "<!-- table: x -->\n<!-- end -->\n<!-- table: y -->\n<!-- end -->"
+    tables = {name: page.Table(f"| {name} |", ("Of both.",), ("1 May",)) for name in "xy"}
+    assert page.renewed(blocks, tables) == (
+        "<!-- table: x -->\n| x |\n\nOf both.\n\n1 May\n<!-- end -->\n<!-- table: y -->\n| y |\n\n1 May\n<!-- end -->"
     )
