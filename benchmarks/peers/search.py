@@ -193,7 +193,8 @@ def run(stage: Stage, args: argparse.Namespace) -> list[Table]:
         return []
     for each in itertools.chain.from_iterable(places.values()):
         stage.read_all(each)
-    return [of_size(stage, rows, args.rounds, places[rows]) for rows in args.rows]
+    stage.endpoint.be("ok", args.embed_ms / 1000)
+    return [of_size(stage, rows, args.rounds, places[rows], args.embed_ms) for rows in args.rows]
 
 
 def loaded(stage: Stage, product: Product, rows: int) -> Kept:
@@ -221,7 +222,7 @@ def _lists() -> dict[str, list[float]]:
     return defaultdict(list)
 
 
-def of_size(stage: Stage, rows: int, rounds: int, places: list[Kept]) -> Table:
+def of_size(stage: Stage, rows: int, rounds: int, places: list[Kept], embed_ms: int) -> Table:
     """All products over tables of that size, in turn."""
     figures = Figures()
     with contextlib.ExitStack() as stack:
@@ -242,13 +243,16 @@ def of_size(stage: Stage, rows: int, rounds: int, places: list[Kept]) -> Table:
                     "us"
                 ]
                 figures.add(theme, "on_memory_write", product.name, us, {})
-    return table_of(stage.products, rows, figures)
+    return table_of(stage.products, rows, embed_ms, figures)
 
 
-def table_of(products: tuple[Product, ...], rows: int, figures: Figures) -> Table:
+def table_of(products: tuple[Product, ...], rows: int, embed_ms: int, figures: Figures) -> Table:
     """A line for each theme and what was asked, or a word where a product has nothing to ask."""
     notes = [note for product in products for note in product.notes]
-    table = Table(f"peers-search-{rows}", f"Recall among {rows:,} turns and {rows:,} memories", notes=notes)
+    name, title = f"peers-search-{rows}", f"Recall among {rows:,} turns and {rows:,} memories"
+    if embed_ms:
+        name, title = f"{name}-{embed_ms}ms", f"{title}, an embedding takes {embed_ms} ms"
+    table = Table(name, title, notes=notes)
     names = in_order([product.name for product in products])
     for theme, what in sorted(figures.p50, key=lambda each: (list(SHARES).index(each[0]), ASKED.index(each[1]))):
         missing = {each.name: word for each in products if (word := lacking(each, what))}
