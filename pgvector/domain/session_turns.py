@@ -58,6 +58,11 @@ class SessionTurns:
             known = self._sessions.get(session)
             return f"{known.times}.{known.unnamed}" if known and (known.times or known.unnamed) else ""
 
+    def undos(self, session: Session) -> int:
+        """Return the host's count of undos that is known."""
+        known = self._sessions.get(session)
+        return known.times if known else 0
+
     def take_back(self, session: Session, times: int, spans: Sequence[Span]) -> list[uuid.UUID] | None:
         """Record the host's count of undos; return the undone turns' operation ids, or None if the count is known."""
         with self._lock:

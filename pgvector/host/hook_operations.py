@@ -6,7 +6,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ from ..domain.theme import SessionThemes
 from .guard import warn_once
 from .recall_tools import QUESTION_MAX_CHARS
 from .session_context import SessionContext
-from .undone import rewound
+from .undone import rewound, rewound_in_chat
 
 if TYPE_CHECKING:
     from ..runtime.process import Runtime
@@ -156,6 +156,22 @@ def taken_back(
     if told and (last := said.take_back_last(session, now)) is not None:
         return [_operation(session, (last[0],), last[1], now, uuid.uuid4())]
     return []
+
+
+def taken_back_before(
+    said: SessionTurns, session: Session, home: Path, chat: str | None, name: Callable[[str], str]
+) -> list[UndoTurns]:
+    """Return the same for the last sessions of a chat other than `session`, with which it goes on; none for None.
+
+    The process in which it was undone may still have those turns to write: its own operation names them.
+    """
+    theme, _ = session
+    ops: list[UndoTurns] = []
+    for host_id, times in ({} if chat is None else rewound_in_chat(home, chat)).items():
+        before = (theme, name(host_id))
+        if before != session and said.undos(before) < times:
+            ops += taken_back(said, before, home, host_id, name, told=False)
+    return [replace(op, op_id=named_uuid(_UNDOS, f"{op.op_id}\0{op.session_id}")) for op in ops]
 
 
 def _operation(

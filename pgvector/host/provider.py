@@ -21,10 +21,10 @@ from ..domain.operations import Operation, ReconcileFile
 from ..domain.types import Answer, Question, Store
 from .backup import hold_place
 from .guard import guarded, warn_once, warn_unknown_themes
-from .hook_operations import BuiltInMemory, Turn, delegation, question_in, storable, taken_back
+from .hook_operations import BuiltInMemory, Turn, delegation, question_in, storable, taken_back, taken_back_before
 from .outside_sessions import OutsideSessions
 from .recall_tools import answer, error
-from .session_context import Policy, SessionContext, environment, hermes_home, load_settings
+from .session_context import Policy, SessionContext, chat_of, environment, hermes_home, load_settings
 from .tool_registry import CHANGES, prompt_block, schemas, settings_in_file, switched_on, unknown_arguments, with_note
 from .tool_scopes import ChatSearcher, ToolScope
 
@@ -93,7 +93,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
         self._runtime, context = self._acquire(), cast(SessionContext, self._context)
         self._runtime.counts["themes_unknown"] += len(context.place.unknown)
         warn_unknown_themes(context.place.unknown, self._policy.rules.default)
-        self._follow_undo(session_id, told=False)
+        self._follow_undo(session_id, told=False, chat=chat_of(kwargs))
         if not self._settings.dsn:
             hold_place(self._home)
         if self._settings.bulk_sync_on_init and self._may_write(self._runtime, context):
@@ -300,13 +300,15 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
         transcripts, theme = ready[0].transcripts, ready[1].theme.name
         transcripts.switch((theme, old), (theme, new), reason=kwargs.get("reason"), rewound=rewound)
 
-    def _follow_undo(self, session_id: str, *, told: bool) -> None:
+    def _follow_undo(self, session_id: str, *, told: bool, chat: str | None = None) -> None:
         """Remove from memory what the user undid; when this returns, the removal is on disk."""
         ready = self._ready()
         if ready is None or ready[1].agent_context not in self._policy.write_contexts:
             return
         session = (ready[1].theme.name, self._session_name(session_id))
-        for op in taken_back(ready[0].said, session, self._home, session_id, self._session_name, told=told):
+        said, home, name = ready[0].said, self._home, self._session_name
+        ops = taken_back(said, session, home, session_id, name, told=told)
+        for op in [*ops, *taken_back_before(said, session, home, chat, name)]:
             self._submit(ready[0], op)
 
     @guarded(None)

@@ -132,6 +132,12 @@ def _kind_of_run(word: str) -> str:
     return clean(word).strip().lower().replace("-", "").replace("_", "")[:_WORD_MAX_CHARS]
 
 
+def chat_of(kwargs: Mapping[str, Any]) -> str | None:
+    """Return the host's key of the chat, "" where there is none; None for the API server, which can undo nothing."""
+    key = kwargs.get("gateway_session_key")
+    return None if kwargs.get("platform") == "api_server" else key if isinstance(key, str) else ""
+
+
 def hermes_home(given: object = None) -> Path:
     """Return the home the host names, else its own answer for this context, else $HERMES_HOME or ~/.hermes."""
     if isinstance(given, (str, os.PathLike)) and str(given).strip():

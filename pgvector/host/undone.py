@@ -1,7 +1,8 @@
 """What a user undid with `/undo`, according to the host's session database, state.db.
 
 The command line tells us of an undo but not how far it went; a chat on a platform gets a new agent and tells us
-nothing. Both first mark the messages in that database.
+nothing, nor does a command line that has resumed a session and no agent yet. All first mark the messages in that
+database. What follows may be said in another session of the same chat.
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ _SESSION = "SELECT coalesce(rewind_count, 0) FROM sessions WHERE id = ?"
 _CONTINUED = """
 SELECT before.id FROM sessions AS after JOIN sessions AS before ON before.id = after.parent_session_id
  WHERE after.id = ? AND before.end_reason = 'compression'
+"""
+# Only the last ones: a session's row holds its whole prompt, and no index knows what was undone.
+_OF_CHAT = """
+SELECT id, rewind_count
+  FROM (SELECT id, rewind_count FROM sessions WHERE session_key IS ? ORDER BY started_at DESC LIMIT 50)
+ WHERE rewind_count > 0
 """
 _MESSAGES = """
 SELECT id, timestamp, active = 0 AND NOT coalesce(compacted, 0), coalesce(compacted, 0), role,
@@ -63,10 +70,8 @@ class HostMessage(NamedTuple):
 
 def rewound(home: Path, session_id: str, now: float) -> Rewound:
     """Return what was undone of a session; nothing if the host's database does not say, or cannot be read."""
-    path = home / "state.db"
     try:
-        address = f"file:{quote(str(path))}?mode=ro"
-        with contextlib.closing(sqlite3.connect(address, uri=True, timeout=_BUSY_S)) as file:
+        with _opened(home) as file:
             (times,) = file.execute(_SESSION, (session_id,)).fetchone() or (0,)
             if not times:
                 return Rewound(0, ())
@@ -74,6 +79,24 @@ def rewound(home: Path, session_id: str, now: float) -> Rewound:
             return Rewound(int(times), tuple(_spans(told, now)), before)
     except (sqlite3.Error, ValueError, TypeError):  # there is none, or it is of another version, or busy
         return Rewound(0, ())
+
+
+def rewound_in_chat(home: Path, chat: str) -> dict[str, int]:
+    """Return the last sessions of a chat in which something was undone, and how often; "" names those of no chat.
+
+    It is empty if the host's database does not say, or cannot be read.
+    """
+    try:
+        with _opened(home) as file:
+            return {str(name): int(times) for name, times in file.execute(_OF_CHAT, (chat or None,))}
+    except (sqlite3.Error, ValueError, TypeError):
+        return {}
+
+
+def _opened(home: Path) -> contextlib.closing[sqlite3.Connection]:
+    """Open the host's database for reading; it is closed at the end of the block. Raises sqlite3.Error."""
+    address = f"file:{quote(str(home / 'state.db'))}?mode=ro"
+    return contextlib.closing(sqlite3.connect(address, uri=True, timeout=_BUSY_S))
 
 
 def lineage(

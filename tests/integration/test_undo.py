@@ -16,6 +16,7 @@ from hermes_memory_pgvector.admin.common.spool_views import retry
 from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory, spool_folder
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.runtime.process import close_all
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import landed, recalled, runtime_of
 from tests.support.stored import Database
@@ -24,6 +25,7 @@ from tests.support.turns import ANSWER, question, turn
 from tests.support.waiting import until
 
 SESSION = "session-1"
+AT_THE_DESK = {"platform": "cli", "gateway_session_key": None}
 
 
 def undo(provider: PgvectorMemoryProvider) -> None:
@@ -42,9 +44,9 @@ def stored(dsn: str) -> list[str]:
 class Host:
     """The host's own session database, written as an agent does: the user's words first, then a turn is handed over."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, session_key: str | None = None) -> None:
         self.database = SessionDB(home / "state.db")
-        self.database.create_session(SESSION, "cli")
+        self.database.create_session(SESSION, "cli", session_key=session_key)
 
     def say(self, provider: PgvectorMemoryProvider, number: int, *, sent_at: float | None = None) -> None:
         self.write(number, sent_at=sent_at)
@@ -319,6 +321,54 @@ def test_need_38_in_a_chat_the_next_agent_learns_of_it(host: Host, make_provider
     restarted.initialize(SESSION, hermes_home=str(runtime_of(provider).home), platform="cli")
     landed(restarted)
     assert stored(dsn) == [turn(1), turn(2)], "what was said again stands"
+
+
+@pytest.mark.parametrize(("platform", "chat"), [("telegram", "agent:main:telegram:dm:7"), ("cli", None)])
+def test_need_38_it_is_followed_also_if_the_next_message_begins_a_new_session(
+    platform: str, chat: str | None, home: Path, make_provider: MakeProvider, dsn: str
+) -> None:
+    """As with `/undo` and then `/new` in a chat, or in a resumed session on the command line that was left after it."""
+    kwargs = {"platform": platform, "gateway_session_key": chat}
+    host = Host(home, session_key=chat)
+    before = make_provider(session_id=SESSION, **kwargs)
+    for number in (1, 2):
+        host.say(before, number)
+    landed(before)
+    before.shutdown()
+    close_all()
+    host.undo()  # nobody is told
+    host.database.create_session("session-2", platform, session_key=chat)
+    provider = make_provider(session_id="session-2", **kwargs)
+    assert turn(2) not in provider.prefetch(question(2))
+    assert said(provider) == [turn(1)], "at once, whatever Postgres knows by then"
+    landed(provider)
+    assert stored(dsn) == [turn(1)]
+
+    again = make_provider(session_id=SESSION, **kwargs)
+    host.say(again, 2)
+    landed(again)
+    landed(make_provider(session_id="session-3", **kwargs))
+    close_all()
+    landed(make_provider(session_id="session-4", **kwargs))
+    assert stored(dsn) == [turn(1), turn(2)], "what was said again stands"
+
+
+def test_need_38_who_learns_of_it_elsewhere_does_not_stand_for_who_has_the_turn_to_write(
+    host: Host, home: Path, make_provider: MakeProvider, dsn: str, direct_dsn: str
+) -> None:
+    with TcpProxy.before(direct_dsn) as proxy:
+        proxy.stop()
+        provider = make_provider({"dsn": proxy.conninfo(direct_dsn)}, session_id=SESSION, **AT_THE_DESK)
+        for number in (1, 2):
+            host.say(provider, number)
+        host.undo()
+        undo(provider)
+        elsewhere = PgvectorMemoryProvider({"dsn": dsn, "dims": DIMS})  # another process of the home
+        elsewhere.initialize("session-2", hermes_home=str(home), **AT_THE_DESK)
+        landed(elsewhere)
+        proxy.start()
+        landed(provider)
+    assert stored(dsn) == [turn(1)]
 
 
 def test_need_38_nobody_who_may_not_write_takes_anything_back(
