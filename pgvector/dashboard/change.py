@@ -53,7 +53,7 @@ class Plan:
 
     `says` returns the sentence for what was done, or would be if the outcome is not done; `undo` is what undoing it is
     called. `besides` returns notes on the rows as they were before; `after` does the follow-up work once the change is
-    committed, and returns notes on that.
+    committed, and returns notes on that. `about`: the columns, besides the text, whose values the dialog shows.
     """
 
     verb: str
@@ -63,6 +63,7 @@ class Plan:
     says: Callable[[Outcome], str]
     after: Callable[[Outcome], Iterable[str]] = _nothing
     besides: Callable[[RowImages], Iterable[str]] = _nothing
+    about: Sequence[str] = ()
 
 
 def make_change(served: ServedHome, context: CommandContext, plan: Plan, params: Params) -> dict[str, Any]:
@@ -76,7 +77,7 @@ def make_change(served: ServedHome, context: CommandContext, plan: Plan, params:
         with context.backend.connection(WRITE_S) as conn, conn.transaction(force_rollback=dry_run):
             watched = plan.watch(conn)
             before = take_images(conn, watched.keys, watched.texts)
-            if not dry_run and seen not in (None, _said_in(before)):
+            if not dry_run and seen not in (None, _said_in(before, plan.about)):
                 raise InvalidArgument("somebody else has just changed what this is about; nothing was done: look again")
             done = plan.do(conn)
             theirs = [RowKey(row["theme"], ref_of(row)) for row in done.rows]
@@ -89,7 +90,7 @@ def make_change(served: ServedHome, context: CommandContext, plan: Plan, params:
     too_large = [] if journal.takes(before if dry_run else change.before) else [_TOO_LARGE]
     if dry_run:
         done.done = False
-        return as_answer(done, plan.says(done), too_large) | {"seen": _said_in(before)}
+        return as_answer(done, plan.says(done), too_large) | {"seen": _said_in(before, plan.about)}
     context.backend.wrote(change.themes())
     undo = None
     if change.themes():
@@ -98,12 +99,12 @@ def make_change(served: ServedHome, context: CommandContext, plan: Plan, params:
     return as_answer(done, plan.says(done), too_large, undo)
 
 
-def _said_in(images: RowImages) -> str:
-    """Return a digest of the memories and their texts, whatever the times when these were written or confirmed."""
+def _said_in(images: RowImages, about: Sequence[str]) -> str:
+    """Return a digest of the memories, their texts and these columns, whatever the times when they were written."""
+    memories = {key: json.loads(image) for key, image in images.rows.items() if key.ref.store == "memories"}
     said = [
-        (key.theme, key.ref.id, json.loads(image)["content"])
-        for key, image in images.rows.items()
-        if key.ref.store == "memories"
+        (key.theme, key.ref.id, *(json.dumps(row[name]) for name in ("content", *about)))
+        for key, row in memories.items()
     ]
     return hashlib.sha256(json.dumps(sorted(said)).encode()).hexdigest()
 

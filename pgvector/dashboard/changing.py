@@ -158,6 +158,7 @@ def _editing(
         lambda conn: edit_in(conn, context, ref, text, changes, really=True, verb=PLACE + "edit"),
         says,
         lambda done: embed_memories(context, [row for row in done.rows if done.done and row["content"] != row["was"]]),
+        about=sorted("applies_when" if name == "when" else name for name in changes),
     )
 
 

@@ -171,6 +171,30 @@ def test_what_others_changed_since_it_was_shown_is_neither_forgotten_nor_pinned_
     assert api.post("/forget", refs=[ref], seen=again["seen"])["counts"]["memories"] == 1
 
 
+def test_a_property_that_another_tab_changed_since_it_was_shown_is_not_changed_unseen(
+    api: DashboardApi, dsn: str
+) -> None:
+    ref = added(api, "The office is in Paris", subject="office", applies_when="booking a train")
+    for mine, theirs in (
+        ({"subject": "seat"}, {"subject": "address"}),
+        ({"applies_when": "booking a flight"}, {"applies_when": "booking a bus"}),
+        ({"state": "closed"}, {"state": "archived"}),
+        ({"content": "The office is in Lyon", "pinned": True}, {"pinned": True}),
+    ):
+        shown = api.post("/edit", ref=ref, **mine, dry_run=True)
+        api.post("/edit", ref=ref, **theirs)
+        before = everything(dsn)
+        status, error = api.refused("/edit", {"ref": ref, **mine, "seen": shown["seen"]})
+        assert status == 400 and "somebody else has just changed what this is about" in error
+        assert everything(dsn) == before
+
+    shown = api.post("/edit", ref=ref, scope="move", dry_run=True)
+    api.post("/edit", ref=ref, kind="value")
+    api.post("/edit", ref=ref, scope="move", seen=shown["seen"])
+    (row,) = rows(dsn)
+    assert (row["scope"], row["kind"], row["subject"]) == ("move", "value", "address"), "of other properties both stay"
+
+
 def test_of_several_who_edit_at_once_one_is_first_and_the_others_are_told(api: DashboardApi, dsn: str) -> None:
     ref = added(api, "The office is in Paris", subject="office")
     cities = ("Lyon", "Nantes", "Brest", "Lille")
