@@ -102,6 +102,26 @@ def test_need_42_a_text_is_edited(open_page: Open, demo: Demo, note: str) -> Non
     assert memories(demo) == before
 
 
+def test_need_42_who_edits_what_another_tab_has_forgotten_is_told_so_and_goes_on_once_it_is_back(
+    open_page: Open, demo: Demo, note: str
+) -> None:
+    editing, forgetting = row(open_page, note), row(open_page, note).page
+    editing.complaints.expected.append("status of 400")
+    dialog = dialog_of(editing.page, "Edit …")
+    dialog.get_by_label("Memory", exact=True).fill(OTHER)
+    save = dialog.get_by_role("button", name="Save", exact=True)
+    expect(save).not_to_have_attribute("aria-disabled", "true")
+    done(forgetting, dialog_of(forgetting, "Forget …"), "Forget")
+    save.click()
+    expect(dialog.get_by_text(f"there is no memory {note}")).to_be_visible()
+    expect(dialog.locator(".hpg-conflict")).to_have_count(0)
+    expect(dialog.locator(".hpg-says")).to_have_count(0)  # it was tried again, too, in vain
+    undone(forgetting)
+    dialog.get_by_role("button", name="Try again").click()
+    done(editing.page, dialog, "Save")
+    assert texts(demo) == [OTHER]
+
+
 def test_need_42_what_a_memory_says_of_itself_is_edited(open_page: Open, demo: Demo, note: str) -> None:
     page = row(open_page, note).page
     before = memories(demo)

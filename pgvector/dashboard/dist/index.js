@@ -929,6 +929,11 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
       setDoing(false);
     }
   };
+  const retry = () => {
+    if (failure && ready) return act();
+    setFailure(null); // where not even the trial went through, that comes first
+    return trial.again();
+  };
   const close = () => {
     if (busy.current) return;
     if (dirty && !leaving) setLeaving(true);
@@ -947,7 +952,7 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
         body !== null && !trial.told && !problem && h("p", { className: "hpg-muted" }, "Looking at what would happen …"),
         trial.told && (!failure || failure.status === 400) && h(TrialTold, { told: trial.told }),
       ),
-      problem && !settling && h(Problem, { error: problem, again: failure ? act : trial.again }),
+      problem && !settling && h(Problem, { error: problem, again: retry }),
       leaving
         ? h(LeaveQuestion, { onStay: () => setLeaving(false), onLeave: () => onClose(true) })
         : h(
@@ -1191,7 +1196,7 @@ function EditForm({ row, onClose, onChanged }) {
   const close = leaveDraft(forget, onClose);
   const look = async () => {
     const now = await api.get("/row", { ref: row.ref }).catch(() => null);
-    if (now && now.content !== undefined && now.content !== expected) setTheirs(now.content);
+    if (now && now.state !== "removed" && now.content !== expected) setTheirs(now.content);
   };
   const settle = (content) => {
     setExpected(theirs);

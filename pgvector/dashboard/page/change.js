@@ -114,6 +114,11 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
       setDoing(false);
     }
   };
+  const retry = () => {
+    if (failure && ready) return act();
+    setFailure(null); // where not even the trial went through, that comes first
+    return trial.again();
+  };
   const close = () => {
     if (busy.current) return;
     if (dirty && !leaving) setLeaving(true);
@@ -132,7 +137,7 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
         body !== null && !trial.told && !problem && h("p", { className: "hpg-muted" }, "Looking at what would happen …"),
         trial.told && (!failure || failure.status === 400) && h(TrialTold, { told: trial.told }),
       ),
-      problem && !settling && h(Problem, { error: problem, again: failure ? act : trial.again }),
+      problem && !settling && h(Problem, { error: problem, again: retry }),
       leaving
         ? h(LeaveQuestion, { onStay: () => setLeaving(false), onLeave: () => onClose(true) })
         : h(

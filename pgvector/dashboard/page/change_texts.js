@@ -134,7 +134,7 @@ function EditForm({ row, onClose, onChanged }) {
   const close = leaveDraft(forget, onClose);
   const look = async () => {
     const now = await api.get("/row", { ref: row.ref }).catch(() => null);
-    if (now && now.content !== undefined && now.content !== expected) setTheirs(now.content);
+    if (now && now.state !== "removed" && now.content !== expected) setTheirs(now.content);
   };
   const settle = (content) => {
     setExpected(theirs);
