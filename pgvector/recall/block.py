@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
+from itertools import chain, groupby
 
 from ..domain.types import Hit
 from .ranking import (
@@ -134,10 +135,10 @@ def _newest(lines: Sequence[Line]) -> list[Line]:
 def _current(lines: Sequence[Line]) -> list[Line]:
     """Return the lines; of two that contradict each other only the newer one, in the place of the first."""
     kept: list[Line] = []
-    places: dict[object, list[int]] = {}
+    places: dict[object, dict[str, int]] = {}
     for line in lines:
-        alike = places.setdefault(_beside_values(line.told.content), [])
-        for place in alike:
+        alike = [places.setdefault(key, {}) for key in _values_in(line.told)]
+        for place in sorted(set(chain.from_iterable(each.values() for each in alike))):
             other = kept[place]
             newer, older = (line, other) if line.told.at > other.told.at else (other, line)
             part = replaced_part(older.told, newer.told)
@@ -145,7 +146,8 @@ def _current(lines: Sequence[Line]) -> list[Line]:
                 kept[place] = replace(newer, replaced=(part, older.told.at))
                 break
         else:
-            alike.append(len(kept))
+            for each in alike:
+                each.setdefault(line.told.content, len(kept))
             kept.append(line)
     return kept
 
@@ -204,16 +206,30 @@ def _newer_words(text: str) -> list[str]:
     return _TOKEN.findall(text.casefold())
 
 
-def _beside_values(text: str) -> object:
-    """Return a key that a text shares with those that may replace it: all words except numbers, times and days."""
-    if len(text) > _TEXT_MAX_CHARS:
-        return object()  # a key that no other text has
-    return tuple(word for word in _newer_words(text) if not (_HOURS.fullmatch(word) or _is_number_or_day(word)))
+def _values_in(hit: Hit) -> Iterator[object]:
+    """Yield a key for each value that may replace another one: a text replaces only those with which it shares a key.
+
+    Hundreds of texts may differ in their numbers alone, so comparing all pairs would take long.
+    """
+    if len(hit.content) > _TEXT_MAX_CHARS:
+        return
+    words = _newer_words(hit.content)
+    verb = next((place for place, word in enumerate(words[1:], 1) if HOLDS.fullmatch(word)), len(words))
+    start = 0
+    for may_be_value, run in groupby(words, key=lambda word: bool(_HOURS.fullmatch(word)) or _is_number_or_day(word)):
+        end = start + len(list(run))
+        if may_be_value and verb < start and any(map(_leads, words[start - 1 : end])):
+            yield hit.theme, tuple(words[:start]), tuple(words[end:])
+        start = end
 
 
 def _leads_to_a_value(before: list[str]) -> bool:
     """Return whether the words before a value say that something holds, and lead up to that value."""
-    return holds_of_the_same(before) and bool(_LEADS.fullmatch(before[-1]) or HOLDS.fullmatch(before[-1]))
+    return holds_of_the_same(before) and _leads(before[-1])
+
+
+def _leads(word: str) -> bool:
+    return bool(_LEADS.fullmatch(word) or HOLDS.fullmatch(word))
 
 
 def _is_value(words: list[str]) -> bool:

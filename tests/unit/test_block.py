@@ -6,6 +6,7 @@ import random
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import permutations
 
 import pytest
 
@@ -91,6 +92,35 @@ def test_need_01_the_lines_of_hundreds_of_statements_take_a_moment() -> None:
     started = time.thread_time()
     assert len(lines_of(said)) == 550
     assert time.thread_time() - started < 2
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "The status of ticket {} is open; the desk looks after it and the next step is due on day {}",
+        "The limit of queue {} is 20 at 9 a m on day {}",
+        "The office opens at 9 on day 5",
+    ],
+)
+def test_need_01_the_lines_of_hundreds_of_tickets_take_a_moment(said: str) -> None:
+    started = time.thread_time()
+    halves = [exchange(f"Who owns ticket {n}?", said.format(n, n % 28), 2 * n, day=n % 9) for n in range(275)]
+    assert len(lines_of([half for both in halves for half in both])) == 275
+    assert time.thread_time() - started < 0.6
+
+
+def test_need_37_of_many_values_of_the_same_only_the_newest_stands() -> None:
+    """However many there are, and whatever stands between them."""
+    dice = random.Random(11)
+    subjects = ["The limit is {} requests", "The stand-up is at {}", "The queue of room {} is open from 3 to 5"]
+    for _ in range(200):
+        texts = [dice.choice(subjects).format(dice.randrange(9)) for _ in range(12)]
+        days = dice.sample(range(99), len(texts))
+        said = [memory(text, row, day=days[row]) for row, text in enumerate(dict.fromkeys(texts))]
+        stand = [line.told for line in lines_of(said)]
+        assert not [pair for pair in permutations(stand, 2) if replaced_part(*pair)]
+        gone = [hit for hit in said if hit not in stand]
+        assert all(any(replaced_part(hit, newer) for newer in stand) for hit in gone)
 
 
 def test_need_37_the_same_short_answer_to_another_question_is_another_line() -> None:
