@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from io import StringIO
@@ -41,6 +42,7 @@ class SettingsTrial:
     wanted: Settings
     changed: frozenset[str]
     api_key: str | None = None  # empty removes it, None leaves it
+    now: dict[str, Any] = field(default_factory=dict)  # values that differ from those shown
     problems: list[SettingProblem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -49,9 +51,20 @@ class SettingsTrial:
         return changes_to(home, current, self.wanted, explicit=self.changed - {API_KEY}, api_key=self.api_key)
 
 
-def tried(home: Path, current: Settings, changes_wanted: Mapping[str, Any]) -> SettingsTrial:
-    """Try settings by their names; null or an empty text means the default. Raises InvalidArgument for other names."""
+def is_hidden(field: Field, value: Any) -> bool:
+    """Return whether the value of a setting is not shown: an address with a password in it is a secret, too."""
+    return field.secret or (isinstance(value, str) and masked(value) != value)
+
+
+def tried(
+    home: Path, current: Settings, changes_wanted: Mapping[str, Any], shown: Mapping[str, Any] | None = None
+) -> SettingsTrial:
+    """Try settings by their names; null or an empty text means the default. Raises InvalidArgument for other names.
+
+    `shown`: the values that whoever wants this saw, each of which must still be the current one.
+    """
     trial = _read(current, changes_wanted)
+    _note_overtaken(trial, current, shown or {})
     if not trial.problems and trial.changed & _ABOUT_DATABASE:
         _try_stores(trial, home, current)
     return trial
@@ -73,6 +86,15 @@ def _read(current: Settings, changes_wanted: Mapping[str, Any]) -> SettingsTrial
             trial.problems.append(SettingProblem(key, f"expected {OFFERED[key].expected}, got {why}"))
     trial.changed |= {key for key in given if getattr(trial.wanted, key) != getattr(current, key)}
     return trial
+
+
+def _note_overtaken(trial: SettingsTrial, current: Settings, shown: Mapping[str, Any]) -> None:
+    for key in sorted(trial.changed & shown.keys() & OFFERED.keys()):
+        now = getattr(current, key)
+        if shown[key] != now and not is_hidden(OFFERED[key], now):
+            trial.now[key] = now
+            says = f"somebody else has set it to {json.dumps(now)} meanwhile"
+            trial.problems.append(SettingProblem(key, says, "test again, and save, if yours is to replace it"))
 
 
 def _key(given: Any) -> str:

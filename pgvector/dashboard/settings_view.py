@@ -14,13 +14,12 @@ from ..config.sources import CONFIG_NAME, DOTENV_NAME, form_path, read_dotenv, r
 from ..domain.commandline import typed
 from ..domain.errors import InvalidArgument
 from ..domain.format import plural
-from ..domain.redaction import masked
 from ..host.session_context import environment, load_settings
 from ..host.setup import API_KEY as API_KEY_FIELD
 from .page_route import PageRoute
 from .params import Params
 from .served_homes import ServedHome
-from .settings_trial import API_KEY, OFFERED, SettingsTrial, tried
+from .settings_trial import API_KEY, OFFERED, SettingsTrial, is_hidden, tried
 
 _one_at_a_time = threading.Lock()  # for two forms that are saved at once
 
@@ -68,8 +67,7 @@ def _fields(served: ServedHome, now: Settings) -> Iterator[Mapping[str, Any]]:
     sources = _Sources.of(served.home)
     for key, field in OFFERED.items():
         value = getattr(now, key)
-        # An address with a password in it is a secret, too.
-        hidden = field.secret or (isinstance(value, str) and masked(value) != value)
+        hidden = is_hidden(field, value)
         yield {
             "key": key,
             "label": field.label,
@@ -113,7 +111,7 @@ def _type(field: Field) -> str:
 
 def try_settings(served: ServedHome, params: Params) -> dict[str, Any]:
     """Try the settings, and save nothing."""
-    trial = tried(served.home, served.settings, _changes_wanted(params))
+    trial = _tried(served, params)
     return _told(trial, f"{_counted(trial)} can be saved" if trial.changed else "nothing would be changed")
 
 
@@ -122,15 +120,24 @@ def save_settings(served: ServedHome, params: Params) -> Mapping[str, Any]:
     if params.flag("dry_run"):
         return try_settings(served, params) | {"saved": [], "restart": False}
     with _one_at_a_time:
-        trial = tried(served.home, served.settings, _changes_wanted(params))
+        trial = _tried(served, params)
         if trial.problems or not trial.changed:
             return _told(trial, "nothing was changed") | {"saved": [], "restart": False}
-        save(served.home, trial.changes(served.home, served.settings))
+        save(served.home, trial.changes(served.home, load_settings(None, served.home).settings))
     now = load_settings(None, served.home).settings
+    values = {key: getattr(now, key) for key in OFFERED.keys() & trial.changed}
+    trial.now = {key: value for key, value in values.items() if not is_hidden(OFFERED[key], value)}
     trial.notes += [
         f"{name} in the environment overrules what was saved; unset it" for name in overruled(trial.wanted, now)
     ]
     return _told(trial, f"{_counted(trial)} saved") | {"saved": sorted(trial.changed), "restart": True}
+
+
+def _tried(served: ServedHome, params: Params) -> SettingsTrial:
+    shown = params.values.get("shown") or {}
+    if not isinstance(shown, dict):
+        raise InvalidArgument("shown must have the values that were shown, by setting")
+    return tried(served.home, load_settings(None, served.home).settings, _changes_wanted(params), shown)
 
 
 def _changes_wanted(params: Params) -> Mapping[str, Any]:
@@ -151,6 +158,7 @@ def _told(trial: SettingsTrial, says: str) -> dict[str, Any]:
         "says": says if ok else f"{plural(len(trial.problems), 'problem')}; nothing was saved",
         "problems": [{name: typed(text) for name, text in asdict(each).items()} for each in trial.problems],
         "notes": [typed(each) for each in trial.notes],
+        "now": trial.now,
     }
 
 

@@ -118,6 +118,26 @@ def test_what_holds_already_is_not_written(api: DashboardApi, agent: Path) -> No
     assert files(agent) == before
 
 
+def test_what_somebody_else_has_set_meanwhile_is_not_overwritten_unseen(api: DashboardApi, agent: Path) -> None:
+    shown = {"prefetch_limit": 5, "sync_turns": True}
+    try_and_save(api, agent, prefetch_limit=9)
+    before = files(agent)
+    refused = api.post("/settings", changes={"prefetch_limit": 7, "sync_turns": False}, shown=shown)
+    (problem,) = refused["problems"]
+    assert (problem["key"], refused["saved"], refused["now"]) == ("prefetch_limit", [], {"prefetch_limit": 9})
+    assert "set it to 9" in problem["says"] and files(agent) == before
+    again = api.post("/settings", changes={"prefetch_limit": 7, "sync_turns": False}, shown=shown | refused["now"])
+    assert again["saved"] == ["prefetch_limit", "sync_turns"]
+    assert again["now"] == {"prefetch_limit": 7, "sync_turns": False}
+    assert api.post("/settings", changes={"prefetch_limit": 7}, shown={"prefetch_limit": 3})["ok"], "it is so already"
+
+
+def test_need_22_what_is_compared_gives_no_secret_away(api: DashboardApi, agent: Path) -> None:
+    (agent / ".env").write_text(f"HERMES_PGVECTOR_EMBED_URL=http://me:{SECRET}@gpu.example/v1\n", encoding="utf-8")
+    answer = api.post("/settings/test", changes={"embed_url": ""}, shown={"embed_url": "http://guessed.example/v1"})
+    assert SECRET not in str(answer) and not answer["now"]
+
+
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
     [

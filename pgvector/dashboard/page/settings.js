@@ -18,21 +18,28 @@ function settingShown({ type, value }) {
 
 function SettingsForm({ data }) {
   const initial = Object.fromEntries(data.fields.map((field) => [field.key, settingShown(field)]));
-  const [typed, setTyped] = useState(drafts.get(draftKey("settings")) || {}); // what differs from what is saved, by key
+  const draft = drafts.get(draftKey("settings")) || { typed: {}, shown: {} };
+  const [typed, setTyped] = useState(draft.typed); // what differs from what is saved, by key
+  const [shown, setShown] = useState(draft.shown); // what a field held when one began to type in it
   const changes = Object.fromEntries(Object.entries(typed).filter(([key, value]) => key in initial && value !== initial[key]));
   const dirty = Object.keys(changes).length > 0;
-  const trial = useSettingsTrial(changes);
+  const trial = useSettingsTrial(changes, shown, (now) => setShown((before) => ({ ...before, ...now })));
   useLeaveGuard(dirty);
   // A secret is not kept where another view could come upon it.
   const secrets = data.fields.filter(({ type }) => type === "secret").map(({ key }) => key);
   useEffect(() => {
     const kept = Object.fromEntries(Object.entries(typed).filter(([key]) => !secrets.includes(key)));
-    drafts.set(draftKey("settings"), kept);
-  }, [typed]);
+    drafts.set(draftKey("settings"), { typed: kept, shown });
+  }, [typed, shown]);
+  useEffect(() => setShown((before) => Object.fromEntries(Object.entries(before).filter(([key]) => key in typed))), [data]);
   const problems = Object.fromEntries(((trial.told && trial.told.problems) || []).map((each) => [each.key, each]));
+  const clear = () => {
+    setTyped({});
+    setShown({});
+  };
   const submit = (event) => {
     event.preventDefault();
-    if (trial.passed) trial.save(() => setTyped({}));
+    if (trial.passed) trial.save(clear);
     else if (dirty) trial.test();
   };
   return h(
@@ -49,7 +56,10 @@ function SettingsForm({ data }) {
           field,
           value: field.key in typed ? typed[field.key] : initial[field.key],
           problem: problems[field.key],
-          onInput: (value) => setTyped((before) => ({ ...before, [field.key]: value })),
+          onInput: (value) => {
+            if (field.type !== "secret") setShown((before) => ({ [field.key]: field.value, ...before }));
+            setTyped((before) => ({ ...before, [field.key]: value }));
+          },
         }),
       ),
     ),
@@ -62,14 +72,17 @@ function SettingsForm({ data }) {
         { className: "hpg-actions" },
         h(Act, { onClick: trial.test, "aria-disabled": dirty && !trial.busy ? undefined : "true" }, "Test"),
         h(Act, { type: "submit", tone: "main", "aria-disabled": trial.passed && !trial.busy ? undefined : "true" }, "Save"),
-        dirty && h(Act, { tone: "quiet", onClick: () => setTyped({}) }, "Throw changes away"),
+        dirty && h(Act, { tone: "quiet", onClick: clear }, "Throw changes away"),
       ),
     ),
   );
 }
 
-/** Return {told, error, passed, busy, test, save}; what was told holds for exactly these changes. */
-function useSettingsTrial(changes) {
+/**
+ * Return {told, error, passed, busy, test, save}; what was told holds for exactly these changes. `learn` is called
+ * with the values that are not, or no longer, those in `shown`.
+ */
+function useSettingsTrial(changes, shown, learn) {
   const key = JSON.stringify(changes);
   const [state, setState] = useState({ key: null, told: null, error: null, failed: null });
   const [busy, setBusy] = useState("");
@@ -79,8 +92,9 @@ function useSettingsTrial(changes) {
     running.current = true;
     setBusy(what);
     try {
-      const told = await api.post(path, { changes });
+      const told = await api.post(path, { changes, shown });
       if (then && told.ok) then(told);
+      learn(told.now || {});
       setState({ key: then && told.ok ? null : key, told, error: null, failed: null });
     } catch (error) {
       setState((before) => ({ ...before, key, error, failed: what }));
