@@ -81,7 +81,7 @@ class HermesHome:
             "memory": {"provider": "pgvector", "memory_enabled": True, "user_profile_enabled": True, **(memory or {})},
             "plugins": ({} if enabled is None else {"enabled": [*enabled]}) | {"pgvector": dict(plugin_settings)},
             # The memory tools are all that the tests call; the other tools only make requests long.
-            "platform_toolsets": {"cli": ["memory"], "api_server": ["memory"]},
+            "platform_toolsets": {name: ["memory"] for name in ("cli", "api_server", "signal")},
         }
         self.config_path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
 
