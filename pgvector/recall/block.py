@@ -43,14 +43,14 @@ _HOURS = re.compile("am|pm|a|p|m|uhr|o|clock")  # what belongs to a time of day
 class Line:
     """A hit that is quoted (`told`), and the other half of its exchange in brief where that is needed (`beside`).
 
-    `replaced`: the part of an older text that no longer holds, and when that was said. `yields`: the line comes after
-    all others, as only the question of its exchange was found, or its question is like another one.
+    `replaced`: the part of an older text that no longer holds, and when that was said. `repeats`: its question is like
+    that of an earlier line.
     """
 
     told: Hit
     beside: Hit | None = None
     replaced: tuple[str, datetime] | None = None
-    yields: bool = False
+    repeats: bool = False
 
     @property
     def question(self) -> Hit | None:
@@ -66,10 +66,12 @@ class Line:
 
 
 def lines_of(hits: Sequence[Hit]) -> list[Line]:
-    """Return the lines made from `hits` in their order, with those that yield last."""
-    lines = [replace(_line(found), yields=all(map(is_question, found))) for found in exchanges_in(hits)]
-    lines.sort(key=lambda line: line.yields)
-    return _folded(_newest(_current(lines)))
+    """Return the lines made from `hits` in their order, except that some come last.
+
+    These are the exchanges of which only the question was found, and behind them those whose question was asked before.
+    """
+    exchanges = sorted(exchanges_in(hits), key=lambda found: all(map(is_question, found)))
+    return _folded(_newest(_current(list(map(_line, exchanges)))))
 
 
 def exchanges_in(hits: Sequence[Hit]) -> list[list[Hit]]:
@@ -164,7 +166,7 @@ def _folded(lines: Sequence[Line]) -> list[Line]:
             if words:
                 asked.append(words)
         elif line.told is not line.question:
-            repeated.append(replace(line, yields=True))
+            repeated.append(replace(line, repeats=True))
     return first + repeated
 
 

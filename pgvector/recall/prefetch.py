@@ -146,7 +146,7 @@ def _may_miss_some(
     said: Sequence[Line], worth: Sequence[Hit], found: Collection[tuple[Store, int]], limit: int
 ) -> bool:
     """Return whether other rows may rank behind a long session's own turns, or behind an often repeated question."""
-    firm = sum(not line.yields for line in said)
+    firm = sum(not line.repeats for line in said)
     looked_at = [hit for hit in worth if (hit.store, hit.id) in found]
     return firm < limit and len(exchanges_in(looked_at)) - firm > firm
 

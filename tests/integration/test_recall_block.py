@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -121,6 +122,26 @@ def test_need_37_a_long_session_does_not_hide_what_another_said(
     talk(provider, "session-1", *own)
     (line,) = plain_lines(provider.prefetch(ASK))
     assert ANSWER in line
+
+
+def test_need_37_different_questions_keep_their_answers_before_what_ranks_far_behind(
+    make_provider: MakeProvider,
+) -> None:
+    """Only what is asked again and again is looked behind: that takes a second, much longer search."""
+    provider = make_provider()
+    names = ["".join(syllable) for syllable in product("bdfgk", "aeiou", "lmn", "t")]
+    for number, (one, two, three) in enumerate(zip(*[iter(names)] * 3, strict=True)):
+        asked = f"Violet invoices, harbour, cellar {one} {two} {three}?"
+        talk(
+            provider,
+            f"earlier-{number}",
+            (asked, f"That is what Ingrid looks after, on floor {number} by the lift."),
+            (f"Violet invoices, harbour: {one} and {two}.", "I have noted that, thank you very much."),
+        )
+    later = make_provider(session_id="session-9")
+    lines = plain_lines(later.prefetch("Violet invoices, harbour, cellar?"))
+    assert len(lines) == 5 and all("Ingrid looks after" in line for line in lines)
+    assert later.runtime is not None and later.runtime.searcher.counts["searches"] == 1
 
 
 def test_need_37_two_questions_with_the_same_answer_are_both_told(make_provider: MakeProvider) -> None:
