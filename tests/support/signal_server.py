@@ -5,45 +5,30 @@ from __future__ import annotations
 import itertools
 import json
 import queue
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal
+
+from .embedding_server import EmbedHandler
+from .scripted_endpoint import ScriptedEndpoint
 
 ACCOUNT = "+4915199999999"
 _ALIVE_EVERY_S = 1.0
 
 
-class SignalServer:
-    """Delivers what people say to the gateway's account, and keeps what the gateway answers, until the block ends."""
+class SignalServer(ScriptedEndpoint[Literal["up", "down"]]):
+    """Delivers what people say to the gateway's account, and keeps what the gateway answers."""
 
     def __init__(self) -> None:
         self._events: queue.Queue[dict[str, Any]] = queue.Queue()
         self._said: list[tuple[str, str]] = []
         self._times = itertools.count(int(time.time() * 1000))
-        self._over = threading.Event()
-        self._http = _HttpServer(("127.0.0.1", 0), _Handler)
-        self._http.signal = self
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), name="signal")
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._over.set()
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join(30)
+        super().__init__("up")
 
     @property
     def environment(self) -> dict[str, str]:
         """What a home's .env names so that its gateway serves this messenger, for everybody."""
         return {
-            "SIGNAL_HTTP_URL": f"http://127.0.0.1:{self._http.server_address[1]}",
+            "SIGNAL_HTTP_URL": self.url,
             "SIGNAL_ACCOUNT": ACCOUNT,
             "SIGNAL_ALLOWED_USERS": "*",
             "SIGNAL_GROUP_ALLOWED_USERS": "*",
@@ -63,9 +48,7 @@ class SignalServer:
         return [text for to, text in self._said if to == chat]
 
     def next_event(self) -> dict[str, Any] | None:
-        """Return the next message, None if there is none for a while. Raises: EOFError when the block has ended."""
-        if self._over.is_set():
-            raise EOFError
+        """Return the next message, None if there is none for a while."""
         try:
             return self._events.get(timeout=_ALIVE_EVERY_S)
         except queue.Empty:
@@ -79,44 +62,28 @@ class SignalServer:
             self._said.append((str(to), str(params.get("message", ""))))
         return {"timestamp": next(self._times), "results": []}
 
+    def _handler(self) -> type[EmbedHandler]:
+        messenger = self
 
-class _HttpServer(ThreadingHTTPServer):
-    daemon_threads = True
-    signal: SignalServer
+        class Handler(EmbedHandler):
+            """The requests of one connection."""
 
+            def do_GET(self) -> None:
+                if not self.path.startswith("/api/v1/events"):
+                    self.send_json(200, {})
+                    return
+                self.send_response(200)
+                self.send_header("Content-Type", "text/event-stream")
+                self.send_header("Connection", "close")
+                self.end_headers()
+                while True:  # until the client or the server closes the connection
+                    event = messenger.next_event()
+                    line = ":" if event is None else f"event:receive\ndata:{json.dumps(event)}"
+                    self.wfile.write(f"{line}\n\n".encode())
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _HttpServer
+            def do_POST(self) -> None:
+                called = self.read_body()
+                result = messenger.call(called["method"], called.get("params") or {})
+                self.send_json(200, {"jsonrpc": "2.0", "id": called["id"], "result": result})
 
-    def do_GET(self) -> None:
-        if not self.path.startswith("/api/v1/events"):
-            self._answer(b"")
-            return
-        self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
-        self.send_header("Connection", "close")
-        self.end_headers()
-        self.close_connection = True
-        try:
-            while True:
-                event = self.server.signal.next_event()
-                line = ":" if event is None else f"event:receive\ndata:{json.dumps(event)}"
-                self.wfile.write(f"{line}\n\n".encode())
-        except (EOFError, OSError):
-            return
-
-    def do_POST(self) -> None:
-        called = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
-        result = self.server.signal.call(called["method"], called.get("params") or {})
-        self._answer(json.dumps({"jsonrpc": "2.0", "id": called["id"], "result": result}).encode())
-
-    def _answer(self, body: bytes) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Keeps the tests' output quiet."""
+        return Handler
