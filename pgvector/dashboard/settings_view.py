@@ -111,7 +111,7 @@ def _type(field: Field) -> str:
 
 def try_settings(served: ServedHome, params: Params) -> dict[str, Any]:
     """Try the settings, and save nothing."""
-    trial = _tried(served, params)
+    trial = _tried(served.home, served.settings, params)
     return _told(trial, f"{_counted(trial)} can be saved" if trial.changed else "nothing would be changed")
 
 
@@ -120,10 +120,11 @@ def save_settings(served: ServedHome, params: Params) -> Mapping[str, Any]:
     if params.flag("dry_run"):
         return try_settings(served, params) | {"saved": [], "restart": False}
     with _one_at_a_time:
-        trial = _tried(served, params)
+        current = load_settings(None, served.home).settings  # another form may have been saved while this one waited
+        trial = _tried(served.home, current, params)
         if trial.problems or not trial.changed:
             return _told(trial, "nothing was changed") | {"saved": [], "restart": False}
-        save(served.home, trial.changes(served.home, load_settings(None, served.home).settings))
+        save(served.home, trial.changes(served.home, current))
     now = load_settings(None, served.home).settings
     values = {key: getattr(now, key) for key in OFFERED.keys() & trial.changed}
     trial.now = {key: value for key, value in values.items() if not is_hidden(OFFERED[key], value)}
@@ -133,11 +134,11 @@ def save_settings(served: ServedHome, params: Params) -> Mapping[str, Any]:
     return _told(trial, f"{_counted(trial)} saved") | {"saved": sorted(trial.changed), "restart": True}
 
 
-def _tried(served: ServedHome, params: Params) -> SettingsTrial:
+def _tried(home: Path, current: Settings, params: Params) -> SettingsTrial:
     shown = params.values.get("shown") or {}
     if not isinstance(shown, dict):
         raise InvalidArgument("shown must have the values that were shown, by setting")
-    return tried(served.home, load_settings(None, served.home).settings, _changes_wanted(params), shown)
+    return tried(home, current, _changes_wanted(params), shown)
 
 
 def _changes_wanted(params: Params) -> Mapping[str, Any]:

@@ -60,12 +60,13 @@ def command(messenger: SignalServer, text: str, answer: str) -> None:
     def replies() -> list[str]:
         return [each for each in messenger.answers(ADA)[seen:] if answer in each or "mid-turn" in each]
 
-    while True:
+    for _ in range(50):
         messenger.say(text, sender=ADA)
         until(replies, 90, f"the answer to {text}")
         if answer in replies()[-1]:
             return
         seen = len(messenger.answers(ADA))
+    raise AssertionError(f"the host refuses {text}: {messenger.answers(ADA)[-1]}")
 
 
 def heard(model: ModelServer, text: str) -> ChatRequest:
