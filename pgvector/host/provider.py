@@ -110,20 +110,20 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
             warn_once(f"memory is off: {sentence}")
             return False
         home = hermes_home(kwargs.get("hermes_home"))
+        environ = environment(home)
         try:
-            loaded = self._load_settings(self._config, home)
+            loaded = self._load_settings(self._config, home, environ)
         except ConfigurationError as exc:
             warn_once(f"memory is off: {exc}")
             return False
         for warning in loaded.warnings:
             warn_once(warning)
-        self._settings = loaded.settings
-        self._home = home
+        self._settings, self._home = loaded.settings, home
         self._policy = Policy.of(loaded.settings)
         self._context = SessionContext.from_host(kwargs, self._policy.rules)
         self._session_id = self._session_name(session_id)
         self._parent_session_id = self._session_name(kwargs.get("parent_session_id"))
-        environ, keys = environment(home), (loaded.settings.embed_api_key_env, loaded.settings.rerank_api_key_env)
+        keys = loaded.settings.embed_api_key_env, loaded.settings.rerank_api_key_env
         self._secrets = {name: environ.get(name, "") for name in keys}
         return True
 

@@ -170,11 +170,10 @@ _assigned: dict[Path, dict[str, set[str]]] = {}
 
 def came_from_dotenv(name: str, value: str) -> bool:
     """Return whether the environment has this value from the process home's .env, not from who started the process."""
-    return value in _of_dotenv().get(name, ())
+    return value in _of_dotenv(process_home()).get(name, ())
 
 
-def _of_dotenv() -> dict[str, set[str]]:
-    own = process_home()
+def _of_dotenv(own: Path) -> dict[str, set[str]]:
     said = _assigned.setdefault(own, {})
     for name, value in read_dotenv(own, "").items():
         said.setdefault(name, set()).add(value)
@@ -183,23 +182,25 @@ def _of_dotenv() -> dict[str, set[str]]:
 
 def environment(home: Path) -> dict[str, str]:
     """Return the environment with the home's own .env in place of what the host took from another profile's."""
-    taken = _of_dotenv()
+    own = process_home()
+    taken = _of_dotenv(own)
     # For its own home the host has read the rest, and a file that is missing for a moment removes nothing.
-    if home == process_home():
+    if home == own:
         return dict(os.environ) | read_dotenv(home)
     kept = {name: value for name, value in os.environ.items() if value not in taken.get(name, ())}
     return kept | read_dotenv(home, "")
 
 
-def load_settings(config: Mapping[str, Any] | None, home: Path) -> Loaded:
+def load_settings(config: Mapping[str, Any] | None, home: Path, environ: dict[str, str] | None = None) -> Loaded:
     """Return the settings of `config`, or of the home's files; problems with them are in `warnings`.
 
-    Raises ConfigurationError if continuing with defaults would mean another database than the one that was named.
+    `environ`: what `environment(home)` returned, from a caller who needs it too. Raises ConfigurationError if
+    continuing with defaults would mean another database than the one that was named.
     """
     section, unreadable = (config, []) if config is not None else read_section(home)
     if unreadable:
         raise ConfigurationError("; ".join(unreadable))
-    environ = environment(home)
+    environ = environment(home) if environ is None else environ
     variables = ChainMap(read_dotenv(home, ""), environ)
     loaded = load(section, environ, read_form(home) if config is None else None, variables)
     if isinstance(section, Mapping) and section.get("dsn") not in (None, "") and not loaded.settings.dsn:

@@ -33,8 +33,8 @@ class TrialProvider(PgvectorMemoryProvider):
     """The provider with the home's settings, except those that choose another theme or prevent storing."""
 
     @staticmethod
-    def _load_settings(config: Mapping[str, Any] | None, home: Path) -> Loaded:
-        loaded = load_settings(config, home)
+    def _load_settings(config: Mapping[str, Any] | None, home: Path, environ: dict[str, str] | None = None) -> Loaded:
+        loaded = load_settings(config, home, environ)
         return loaded._replace(settings=replace(loaded.settings, **_SET_ASIDE))
 
 
