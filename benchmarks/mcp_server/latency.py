@@ -48,7 +48,7 @@ async def calls(home: HermesHome, count: int) -> dict[str, Any]:
     checked: list[float] = []
     params = types.CallToolRequestParams(name="recall", arguments={"query": QUERY, "of": "memories"})
     request = types.ClientRequest(types.CallToolRequest(params=params))
-    async with connected(home) as client:
+    async with connected(home, forking=False) as client:
         for number in range(MEMORIES):
             text = f"Room {number} has projector {number} and a whiteboard."
             await called(client, "remember", content=text, sync=number == MEMORIES - 1)
@@ -75,7 +75,7 @@ async def calls(home: HermesHome, count: int) -> dict[str, Any]:
 async def start(home: HermesHome) -> float:
     """How long the first answer of a new server takes, from its start."""
     before = time.perf_counter()
-    async with connected(home) as client:
+    async with connected(home, forking=False) as client:
         await called(client, "recall", query=QUERY, of="memories")
         return time.perf_counter() - before
 

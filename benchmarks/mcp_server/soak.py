@@ -101,7 +101,7 @@ def held(dsn: str) -> dict[str, float]:
 async def clients(home: HermesHome, servers: int, url: str) -> AsyncIterator[list[ClientSession]]:
     """A client of each server over stdio, then those of the server over HTTP."""
     async with AsyncExitStack() as stack:
-        over = [await stack.enter_async_context(connected(home)) for _ in range(servers)]
+        over = [await stack.enter_async_context(connected(home, forking=False)) for _ in range(servers)]
         http = [await stack.enter_async_context(connected_over_http(url)) for _ in range(HTTP_CLIENTS)]
         yield [*over, *http]
 
@@ -143,7 +143,7 @@ def main() -> None:
     with postgres({"max_connections": "400"}) as server, tempfile.TemporaryDirectory() as place:
         dsn = server.database(384)
         home = mcp_home(Path(place) / "agent", dsn=dsn, dims=384)
-        with serving(home, "--rate", "100000") as url:
+        with serving(home, "--rate", "100000", forking=False) as url:
             seen = asyncio.run(under_load(home, dsn, args, url))
         verdict = wrong(dsn, seen)
     accepted = {"memories": len(seen.memories), "turns": len(seen.turns)}

@@ -44,13 +44,18 @@ def mcp_home(root: Path, **settings: Any) -> HermesHome:
 
 
 @asynccontextmanager
-async def connected(home: HermesHome, *arguments: str, folder: str = "") -> AsyncIterator[ClientSession]:
-    """A session with a server of this home; the client works in `folder`. What it logs is in the home's mcp.log."""
+async def connected(
+    home: HermesHome, *arguments: str, folder: str = "", forking: bool = True
+) -> AsyncIterator[ClientSession]:
+    """A session with a server of this home; the client works in `folder`. What it logs is in the home's mcp.log.
+
+    Without `forking` the server's interpreter is started as an agent's host does, and imports everything itself.
+    """
 
     async def roots(context: object) -> ListRootsResult:
         return ListRootsResult(roots=[Root.model_validate({"uri": f"file://{folder}"})])
 
-    command, *words = forked("mcp", *arguments, prepared=PREPARED)
+    command, *words = _command(*arguments, forking=forking)
     parameters = StdioServerParameters(command=command, args=words, env=home.environment())
     with (home.path / "mcp.log").open("a", encoding="utf-8") as log:
         async with (
@@ -62,12 +67,14 @@ async def connected(home: HermesHome, *arguments: str, folder: str = "") -> Asyn
 
 
 @contextmanager
-def serving(home: HermesHome, *arguments: str, environment: Mapping[str, str] | None = None) -> Iterator[str]:
-    """The URL of a server of this home that listens on loopback."""
+def serving(
+    home: HermesHome, *arguments: str, environment: Mapping[str, str] | None = None, forking: bool = True
+) -> Iterator[str]:
+    """The URL of a server of this home that listens on loopback; `forking` as for `connected`."""
     port = free_port()
     words = ("--http", f"127.0.0.1:{port}", *arguments)
     # Another environment may say what is imported.
-    command = [*SERVER, *words] if environment else forked("mcp", *words, prepared=PREPARED)
+    command = _command(*words, forking=forking and not environment)
     with (home.path / "mcp.log").open("a", encoding="utf-8") as log:
         process = subprocess.Popen(command, env=home.environment(environment), stdin=subprocess.DEVNULL, stderr=log)
         try:
@@ -76,6 +83,10 @@ def serving(home: HermesHome, *arguments: str, environment: Mapping[str, str] | 
         finally:
             process.terminate()
             process.wait(60)
+
+
+def _command(*arguments: str, forking: bool) -> list[str]:
+    return forked("mcp", *arguments, prepared=PREPARED) if forking else [*SERVER, *arguments]
 
 
 def _listens(port: int, process: subprocess.Popen[bytes]) -> bool:
