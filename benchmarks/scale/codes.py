@@ -99,7 +99,9 @@ def in_themes(
 
 
 @contextlib.contextmanager
-def ways_to_ask(admin: str, plain: psycopg.Connection[Any], dims: int) -> Iterator[dict[str, tuple[Ask, Cpu]]]:
+def ways_to_ask(
+    admin: str, plain: psycopg.Connection[Any], dims: int, sizes: dict[str, int]
+) -> Iterator[dict[str, tuple[Ask, Cpu]]]:
     """Yield the vector leg and the statements over one bit, each with what measures its backend's CPU."""
     backend = Backend(lambda: make_conninfo(admin, user="hermes"), dims=dims, pool_max_size=1)
     backend.bring_up()
@@ -107,7 +109,8 @@ def ways_to_ask(admin: str, plain: psycopg.Connection[Any], dims: int) -> Iterat
     def shipped(theme: str, vector: Any) -> list[int]:
         pipe = Pipeline()
         with backend.reading(60, pipe):
-            found = VectorSearch(pipe, "turns", Scope("theme", theme), Filters(), as_sent(vector), limit=LIMIT)
+            scope, sent, rows = Scope("theme", theme), as_sent(vector), sizes[theme]
+            found = VectorSearch(pipe, "turns", scope, Filters(), sent, limit=LIMIT, rows=rows)
             return [each.id for each in found.candidates()]
 
     def one_bit(depth: int) -> Ask:
@@ -135,8 +138,8 @@ def main() -> None:
     options = common.parser(__doc__)
     options.formatter_class = argparse.RawDescriptionHelpFormatter
     options.add_argument("--dims", type=int, default=768, metavar="N")
-    options.add_argument("--each", type=int, default=20, metavar="N", help="questions of each kind a theme")
-    options.add_argument("--rounds", type=int, default=3, metavar="N", help="costs are measured over")
+    options.add_argument("--each", type=int, default=60, metavar="N", help="questions of each kind a theme")
+    options.add_argument("--rounds", type=int, default=2, metavar="N", help="costs are measured over")
     options.add_argument("--keep", type=Path, metavar="DIR", help="a server's directory to use again")
     args = options.parse_args()
     sizes = {f"theme-{size}": size for size in SIZES}
@@ -149,7 +152,7 @@ def main() -> None:
         plain.execute("CREATE INDEX IF NOT EXISTS former_sig_idx ON conversations (agent_identity) INCLUDE (sig, id)")
         plain.execute("VACUUM ANALYZE conversations")
         plain.execute("SET plan_cache_mode = force_generic_plan")
-        table = in_themes(stack.enter_context(ways_to_ask(admin, plain, args.dims)), plain, sizes, args)
+        table = in_themes(stack.enter_context(ways_to_ask(admin, plain, args.dims, sizes)), plain, sizes, args)
         taken = [
             {"index": name, "bytes a row": round(size / rows)} for name, size, rows in plain.execute(BYTES).fetchall()
         ]

@@ -37,7 +37,7 @@ class Asked:
 
     def row(self) -> dict[str, Any]:
         """The parameters of BARE."""
-        depth = vector_search.RERANK_DEPTH if self.size <= vector_search.LARGE_THEME else vector_search.DEEP_RERANK
+        depth = vector_search.rerank_depth(self.size)
         return {"theme": self.theme, "vector": Vector(self.vector), "depth": depth, "limit": 40}
 
 

@@ -15,7 +15,6 @@ from ..embed.instructions import is_for_english
 from ..store.lexical import EXACT_ROWS, LexicalSearch, QuestionReader, ask_size, search_words, size_of
 from ..store.pipeline import Pipeline, Rows
 from ..store.vector_search import (
-    LARGE_THEME,
     Beside,
     Lookup,
     SentVector,
@@ -176,7 +175,9 @@ class Search:
             LexicalSearch(pipe, store, scope, filters, self._question, self._sizes[store].rows, limit=depth)
             for store in self._stores
         ]
-        return dict(zip(self._stores, search_words(searches), strict=True))
+        found = dict(zip(self._stores, search_words(searches), strict=True))
+        self._rows = {store: search.rows for store, search in zip(self._stores, searches, strict=True)}
+        return found
 
     def _search_vectors(
         self, pipe: Pipeline, vector: SentVector, depth: int, lookup: Lookup | None = None
@@ -192,7 +193,7 @@ class Search:
                 limit=depth,
                 lookup=lookup,
                 own_graph=store in self._own_graphs,
-                small=self._sizes[store].rows <= LARGE_THEME,
+                rows=self._rows[store],
                 parts=self._sizes[store].parts,
             )
             for store in self._stores

@@ -131,6 +131,8 @@ class LexicalSearch:
     In a theme of up to EXACT_ROWS rows, every row with any of the words is scored. In a larger one the candidates are
     rows with rarer words or combinations, and the newest rows; if they are too few, as under a narrow filter, rows with
     any word. If the database has pg_trgm, a word that no row holds is replaced by similar words of the theme.
+
+    `rows` is the number of rows in the theme, of a larger one the planner's estimate once `search` was called.
     """
 
     def __init__(
@@ -153,7 +155,7 @@ class LexicalSearch:
         self._words = list(self._asked.terms)
         self._row = where(scope, filters)
         self._limit = limit
-        self._theme_rows = float(size)
+        self.rows = float(size)
         self._choice = exactly(self._words)
         self._in_sample: set[str] = set()  # the matchers of words that some row of the sample holds
         self._rows: Rows | None = None
@@ -165,14 +167,17 @@ class LexicalSearch:
 
     def sample(self) -> None:
         """Ask how rare the words are, if the theme is large."""
-        if self.is_exact or not self._words:
+        if self.is_exact:
             return
-        name = f"query_terms_{self._store}{'_all' if self._scope.kind == 'all' else ''}"
-        self._counts = self._pipe.ask(name, self._row | {"matchers": [each.matcher for each in self._words]})
+        if self._words:
+            name = f"query_terms_{self._store}{'_all' if self._scope.kind == 'all' else ''}"
+            self._counts = self._pipe.ask(name, self._row | {"matchers": [each.matcher for each in self._words]})
         self._estimate = ask_estimate(self._pipe, self._store, self._scope)
 
     def search(self) -> None:
         """Ask for the rows that hold the words, and for those that hold the phrases."""
+        if not self.is_exact:
+            self.rows = max(self.rows, planned_rows(self._estimate))
         if not self._words:
             return
         if not self.is_exact:
@@ -197,7 +202,7 @@ class LexicalSearch:
         self._forms = misspellable(missing, self._text)
         terms = sorted(self._forms, key=len, reverse=True)[:_MAX_CORRECTED]
         # The vocabulary of a small theme is read once for all words, that of a large one by the beginning of each word.
-        narrow = self._theme_rows > EXACT_ROWS or self._scope.kind == "all"
+        narrow = self.rows > EXACT_ROWS or self._scope.kind == "all"
         groups = [[term] for term in terms] if narrow else [terms] if terms else []
         self._slips = [(group, self._ask_words_like(group, narrow=narrow)) for group in groups]
 
@@ -230,8 +235,8 @@ class LexicalSearch:
         """Choose the words to search by, now that it is known how rare they are."""
         counted = {each.matcher: each for each in self._counts}
         self._in_sample = {each.matcher for each in counted.values() if each.holding}
-        rows = self._theme_rows = max(self._theme_rows, planned_rows(self._estimate))
-        self._choice = choose([_estimated(each, counted[each.matcher], rows) for each in self._words], rows)
+        words = [_estimated(each, counted[each.matcher], self.rows) for each in self._words]
+        self._choice = choose(words, self.rows)
 
     def _ask_rows(self) -> None:
         choice = self._choice
@@ -246,8 +251,8 @@ class LexicalSearch:
             "match": choice.match,
             "recent": choice.partial or (whole and bool(variant(self._store, self._scope))),
             "whole": whole,
-            "exact": self._theme_rows <= EXACT_ROWS,
-            "rows": max(self._theme_rows, MIN_ROWS),
+            "exact": self.rows <= EXACT_ROWS,
+            "rows": max(self.rows, MIN_ROWS),
             "limit": self._limit,
         }
         self._rows = self._pipe.ask(f"lexical_search_{self._store}{variant(self._store, self._scope)}", row)

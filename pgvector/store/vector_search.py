@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
@@ -19,11 +20,9 @@ from .sql import query
 
 SentVector = Vector
 
-# How many of the rows nearest by code are compared by their vectors. With real sentences, 120 contain .999 of the true
-# top 10 among 2,000 rows, and 200 contain .998 among 23,000; for topics that a theme never spoke of, .97 and .96.
-RERANK_DEPTH = 120
-DEEP_RERANK = 200
-LARGE_THEME = 2000  # rows, from which DEEP_RERANK is used
+RERANK_DEPTH = 120  # at least; see rerank_depth
+PARTS_DEPTH = 200  # of the parts of long texts
+USUAL_ROWS = 10_000  # of a theme whose size nobody has asked for
 DEPTH_EVERYWHERE = 400  # across all themes
 SIGNED_DEPTH = 1200  # of the rows nearest by signature, which is less precise
 
@@ -35,7 +34,8 @@ WALK_DEPTH = 2000  # rows the graph gives; sorted again, because they come only 
 MAX_WALK = 40_000  # rows visited to find those that pass a filter
 MIN_SHARE = 0.01  # of all rows; if fewer pass a filter, a walk finds too few of them
 # Size of a theme from which walking a graph of its codes is faster than reading them. With 50,000 real sentences the
-# graph finds .998 of the true top 10, and .972 on topics they never spoke of; the codes find .997 and .963.
+# graph finds .998 of the true top 10, and .972 on topics they never spoke of; the codes, 200 of them compared by their
+# vectors, find .997 and .963.
 OWN_GRAPH_ROWS = 75_000
 OWN_BREADTH = 400  # hnsw.ef_search
 # Lexemes at which a text's score is halved, because a long text holds many words by chance. An absolute number,
@@ -59,10 +59,20 @@ def vector_candidates(
     *,
     limit: int,
     graph_rows: int = GRAPH_ROWS,
+    rows: float = USUAL_ROWS,
 ) -> list[Candidate]:
     """Return what a single VectorSearch finds."""
-    pipe = Pipeline(conn)
-    return VectorSearch(pipe, store, scope, filters, as_sent(vector), limit=limit, graph_rows=graph_rows).candidates()
+    pipe, sent = Pipeline(conn), as_sent(vector)
+    return VectorSearch(pipe, store, scope, filters, sent, limit=limit, graph_rows=graph_rows, rows=rows).candidates()
+
+
+def rerank_depth(rows: float) -> int:
+    """Return how many of the rows nearest by code are compared by their vectors in a theme of `rows`.
+
+    So many hold the true top 10 on what the theme is about, and .96 of it on topics that it never spoke of, where more
+    rows are about as near the larger the theme is (benchmarks/scale/codes.py).
+    """
+    return max(RERANK_DEPTH, round(20 * math.pow(rows, 0.25)))
 
 
 def as_sent(vector: Sequence[float]) -> SentVector:
@@ -98,8 +108,8 @@ class VectorSearch:
     HNSW graph is walked instead; if it gives too few rows, as under a narrow filter, the codes are read after all. Old
     turns without a vector are in no graph of vectors, and are searched in addition. A long text counts by one part.
 
-    With `own_graph`, see `has_own_graph`, an unfiltered question in a theme walks the graph of that theme. `small`: no
-    more than LARGE_THEME rows are searched. `parts` is False if no text is so long that it has any.
+    With `own_graph`, see `has_own_graph`, an unfiltered question in a theme walks the graph of that theme. `rows` is
+    about how many the theme has. `parts` is False if no text is so long that it has any.
 
     For the scope `all`, `pipe` must have begun: the method depends on the number of rows. Once the candidates were
     read, `beside` holds the turns adjacent to those of `lookup`, unless the graph of all themes was walked.
@@ -117,7 +127,7 @@ class VectorSearch:
         graph_rows: int = GRAPH_ROWS,
         lookup: Lookup | None = None,
         own_graph: bool = False,
-        small: bool = False,
+        rows: float = USUAL_ROWS,
         parts: bool = True,
     ) -> None:
         self.beside: dict[int, Beside] = {}
@@ -136,7 +146,7 @@ class VectorSearch:
         graph = self._graph_worth_walking(graph_rows)
         self._walked = self._walk(graph) if graph else []
         self._own_graph = own_graph
-        self._small = small
+        self._depth = {"all": DEPTH_EVERYWHERE, "session": RERANK_DEPTH}.get(scope.kind) or rerank_depth(rows)
         self._rows = self._ask_rows(narrowed=narrowed) if len(self._walked) < limit else None
         self._parts = self._ask_parts(narrowed=narrowed) if parts else None
 
@@ -160,10 +170,8 @@ class VectorSearch:
         return self._may_be_thin and (not found or found[0].thin)
 
     def _ask_rows(self, *, narrowed: bool) -> Rows:
-        everywhere = self._scope.kind == "all"
-        depth = DEPTH_EVERYWHERE if everywhere else RERANK_DEPTH
-        suffix = variant(self._store, self._scope)
-        if suffix != "_session" and (narrowed or not (everywhere or self._scope.own)):
+        suffix, depth = variant(self._store, self._scope), self._depth
+        if suffix != "_session" and (narrowed or not (self._scope.kind == "all" or self._scope.own)):
             suffix += "_filtered"
         if suffix == "_all_filtered":
             self._pipe.ask("plan_for_values")
@@ -171,16 +179,16 @@ class VectorSearch:
         if by_graph:
             self._pipe.ask("walk_vectors", {"breadth": OWN_BREADTH, "most": MAX_WALK})
             self._pipe.ask("plan_for_values")
-        deep = {"depth": max(depth, self._limit), "deep": max(DEEP_RERANK, self._limit), "large": LARGE_THEME}
-        deep |= {"small": self._small}
-        rows = self._pipe.ask(f"vector_search_{self._store}{suffix}", self._row | deep)
+            depth = min(depth, OWN_BREADTH)
+        row = self._row | {"depth": max(depth, self._limit)}
+        rows = self._pipe.ask(f"vector_search_{self._store}{suffix}", row)
         if by_graph:
             self._pipe.ask("plan_as_before")
         return rows
 
     def _ask_parts(self, *, narrowed: bool) -> Rows:
         suffix = "_all" if self._scope.kind == "all" else ""
-        row = self._row | {"restricted": narrowed, "depth": max(DEEP_RERANK, self._limit)}
+        row = self._row | {"restricted": narrowed, "depth": max(PARTS_DEPTH, self._limit)}
         return self._pipe.ask(f"chunk_search_{self._store}{suffix}", row)
 
     def _walk(self, graph: str) -> list[Any]:

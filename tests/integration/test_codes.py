@@ -175,7 +175,7 @@ def test_need_13_codes_come_from_their_index_where_one_theme_is_the_whole_table(
         for mode in MODES:
             with conn.transaction():
                 conn.execute(queries()["set_timeouts"].encode(), limits | {"plans": "force_generic_plan", "path": ""})
-                row = {"theme": "default", "vector": [0.5] * DIMS, "large": 2000}
+                row = {"theme": "default", "vector": [0.5] * DIMS}
                 nodes = explained(conn, "vector_search_turns", row, mode)
             assert not read_whole(nodes), (mode, nodes)
             wide = {node["Index Name"] for node in nodes if "Index Name" in node and node["Actual Rows"] == 3000}

@@ -20,16 +20,13 @@ _TYPES = {
     "matchers": "text[]", "holding": "float8[]", "match": "text", "recent": "boolean", "exact": "boolean",
     "whole": "boolean", "rows": "float8", "role": "text", "text": "text", "ids": "bigint[]",
     "any_theme": "boolean", "since": "text", "until": "text", "reach": "bigint",
-    "pivot": "float8", "large": "bigint", "deep": "bigint", "signed": "bigint", "walked": "bigint",
+    "pivot": "float8", "signed": "bigint", "walked": "bigint",
     "themes": "text[]", "digests": "bytea[]", "own": "text", "shared": "text[]", "words": "text[]", "kinds": "text[]",
-    "lookup": "bigint", "lookups": "bigint[]", "known": "bigint[]", "small": "boolean",
+    "lookup": "bigint", "lookups": "bigint[]", "known": "bigint[]",
 }  # fmt: skip
 _USUAL: Mapping[str, Any] = {
     "depth": 400,
-    "deep": 400,
     "signed": 400,
-    "large": 3000,
-    "small": False,
     "limit": 40,
     "lookup": 0,
     "lookups": [],

@@ -17,7 +17,7 @@ from psycopg.types.json import Jsonb
 from ...domain.types import Candidate
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
-from ...store.vector_search import DEEP_RERANK, LARGE_THEME, RERANK_DEPTH, SIGNED_DEPTH
+from ...store.vector_search import SIGNED_DEPTH, rerank_depth
 from ..common.fetching import one
 
 _SIGNS = ".,;:!\"'()[]\u2018\u2019\u201c\u201d\u00ab\u00bb\u3002\uff0c\uff01\u2026"
@@ -61,9 +61,10 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A stored turn that is used as a question."""
+    """A stored turn that is used as a question of its theme, which has `turns`."""
 
     theme: str
+    turns: int
     id: int
     text: str
     vector: Vector
@@ -151,10 +152,10 @@ def calibrate(conn: DeadlineConnection, measured: Scale) -> bool:
     return bool(conn.execute(query("calibrate_signatures"), row).rowcount)
 
 
-def questions(conn: DeadlineConnection, theme: str, limit: int) -> list[Asked]:
-    """Return at most `limit` turns that have a vector, chosen irrespective of their content."""
+def questions(conn: DeadlineConnection, theme: str, turns: int, limit: int) -> list[Asked]:
+    """Return at most `limit` of a theme's `turns` that have a vector, chosen irrespective of their content."""
     rows = conn.execute(query("sample_questions"), {"theme": theme, "limit": limit})
-    return [Asked(theme, row.id, row.content, row.embedding) for row in rows]
+    return [Asked(theme, turns, row.id, row.content, row.embedding) for row in rows]
 
 
 def likenesses(conn: DeadlineConnection, asked: Asked) -> list[tuple[float, float]]:
@@ -180,10 +181,7 @@ def nearest_when_cold(
         "slope": scale.slope,
         "offset": scale.offset,
         "before": before,
-        "large": LARGE_THEME,
-        "small": False,
-        "deep": max(DEEP_RERANK, limit),
-        "depth": max(RERANK_DEPTH, limit),
+        "depth": max(rerank_depth(asked.turns), limit),
         "signed": max(SIGNED_DEPTH, limit),
     }
     return [Candidate(found.id, found.similarity) for found in conn.execute(query("nearest_when_cold"), row)]

@@ -70,7 +70,7 @@ def choose_questions(conn: DeadlineConnection, turns: Mapping[str, int], sample:
     asked = [
         each
         for theme, count in turns.items()
-        for each in store.questions(conn, theme, max(1, round(sample * count / total)))
+        for each in store.questions(conn, theme, count, max(1, round(sample * count / total)))
     ]
     # If time runs out, the questions asked must not be from the first themes only.
     random.Random(0).shuffle(asked)
@@ -105,7 +105,7 @@ def _ask(
     scope, filters, replaced = Scope("theme", asked.theme), Filters(), compacted.replaced
     vector = asked.vector.to_list()
     exact = store.nearest_exactly(conn, asked, compacted.scale, K + 1)
-    now = vector_candidates(conn, "turns", scope, filters, vector, limit=CANDIDATES)
+    now = vector_candidates(conn, "turns", scope, filters, vector, limit=CANDIDATES, rows=asked.turns)
     after = now
     if compacted.without_vectors:
         after = store.nearest_when_cold(conn, asked, compacted.scale, compacted.before, CANDIDATES)

@@ -130,7 +130,7 @@ SELECT told, 1 - (embedding <=> %(vector)s) AS real
 
 -- name: nearest_when_cold
 -- What vector_search_turns would find if the vectors of old turns were gone.
-WITH near_candidates(conversations; id; agent_identity = %(theme)s; depth_in(conversations))
+WITH near_candidates(conversations; id; agent_identity = %(theme)s; %(depth)s)
 SELECT id, 1 - distance AS similarity
   FROM candidates CROSS JOIN LATERAL (
        SELECT coalesce(CASE WHEN ts >= %(before)s THEN embedding <=> %(vector)s END,

@@ -276,13 +276,6 @@ set_config('statement_timeout', %(statement_ms)s, true) AS statement,
                        ('enable_nestloop', 'on'), ('enable_hashjoin', 'on'), ('enable_mergejoin', 'on'),
                        ('enable_hashagg', 'on'), ('enable_material', 'on')) AS given(name, value)
 
--- fragment: depth_in(table)
--- How many candidates are compared by their vectors: more in a large theme. Rows are not counted if it is known to be `small`.
-CASE WHEN %(small)s::boolean THEN %(depth)s
-     WHEN EXISTS (SELECT FROM {table}
-                   WHERE agent_identity = %(theme)s AND code IS NOT NULL OFFSET %(large)s)
-     THEN %(deep)s ELSE %(depth)s END
-
 -- fragment: is_thin()
 -- Whether so few candidates were readable that others may have been cut off.
 (SELECT count(*) FROM candidates) >= %(depth)s

@@ -3,13 +3,13 @@
 -- name: vector_search_memories
 -- The codes of one theme come from its covering index, then the nearest are compared by their vectors. Pending rows have
 -- no code.
-WITH near_candidates(memory_entries; id; agent_identity = %(theme)s; depth_in(memory_entries))
+WITH near_candidates(memory_entries; id; agent_identity = %(theme)s; %(depth)s)
 nearest_memories();
 
 -- name: vector_search_memories_filtered
 -- The filter applies before the limit, so that rows of a rare target or session are not cut off.
 WITH near_candidates(memory_entries; id; agent_identity = %(theme)s AND memory_passes() AND readable(memory_entries);
-                     depth_in(memory_entries))
+                     %(depth)s)
 nearest_memories();
 
 -- name: vector_search_memories_all
@@ -82,12 +82,12 @@ EXPLAIN (FORMAT JSON) SELECT FROM memory_entries WHERE memory_passes_in_sight();
 
 -- name: vector_search_turns
 -- As vector_search_memories.
-WITH near_candidates(conversations; id; agent_identity = %(theme)s; depth_in(conversations))
+WITH near_candidates(conversations; id; agent_identity = %(theme)s; %(depth)s)
 with_turns_beside(nearest_turns());
 
 -- name: vector_search_turns_filtered
 WITH near_candidates(conversations; id; agent_identity = %(theme)s AND turn_passes() AND readable(conversations);
-                     depth_in(conversations))
+                     %(depth)s)
 with_turns_beside(nearest_turns());
 
 -- name: vector_search_turns_session
