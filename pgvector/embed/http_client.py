@@ -36,6 +36,7 @@ _ANY_HEADER = 32 + 15  # window bits by which zlib accepts a header of gzip or z
 _WRITE_BYTES = 64 * 1024
 # Shorter secrets are no secrets, and masking them would make messages unreadable.
 _MIN_SECRET_CHARS = 4
+_NO_PROXY = "the proxy that the environment names cannot be used"
 
 _deadline_at: ContextVar[float] = ContextVar("hermes_pgvector_embed_deadline_at")
 
@@ -193,8 +194,14 @@ class HttpClient:
         except OSError as exc:
             source = f"embed_ca_file {self._ca_file}" if self._ca_file else "SSL_CERT_FILE or SSL_CERT_DIR"
             raise EmbedderError(f"the certificates of {source} cannot be read: {exc.strerror or exc}") from None
-        except (ValueError, ImportError, httpx.InvalidURL) as exc:
-            raise EmbedderError(f"the proxy that the environment names cannot be used: {exc}") from None
+        except ImportError as exc:
+            raise EmbedderError(f"{_NO_PROXY}: {exc}") from None
+        except (ValueError, httpx.InvalidURL):
+            # What it says of the address may be part of the password.
+            raise EmbedderError(
+                f"{_NO_PROXY}: its address is none; write http://HOST:PORT or http://USER:PASSWORD@HOST:PORT, and "
+                "/ ? # @ in the password as %2F %3F %23 %40"
+            ) from None
 
 
 class _ReplyTooLarge(Exception):

@@ -489,6 +489,18 @@ def test_an_environment_that_cannot_be_used_is_told(
         make(url="https://127.0.0.1:1").embed_query("hello", timeout_s=10)
 
 
+@pytest.mark.parametrize("password", ["Xq7pass#1", "Xq7/pass", "Xq7pass?1"])
+def test_need_22_a_proxy_that_cannot_be_used_is_told_without_its_password(
+    make: Make, monkeypatch: pytest.MonkeyPatch, password: str
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", f"http://user:{password}@proxy:8080")
+
+    with pytest.raises(EmbedderError, match="the proxy that the environment names cannot be used") as told:
+        make(url="http://embeddings.invalid:11434").embed_query("hello", timeout_s=10)
+
+    assert "Xq7" not in str(told.value)
+
+
 def test_without_tls_no_certificates_are_read(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", "/nonexistent/ca.pem")
 
