@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
@@ -50,13 +51,18 @@ class Place:
     access: Access
     client: str
 
-    def within(self, theme: str) -> Place:
-        """Return the same in another theme of the token. Raises InvalidArgument if the token is not bound to it."""
-        if theme not in self.access.themes:
+    def within(self, theme: str, resolved: Callable[[str], str]) -> Place:
+        """Return the same in another theme of the token. Raises InvalidArgument if the token is not bound to it.
+
+        `resolved` returns the stored name of the theme that a name means.
+        """
+        wanted = resolved(theme)
+        named = next((each for each in self.access.themes if resolved(each) == wanted), "")
+        if not named:
             raise InvalidArgument(
                 f"{clean(theme)[:_SHOWN_CHARS]!r} is not the theme of this session: use recall with `scope`"
             )
-        return replace(self, theme=theme)
+        return replace(self, theme=named)
 
 
 def access_of(exchange: Exchange) -> Access:

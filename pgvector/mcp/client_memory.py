@@ -100,9 +100,13 @@ class ClientMemory(PgvectorMemoryProvider):
         if self._policy.silences(context.place, runtime.counts):
             raise InvalidArgument("recall is off in this theme (setting `recall_off`)")
 
+    def resolved(self, theme: str) -> str:
+        """Return the stored name of the theme that a name means."""
+        return self._policy.rules.resolve_name(theme)
+
     def owns(self, theme: str) -> bool:
         """Return whether this is the theme of the session's memories."""
-        return self._policy.rules.resolve_name(theme) == self.opened()[1].place.memories.name
+        return self.resolved(theme) == self.opened()[1].place.memories.name
 
     def may_read(self, theme: str) -> bool:
         """Return whether a tool may name this theme as its scope."""

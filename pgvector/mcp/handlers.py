@@ -130,7 +130,9 @@ class Handlers:
 
         def called() -> _T:
             memory = self._memories.at(place)
-            return call(memory if not theme or memory.owns(theme) else self._memories.at(place.within(theme)))
+            if theme and not memory.owns(theme):
+                memory = self._memories.at(place.within(theme, memory.resolved))
+            return call(memory)
 
         return await self._on_thread(exchange, called)
 

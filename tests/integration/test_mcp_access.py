@@ -75,6 +75,31 @@ def test_a_token_reads_and_writes_in_its_themes_alone(agent_home: HermesHome, ur
     run(talk)
 
 
+def test_the_themes_of_a_token_have_profiles_however_their_names_are_written(tmp_path: Path, dsn: str) -> None:
+    home = mcp_home(tmp_path / "agent", dsn=dsn, dims=DIMS, theme_aliases={"mkt": "marketing"})
+    secret = add_token(home.path, "work", ["work", "Shared", "mkt"], read_only=False).secret
+    fill_theme(dsn, "other", prefix="Launch")
+
+    async def talk(url: str) -> None:
+        for theme in ("shared", "mkt"):
+            async with joined(url, secret, x_hermes_session_key=theme) as one:
+                await called(one, "remember", content=f"The launch is in May, says {theme}.", sync=True)
+        async with joined(url, secret) as one:
+            for name, theme in {
+                "shared": "shared",
+                "SHARED": "shared",
+                "marketing": "marketing",
+                "mkt": "marketing",
+            }.items():
+                found = await one.read_resource(AnyUrl(f"memory://theme/{name}/profile"))
+                assert f'"theme": "{theme}"' in found.contents[0].text and "in May" in found.contents[0].text  # type: ignore[union-attr]
+            with pytest.raises(McpError, match="'other' is not the theme of this session"):
+                await one.read_resource(AnyUrl("memory://theme/other/profile"))
+
+    with serving(home) as url:
+        run(lambda: talk(url))
+
+
 def test_need_04_no_theme_of_a_token_opens_those_whose_names_begin_so(
     agent_home: HermesHome, url: str, dsn: str
 ) -> None:
