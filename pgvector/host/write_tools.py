@@ -177,7 +177,7 @@ def _structure(args: Mapping[str, Any], context: WriteContext) -> Structure:
     if said.replaces is not None:
         # Without a database the id cannot be checked; the write is accepted all the same.
         with contextlib.suppress(StoreUnavailable, DeadlineExceeded):
-            _named([said.replaces], context)
+            _named([said.replaces], context, "stored")
     return said
 
 
@@ -221,10 +221,10 @@ def _forget(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
     if ids and query:
         raise InvalidArgument("give `ids` or `query`, not both")
     if not ids and not query:
-        raise InvalidArgument("say what to forget: `id` or `ids` as recall_memory gave them, or a `query`")
+        raise InvalidArgument("say what to forget: `id` or `ids` as recall gave them, or a `query`")
     # A write that was just accepted should be found, and not be applied after its own removal.
     context.runtime.writer.flush_own(min(_SETTLE_S, context.left_s / 2))
-    return _forgotten(_named(ids, context), context) if ids else _preview(query, args, context)
+    return _forgotten(_named(ids, context, "removed"), context) if ids else _preview(query, args, context)
 
 
 def _chosen(shown: Sequence[Entry], ids: Sequence[int]) -> list[Entry]:
@@ -233,11 +233,11 @@ def _chosen(shown: Sequence[Entry], ids: Sequence[int]) -> list[Entry]:
     return [entry for entry in shown if not ids or entry.id in ids]
 
 
-def _named(ids: Sequence[int], context: WriteContext) -> list[Entry]:
+def _named(ids: Sequence[int], context: WriteContext, done: str) -> list[Entry]:
     with context.runtime.backend.connection(context.left_s) as conn:
         found = memories.entries(conn, context.theme, ids)
     if missing := set(ids) - {entry.id for entry in found}:
-        raise InvalidArgument(f"this theme has no memory with the id {_listed(missing)}; nothing was removed")
+        raise InvalidArgument(f"this theme has no memory with the id {_listed(missing)}; nothing was {done}")
     return found
 
 
@@ -323,7 +323,7 @@ def _profile(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
     result |= _within(lines, left)
     missing = sum(totals[target] - len(result[target]) for target in targets)
     if missing:
-        result["note"] = f"{missing} more are known: recall_memory finds them"
+        result["note"] = f"{missing} more are known: recall finds them"
     return result
 
 

@@ -115,23 +115,24 @@ def prompt(memory: ClientMemory, args: Mapping[str, Any]) -> dict[str, Any]:
     hot = memory.hot_block(most)
     fitting = memory.fitting(clean(args.get("message") or ""), most - estimate_tokens(hot))
     left = most - estimate_tokens(hot) - estimate_tokens(fitting)
-    parts = [hot, _profile(memory, left), fitting]
+    parts = [hot, _profile(memory, left, fitting), fitting]
     text = "\n\n".join(filter(None, parts)) or "Nothing is remembered here yet."
     content = {"type": "text", "text": text}
     return {"description": "What is remembered", "messages": [{"role": "user", "content": content}]}
 
 
-def _profile(memory: ClientMemory, tokens: int) -> str:
-    """Return the lines of the profile that fit, or "" if nothing is known."""
+def _profile(memory: ClientMemory, tokens: int, told: str) -> str:
+    """Return the lines of the profile that fit and are not among those of `told`, or "" if there are none."""
     if tokens < 100:
         return ""
     known = memory.keep("memory_profile", {"max_tokens": min(tokens, _CONTEXT_MOST)})
     about = {"user": "about the user", "memory": "memory"}
-    lines = [
-        f'- [{line["date"][:10]}, {about[target]}] "{quoted(line["content"])}"'
+    quotes = [
+        (f"- [{line['date'][:10]}, {about[target]}] ", f'"{quoted(line["content"])}"')
         for target in about
         for line in known[target]
     ]
+    lines = [begin + quote for begin, quote in quotes if quote not in told]
     return "\n".join([HEADING, *lines]) if lines else ""
 
 

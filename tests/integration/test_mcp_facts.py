@@ -30,6 +30,8 @@ def test_a_number_without_end_names_no_memory(agent_home: HermesHome) -> None:
         async with connected(agent_home) as client:
             said = await refused(client, "remember", content="Tokens last one day.", replaces="9" * 5000)
             assert "`replaces` must be the number of a row" in said
+            said = await refused(client, "remember", content="Tokens last one day.", replaces=99999)
+            assert said == "this theme has no memory with the id 99999; nothing was stored"
 
     run(talk)
 

@@ -189,6 +189,30 @@ def test_the_prompt_tells_what_is_known_and_what_fits(agent_home: HermesHome) ->
     run(talk)
 
 
+def test_need_08_the_prompt_tells_what_is_known_and_fits_once(agent_home: HermesHome) -> None:
+    async def talk() -> None:
+        async with connected(agent_home) as client:
+            for text in ("The lighthouse is painted white.", "Invoices go out on Mondays."):
+                await called(client, "remember", content=text, sync=True)
+            (message,) = (await client.get_prompt("context", {"message": "Who painted the lighthouse?"})).messages
+            text = str(message.content.text)  # type: ignore[union-attr]
+            assert text.count("The lighthouse is painted white.") == 1
+            assert text.count("Invoices go out on Mondays.") == 1
+
+    run(talk)
+
+
+def test_messages_name_no_tool_that_is_not_here(agent_home: HermesHome) -> None:
+    async def talk() -> None:
+        async with connected(agent_home) as client:
+            assert "as recall gave them" in await refused(client, "forget")
+            for number in range(20):
+                await called(client, "remember", content=f"Room {number} has a whiteboard.", sync=number == 19)
+            assert (await called(client, "profile", max_tokens=200))["note"].endswith("recall finds them")
+
+    run(talk)
+
+
 def test_the_prompt_tells_each_conversation_of_a_client_what_fits_within_its_size(agent_home: HermesHome) -> None:
     """A client has one connection for all of its conversations, and asks for the prompt in each."""
     message = "When do the backups of the ledger run?"
