@@ -225,14 +225,15 @@ def _secret_pieces(dsn: str) -> list[str]:
 
 # How Postgres and its drivers quote a server's address, who logs in there, and paths on the client's disk.
 _PLACE = re.compile(
-    r"\b(server at|on socket|certificate for|file|host name|host|user|database|role) "
+    r"\b(server at|on socket|certificate for|file|host name|host|user|database|role|service) "
     r"([\"'])(?:(?!\2).)*\2(?: \([^()]*\))?(?:, port \d+)?"
 )
+_UNQUOTED_PLACE = re.compile(r"\b(no such (?:database|user): )[^\s;]+")  # as PgBouncer names it
 
 
 def mask_places(text: str) -> str:
     """Replace by *** the places, logins and files that an error names, which are no business of a client's."""
-    return _PLACE.sub(rf'\1 "{_MASK}"', text)
+    return _UNQUOTED_PLACE.sub(rf"\1{_MASK}", _PLACE.sub(rf'\1 "{_MASK}"', text))
 
 
 DIGEST_CHARS: Final = 16

@@ -320,6 +320,8 @@ def test_mask_dsn(text: str, masked: str) -> None:
             'no pg_hba.conf entry for host "***", user "***", database "***", no encryption',
         ),
         ("failed to resolve host 'db.example': [Errno -2]", 'failed to resolve host "***": [Errno -2]'),
+        ("FATAL:  no such database: ledger; check `dsn`", "FATAL:  no such database: ***; check `dsn`"),
+        ('definition of service "ledger" not found', 'definition of service "***" not found'),
         ('relation "memory_entries" does not exist', 'relation "memory_entries" does not exist'),
         ("`role` must be one of user, assistant", "`role` must be one of user, assistant"),
     ],
