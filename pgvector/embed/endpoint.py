@@ -19,6 +19,7 @@ from ..domain.text import on_one_line
 # A day-long Retry-After is a wrong clock more often than a request; past this we ask again.
 MAX_RETRY_AFTER_S = 900.0
 _EXCERPT_CHARS = 200
+ESCAPES = "in a user or password write / ? # and @ as %2F %3F %23 and %40"
 # Gateways answer with these while the model behind them is busy, loading or gone.
 _BUSY_STATUSES = frozenset({408, 424, 425, 429})
 _SMALL_BYTES = 32_768  # decoded at once: half a millisecond
@@ -52,7 +53,7 @@ def parse_url(url: str, setting: str = "embed_url") -> SplitResult:
     if not usable:
         raise ConfigurationError(
             f"{setting} {redacted(url)!r} is not an http:// or https:// URL with a host; "
-            "write it like http://127.0.0.1:11434"
+            f"write it like http://127.0.0.1:11434{f', and {ESCAPES}' if '@' in url else ''}"
         )
     return parts
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from ..domain.errors import ConfigurationError, EmbedderError, EmbedderUnavailable, InputTooLong
-from .endpoint import Endpoint, NoSuchEndpoint, Reply, is_azure, parse_url
+from .endpoint import ESCAPES, Endpoint, NoSuchEndpoint, Reply, is_azure, parse_url
 
 # If rich is installed, httpx imports its command line, which takes longer than all the rest: it is left out.
 sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
@@ -198,10 +198,7 @@ class HttpClient:
             raise EmbedderError(f"{_NO_PROXY}: {exc}") from None
         except (ValueError, httpx.InvalidURL):
             # What it says of the address may be part of the password.
-            raise EmbedderError(
-                f"{_NO_PROXY}: its address is none; write http://HOST:PORT or http://USER:PASSWORD@HOST:PORT, and "
-                "/ ? # @ in the password as %2F %3F %23 %40"
-            ) from None
+            raise EmbedderError(f"{_NO_PROXY}: its address cannot be read; {ESCAPES}") from None
 
 
 class _ReplyTooLarge(Exception):

@@ -104,6 +104,7 @@ def test_a_url_that_cannot_be_used_is_named_without_its_password(url: str) -> No
         endpoints_for(url, "auto")
 
     assert "sec" not in str(caught.value)
+    assert ("/ ? # and @ as %2F %3F %23 and %40" in str(caught.value)) is ("@" in url)
 
 
 def test_an_unknown_protocol_is_refused() -> None:
