@@ -214,6 +214,38 @@ def test_a_file_that_cannot_be_changed_safely_is_left_as_it_is(
         assert backups(path) == []
 
 
+@pytest.mark.parametrize("client", CLIENTS)
+def test_need_22_what_a_person_added_to_an_entry_is_kept_and_not_shown(
+    client: str, user: Path, home: Path, run: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, table = FILES[client]
+    path = user / name
+    run("--client", client, "--theme", "work")
+    if client == "codex":
+        path.write_text(path.read_text(encoding="utf-8") + 'API_KEY = "Xq7"\n', encoding="utf-8")
+    else:
+        whole = read(path)
+        whole[table]["pgvector"]["env"] |= {"API_KEY": "Xq7"}
+        path.write_text(json.dumps(whole) if path.suffix == ".json" else yaml.safe_dump(whole), encoding="utf-8")
+
+    assert main(["mcp", "install", "--client", client, "--dry-run", "--hermes-home", str(home)]) == 0
+    shown = capsys.readouterr().out
+    done = run("--client", client)
+
+    assert "API_KEY" in shown and "Xq7" not in shown
+    assert done["entry"]["env"] == {"HERMES_HOME": str(home), "API_KEY": "***"}
+    assert read(path)[table]["pgvector"]["env"]["API_KEY"] == "Xq7"
+
+
+@pytest.mark.parametrize("text", ["x:\n  api_key: Xq7: y\n", 'x:\n  api_key: "Xq7\n'])
+def test_need_22_a_broken_file_is_named_without_its_contents(text: str, user: Path, home: Path, run: Install) -> None:
+    (home / "config.yaml").write_text(text, encoding="utf-8")
+
+    said = run("--client", "hermes", code=1)["error"]
+
+    assert "is not valid YAML (line" in said and "Xq7" not in said
+
+
 def test_a_file_that_is_a_link_stays_one(user: Path, run: Install) -> None:
     kept = user / "dotfiles.json"
     kept.write_text("{}\n", encoding="utf-8")

@@ -17,16 +17,19 @@ from typing import Any, Final, Literal
 
 import yaml
 
-from ...config.sources import CONFIG_NAME
+from ...config.sources import CONFIG_NAME, yaml_place
 from ...domain.commandline import command_of
 from ...domain.errors import ConfigurationError, WrongUsage
 from ...domain.files import read_regular_file
+from ...domain.redaction import masked
 from .file_replacing import replace_file, write_file
 from .toml_tables import without_table, written_table
 from .yaml_file import set_values
 
 _INDENT = re.compile(r"^([ \t]+)\"", re.MULTILINE)
 _BOM = "\ufeff"
+_OWN_VARIABLE: Final = "HERMES_HOME"  # whatever else is in `env` or `headers`, a person has put there: it may be a key
+_HIDDEN: Final = "***"
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def entries_for(home: Path) -> Iterator[InstalledEntry]:
 
 def _is_for(home: Path, entry: Mapping[str, Any]) -> bool:
     environment = entry.get("env")
-    named = environment.get("HERMES_HOME") if isinstance(environment, Mapping) else None
+    named = environment.get(_OWN_VARIABLE) if isinstance(environment, Mapping) else None
     return isinstance(named, str) and os.path.realpath(named) == os.path.realpath(home)
 
 
@@ -97,11 +100,30 @@ def install(place: ClientFile, name: str, entry: Mapping[str, Any], *, really: b
     return Installed(action, path, wanted, backup, found)
 
 
+def without_secrets(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry as it may be shown: without known secrets, and without the values of variables and headers."""
+    return {
+        key: {name: each if name == _OWN_VARIABLE else _HIDDEN for name, each in value.items()}
+        if key in ("env", "headers") and isinstance(value, Mapping)
+        else _without_known_secrets(value)
+        for key, value in entry.items()
+    }
+
+
+def _without_known_secrets(value: Any) -> Any:
+    if isinstance(value, str):
+        return masked(value)
+    if isinstance(value, Mapping):
+        return {name: _without_known_secrets(each) for name, each in value.items()}
+    return [_without_known_secrets(each) for each in value] if isinstance(value, list) else value
+
+
 def shown_entry(place: ClientFile, name: str, entry: Mapping[str, Any]) -> str:
-    """Return the lines to add to a file by hand for an entry."""
+    """Return the lines to add to a file by hand for an entry, without the secrets in it."""
+    shown = without_secrets(entry)
     if place.form == "toml":
-        return written_table((place.table, name), entry)
-    whole = {place.table: {name: dict(entry)}}
+        return written_table((place.table, name), shown)
+    whole = {place.table: {name: shown}}
     if place.form == "yaml":
         text: str = yaml.safe_dump(whole, sort_keys=False, allow_unicode=True)
         return text
@@ -140,10 +162,12 @@ def _parsed(place: ClientFile, text: str) -> Any:
         if place.form == "json":
             return json.loads(plain, object_pairs_hook=_once)
         return yaml.safe_load(plain) or {}
-    except (ValueError, RecursionError, yaml.YAMLError) as exc:
-        what = {"json": "JSON", "toml": "TOML", "yaml": "YAML"}[place.form]
-        reason = " ".join(str(exc).split())
-        raise ConfigurationError(f"{place.path} was left as it is: it is not valid {what} ({reason})") from exc
+    except yaml.YAMLError as exc:
+        raise ConfigurationError(f"{place.path} was left as it is: it is not valid YAML{yaml_place(exc)}") from None
+    except (ValueError, RecursionError) as exc:
+        raise ConfigurationError(
+            f"{place.path} was left as it is: it is not valid {place.form.upper()} ({' '.join(str(exc).split())})"
+        ) from exc
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -253,7 +277,7 @@ def entry_of(client: str, home: Path, *options: str) -> dict[str, Any]:
     command = [str(program)] if program.is_file() else command_of("cli")
     command += ["mcp", *options]
     kind = {"type": "stdio"} if client == "claude-code" else {}
-    environment = {"HERMES_HOME": str(home.expanduser().absolute())}
+    environment = {_OWN_VARIABLE: str(home.expanduser().absolute())}
     return kind | {"command": command[0], "args": command[1:], "env": environment}
 
 

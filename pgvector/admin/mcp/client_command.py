@@ -24,6 +24,7 @@ from ..common.client_files import (
     install,
     options_in,
     shown_entry,
+    without_secrets,
 )
 from ..common.commands import Argument, Command, argument, printed
 from ..common.console import say, warn
@@ -44,7 +45,7 @@ def _install(args: argparse.Namespace, home: Path) -> int:
         "changed": done.action != "unchanged" and not args.dry_run,
         "file": str(done.path),
         "name": args.name,
-        "entry": done.entry,
+        "entry": without_secrets(done.entry),
         "backup": str(done.backup) if done.backup else None,
         "dropped": [shlex.join(each) for each in before.items() if each[0] not in given],
         "left_out": sorted(name for name in os.environ if name.startswith(ENV_PREFIX) and name not in known),
