@@ -93,6 +93,47 @@ def test_check_says_why_a_server_does_not_answer(agent_home: HermesHome, entry: 
     assert says in told["calls"][0]["note"]
 
 
+ODD_SERVER = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" in asked:
+        print(sys.argv[1].replace("ID", str(asked["id"])), flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        ('{"id": ID, "result": 5}', "initialize: the server answers with what is no result: 5"),
+        ('{"id": ID}', "initialize: the server answers with what is no result: None"),
+        ('{"id": ID, "error": "no such thing"}', "initialize: no such thing"),
+        ('{"id": ID, "result": {"serverInfo": 5, "tools": [{"title": "x"}]}}', "lists no tools of the protocol"),
+        ('{"id": ID, "result": {"serverInfo": 5, "tools": 5}}', "lists no tools of the protocol"),
+        ("[" * 100_000, "no message of the protocol"),
+    ],
+)
+def test_check_says_what_another_program_answers(agent_home: HermesHome, reply: str, says: str) -> None:
+    entry = {"command": sys.executable, "args": ["-c", ODD_SERVER, reply]}
+    (agent_home.root / ".claude.json").write_text(json.dumps({"mcpServers": {"pgvector": entry}}))
+
+    code, told = checked(agent_home, "--client", "claude-code")
+
+    assert (code, [call["state"] for call in told["calls"]]) == (1, ["failed"])
+    assert says in told["calls"][0]["note"]
+
+
+def test_need_22_check_shows_no_variable_of_an_entry(agent_home: HermesHome) -> None:
+    environment = {"HERMES_HOME": "/nowhere", "HERMES_PGVECTOR_DSN": "postgresql://me:Xq7@db/x", "API_KEY": "Xq7"}
+    entry = {"command": "false", "args": ["--dsn=postgresql://me:Xq7@db/x"], "env": environment}
+    (agent_home.root / ".claude.json").write_text(json.dumps({"mcpServers": {"pgvector": entry}}))
+
+    _, told = checked(agent_home, "--client", "claude-code")
+
+    assert "Xq7" not in json.dumps(told)
+    assert told["entry"]["env"] == {"HERMES_HOME": "/nowhere", "HERMES_PGVECTOR_DSN": "***", "API_KEY": "***"}
+
+
 # A server whose Postgres takes its time: the first call is told to come again.
 LATE_SERVER = """
 import json, sys

@@ -13,11 +13,11 @@ from typing import Any, Final, Literal
 from ...domain.errors import ConfigurationError, HermesPgvectorError
 from ...domain.redaction import mask_dsn
 from ...store.backend import STILL_STARTING
-from ..common.client_files import CLIENTS, entry_in, entry_of, file_of
+from ..common.client_files import CLIENTS, entry_in, entry_of, file_of, without_secrets
 from ..common.commands import EXIT_FAILED, EXIT_OK, Command, argument, printed
 from ..common.console import say
 from .client_command import add_client_options
-from .stdio_client import ServerFailed, StdioClient
+from .stdio_client import ServerFailed, StdioClient, part_of
 
 _ANSWERS_S: Final = 60.0  # the first answer may have to wait for the start of an embedded server
 _FOUND_S: Final = 15.0
@@ -38,9 +38,10 @@ class Called:
 def _check(args: argparse.Namespace, home: Path) -> int:
     entry = _entry(args, home)
     calls = list(_calls(entry, read_only=args.read_only))
-    told = {"ok": all(call.state != "failed" for call in calls), "entry": entry, "calls": [asdict(c) for c in calls]}
+    ok = all(call.state != "failed" for call in calls)
+    told = {"ok": ok, "entry": without_secrets(entry), "calls": [asdict(call) for call in calls]}
     printed(args, told, lambda: _show(calls))
-    return EXIT_OK if told["ok"] else EXIT_FAILED
+    return EXIT_OK if ok else EXIT_FAILED
 
 
 def _entry(args: argparse.Namespace, home: Path) -> Mapping[str, Any]:
@@ -73,9 +74,9 @@ def _calls(entry: Mapping[str, Any], *, read_only: bool) -> Iterator[Called]:
     try:
         with StdioClient(entry, answers_s=_ANSWERS_S) as client:
             told = client.open()
-            tools = {tool["name"]: tool for tool in client.ask("tools/list", {})["tools"]}
-            server = told.get("serverInfo", {})
-            yield Called(name, "ok", f"{server.get('name')} {server.get('version')}, {len(tools)} tools", _ms(began))
+            tools, server = client.tools(), told.get("serverInfo")
+            named = f"{part_of(server, 'name')} {part_of(server, 'version')}"
+            yield Called(name, "ok", f"{named}, {len(tools)} tools", _ms(began))
             for name, arguments in _reading(tools):
                 began = time.monotonic()
                 _read(client, name, arguments)
@@ -94,8 +95,8 @@ def _calls(entry: Mapping[str, Any], *, read_only: bool) -> Iterator[Called]:
 def _reading(tools: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the tools that only read, with arguments for them."""
     for name, tool in tools.items():
-        needed = tool.get("inputSchema", {}).get("required", ())
-        if tool.get("annotations", {}).get("readOnlyHint") and set(needed) <= {"query"}:
+        needed = part_of(tool.get("inputSchema"), "required") or []
+        if part_of(tool.get("annotations"), "readOnlyHint") and needed in ([], ["query"]):
             yield name, dict.fromkeys(needed, "mcp check")
 
 
@@ -132,9 +133,10 @@ def _found(client: StdioClient, mark: str) -> int:
     end = time.monotonic() + _FOUND_S
     while True:
         answer = client.call("recall", {"query": f"probe {mark}", "of": "memories"})
-        for row in answer.get("memories", {}).get("results", ()):
-            if mark in row.get("content", ""):
-                return int(row["id"])
+        found = part_of(answer.get("memories"), "results")
+        for row in found if isinstance(found, list) else ():
+            if mark in str(part_of(row, "content")) and isinstance(number := part_of(row, "id"), int):
+                return number
         if time.monotonic() > end:
             raise ServerFailed(f"what was written is not recalled within {_FOUND_S:g} s; search for: {mark}")
         time.sleep(_AGAIN_S)

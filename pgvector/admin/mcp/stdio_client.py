@@ -22,6 +22,12 @@ _LOG_CHARS: Final = 2000
 # The variables that clients pass to a server they start; hermes-agent passes no others.
 _PASSED_ON: Final = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TERM", "SHELL", "TMPDIR")
 _ENDED: Final = b""
+_SHOWN_CHARS: Final = 200  # of a message that means nothing
+
+
+def part_of(message: object, name: str) -> Any:
+    """Return a part of what a server sent; None where it has none of this name."""
+    return message.get(name) if isinstance(message, dict) else None
 
 
 class ServerFailed(HermesPgvectorError):
@@ -83,10 +89,19 @@ class StdioClient:
     def call(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return a tool's answer. Raises ServerFailed, also if the answer is an error."""
         answer = self.ask("tools/call", {"name": tool, "arguments": arguments})
+        content, structured = answer.get("content"), answer.get("structuredContent")
         if answer.get("isError"):
-            said = " ".join(str(part.get("text", "")) for part in answer.get("content", ()))
-            raise ServerFailed(f"{tool}: {said}")
-        return dict(answer.get("structuredContent") or {})
+            parts = content if isinstance(content, list) else ()
+            raise ServerFailed(f"{tool}: {' '.join(str(part_of(part, 'text') or '') for part in parts)}")
+        return structured if isinstance(structured, dict) else {}
+
+    def tools(self) -> dict[str, dict[str, Any]]:
+        """Return the tools that the server lists, by their names. Raises as `ask`."""
+        found = self.ask("tools/list", {}).get("tools")
+        listed: list[Any] = found if isinstance(found, list) else [None]
+        if not all(isinstance(part_of(tool, "name"), str) for tool in listed):
+            raise ServerFailed(f"tools/list: the server lists no tools of the protocol: {str(found)[:_SHOWN_CHARS]}")
+        return {tool["name"]: tool for tool in listed}
 
     def ask(self, method: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return the result of a request. Raises ServerFailed, or DeadlineExceeded if no answer comes in time."""
@@ -98,8 +113,11 @@ class StdioClient:
             if message.get("id") != self._last or "method" in message:
                 continue  # a notification, or a request from the server
             if "error" in message:
-                raise ServerFailed(f"{method}: {message['error'].get('message', message['error'])}")
-            return dict(message["result"])
+                error = message["error"]
+                raise ServerFailed(f"{method}: {part_of(error, 'message') or error}")
+            if not isinstance(result := message.get("result"), dict):
+                raise ServerFailed(f"{method}: the server answers with what is no result: {str(result)[:_SHOWN_CHARS]}")
+            return result
 
     def _send(self, message: Mapping[str, Any]) -> None:
         assert self._process.stdin is not None
@@ -120,10 +138,12 @@ class StdioClient:
             raise self._ended()
         try:
             message = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             message = None
         if not isinstance(message, dict):
-            raise ServerFailed(f"the server wrote what is no message of the protocol: {line[:200]!r}{self._said()}")
+            raise ServerFailed(
+                f"the server wrote what is no message of the protocol: {line[:_SHOWN_CHARS]!r}{self._said()}"
+            )
         return message
 
     def _ended(self) -> ServerFailed:
