@@ -237,6 +237,17 @@ def test_need_22_what_a_person_added_to_an_entry_is_kept_and_not_shown(
     assert read(path)[table]["pgvector"]["env"]["API_KEY"] == "Xq7"
 
 
+def test_need_22_advice_for_doing_it_by_hand_holds_no_key(home: Path, run: Install) -> None:
+    entry = "{command: hermes-pgvector, args: [old], env: {HERMES_HOME: /old, API_KEY: Xq7}}"
+    text = f"of_both: &both {entry}\nmcp_servers:\n  pgvector: *both\n"
+    (home / "config.yaml").write_text(text, encoding="utf-8")
+
+    said = run("--client", "hermes", code=1)["error"]
+
+    assert f"HERMES_HOME: {home}" in said and "Xq7" not in said
+    assert (home / "config.yaml").read_text(encoding="utf-8") == text
+
+
 @pytest.mark.parametrize("text", ["x:\n  api_key: Xq7: y\n", 'x:\n  api_key: "Xq7\n'])
 def test_need_22_a_broken_file_is_named_without_its_contents(text: str, user: Path, home: Path, run: Install) -> None:
     (home / "config.yaml").write_text(text, encoding="utf-8")

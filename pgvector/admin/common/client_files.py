@@ -184,7 +184,9 @@ def _change_yaml(place: ClientFile, before: str, name: str, entry: Mapping[str, 
     changed: dict[tuple[str, ...], Any] = {
         (key,): value for key, value in entry.items() if key != "env" and there.get(key) != value
     }
-    changed |= {("env", key): value for key, value in entry["env"].items()}
+    environment = there.get("env")
+    known = environment if isinstance(environment, Mapping) else {}
+    changed |= {("env", key): value for key, value in entry["env"].items() if known.get(key) != value}
     set_values(place.path.parent, {(place.table, name, *key): value for key, value in changed.items()}, really=really)
 
 
