@@ -390,6 +390,26 @@ def test_need_04_a_role_has_the_themes_of_the_roles_it_belongs_to(shared: str) -
             conn.execute("REVOKE tenant_marketing FROM tenant_group")
 
 
+def test_need_04_a_role_that_lost_themes_no_longer_reads_what_operators_did(shared: str) -> None:
+    with connect(shared) as conn:
+        conn.execute(
+            "INSERT INTO hermes_maintenance (os_user, host, verb, arguments, counts)"
+            " VALUES ('clerk', 'desk', 'rename', '{\"theme\": \"sales\"}', '{}')"
+        )
+        row_security.grant(conn, "tenant_owner", ["*"])
+        conn.execute("GRANT SELECT, INSERT (verb) ON hermes_maintenance TO tenant_owner")
+    read = "SELECT verb FROM hermes_maintenance"
+    with session(shared, "tenant_owner") as role, connect(shared) as conn:
+        row_security.grant(conn, "tenant_owner", ["*"])
+        assert _one(role, read) == "rename"
+        row_security.revoke(conn, "tenant_owner", [])
+        _refused(role, read)
+        conn.execute("GRANT SELECT, INSERT (verb) ON hermes_maintenance TO tenant_owner")
+        row_security.grant(conn, "tenant_owner", ["marketing"])
+        _refused(role, read)
+        _refused(role, "INSERT INTO hermes_maintenance (verb) VALUES ('rename')")
+
+
 def test_need_04_statements_of_a_tenant_leave_nothing_to_a_leaky_index_condition() -> None:
     """Words and digests are looked up on the role's behalf wherever a statement does."""
     for name in every_statement():

@@ -282,11 +282,15 @@ BEGIN
             END IF;
         END LOOP;
     END LOOP;
-    FOR tenant IN SELECT DISTINCT r.rolname FROM hermes_tenants AS t JOIN pg_roles AS r ON r.oid = t.role
+    FOR tenant IN SELECT DISTINCT r.oid, r.rolname FROM hermes_tenants AS t JOIN pg_roles AS r ON r.oid = t.role
                    WHERE t.theme <> '*' LOOP
         EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', current_schema(), tenant.rolname);
         EXECUTE format('GRANT SELECT ON hermes_migrations TO %I', tenant.rolname);
         EXECUTE format('GRANT USAGE ON SEQUENCE memory_entries_id_seq, conversations_id_seq TO %I', tenant.rolname);
+        -- The log of operators names the themes of others. A role that had every theme could read it.
+        IF NOT EXISTS (SELECT FROM hermes_tenants AS t WHERE t.role = tenant.oid AND t.theme = '*') THEN
+            EXECUTE format('REVOKE ALL ON hermes_maintenance FROM %I', tenant.rolname);
+        END IF;
     END LOOP;
     PERFORM hermes_hide_statistics();
 END
@@ -363,7 +367,7 @@ DECLARE
     each regclass;
 BEGIN
     FOR each IN SELECT relation FROM hermes_theme_tables()
-                UNION ALL SELECT unnest('{hermes_embedding,hermes_migrations}'::regclass[]) LOOP
+                UNION ALL SELECT unnest('{hermes_embedding,hermes_migrations,hermes_maintenance}'::regclass[]) LOOP
         EXECUTE format('REVOKE ALL ON %s FROM %I', each, grantee);
     END LOOP;
     EXECUTE format('REVOKE ALL ON SEQUENCE memory_entries_id_seq, conversations_id_seq FROM %I', grantee);
