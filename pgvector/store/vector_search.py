@@ -59,7 +59,7 @@ def vector_candidates(
     *,
     limit: int,
     graph_rows: int = GRAPH_ROWS,
-    rows: float = USUAL_ROWS,
+    rows: float | None = None,
 ) -> list[Candidate]:
     """Return what a single VectorSearch finds."""
     pipe, sent = Pipeline(conn), as_sent(vector)
@@ -109,7 +109,8 @@ class VectorSearch:
     turns without a vector are in no graph of vectors, and are searched in addition. A long text counts by one part.
 
     With `own_graph`, see `has_own_graph`, an unfiltered question in a theme walks the graph of that theme. `rows` is
-    about how many the theme has. `parts` is False if no text is so long that it has any.
+    about how many the theme or, for the scope `all`, the table has. `parts` is False if no text is so long that it has
+    any.
 
     For the scope `all`, `pipe` must have begun: the method depends on the number of rows. Once the candidates were
     read, `beside` holds the turns adjacent to those of `lookup`, unless the graph of all themes was walked.
@@ -127,7 +128,7 @@ class VectorSearch:
         graph_rows: int = GRAPH_ROWS,
         lookup: Lookup | None = None,
         own_graph: bool = False,
-        rows: float = USUAL_ROWS,
+        rows: float | None = None,
         parts: bool = True,
     ) -> None:
         self.beside: dict[int, Beside] = {}
@@ -143,10 +144,12 @@ class VectorSearch:
         narrowed = filters.restrict() or scope.kind == "session"
         # Rows that may not be read are removed from the nearest ones, of which too few may be left.
         self._may_be_thin = scope.kind == "all" and not narrowed
-        graph = self._graph_worth_walking(graph_rows)
+        graph = self._graph_worth_walking(graph_rows, rows)
         self._walked = self._walk(graph) if graph else []
         self._own_graph = own_graph
-        self._depth = {"all": DEPTH_EVERYWHERE, "session": RERANK_DEPTH}.get(scope.kind) or rerank_depth(rows)
+        self._depth = {"all": DEPTH_EVERYWHERE, "session": RERANK_DEPTH}.get(scope.kind) or rerank_depth(
+            rows or USUAL_ROWS
+        )
         self._rows = self._ask_rows(narrowed=narrowed) if len(self._walked) < limit else None
         self._parts = self._ask_parts(narrowed=narrowed) if parts else None
 
@@ -202,11 +205,12 @@ class VectorSearch:
             found.append(self._pipe.ask("vector_search_turns_cold", row))
         return _best(self._limit, chain.from_iterable(found))
 
-    def _graph_worth_walking(self, graph_rows: int) -> str:
+    def _graph_worth_walking(self, graph_rows: int, rows: float | None) -> str:
         """Return the column whose graph is walked; "" without one, with few rows, or if few pass a filter."""
         if self._scope.kind != "all":
             return ""
-        rows = planned_rows(ask_estimate(self._pipe, self._store, self._scope))
+        if rows is None:
+            rows = planned_rows(ask_estimate(self._pipe, self._store, self._scope))
         if rows < graph_rows:
             return ""
         graph = self._pipe.ask("has_graph", {"table": _TABLES[self._store]}).one().found or ""
