@@ -27,7 +27,8 @@ def _connections_most() -> int:
 class HeaderDeadline(H11Protocol):
     """A connection that is closed if the next request's headers take longer than `headers_s`.
 
-    If there are more than `most`, the connection without a request for longest is closed to make room for a new one.
+    If there are more than `most`, the connection without a request for longest is closed to make room for a new one, or
+    if there is none, the one that has only listened for longest. Whoever holds streams without end keeps nobody out.
     """
 
     headers_s = HEADERS_S
@@ -60,10 +61,17 @@ class HeaderDeadline(H11Protocol):
         """Return whether a request is being answered."""
         return self.cycle is not None and not self.cycle.response_complete
 
+    def _listens(self) -> bool:
+        """Return whether a client listens to a session, which it can take up again."""
+        return self._is_asked() and self.scope["method"] == "GET"
+
     def _make_room(self) -> None:
         if len(self.connections) <= self.most:
             return
-        quiet = [each for each in self.connections if isinstance(each, HeaderDeadline) and not each._is_asked()]
+        others = [each for each in self.connections if isinstance(each, HeaderDeadline) and each is not self]
+        quiet = (
+            [each for each in others if not each._is_asked()] or [each for each in others if each._listens()] or [self]
+        )
         longest = min(quiet, key=lambda each: each._quiet_since)
         self.connections.discard(longest)  # at once: others may connect before it is told that it is closed
         longest.transport.abort()

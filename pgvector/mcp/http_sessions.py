@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Hashable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,6 +21,7 @@ AsgiApp = Callable[[Scope, Any, Any], Awaitable[None]]
 
 IDLE_S: Final = 1800.0
 MOST: Final = 1000
+_ROOM_S: Final = 1.0  # a stream that was closed for a new connection ends a moment later
 _RESUMES: Final = b"last-event-id"
 _REFUSALS: Final = {
     404: "Session not found",
@@ -31,7 +35,7 @@ _REFUSALS: Final = {
 class _Session:
     """A session: who may continue it, how many of its requests are in progress, and when the last one ended."""
 
-    access: object
+    access: Hashable
     requests: int = 0
     still_since: float = field(default_factory=time.monotonic)
 
@@ -39,7 +43,8 @@ class _Session:
 class HttpSessions:
     """An ASGI application that wraps the SDK's; `end` ends one of the SDK's sessions by its id.
 
-    Sessions that were idle for `idle_s` are ended, and if there are `most`, the one that was idle for longest.
+    Sessions that were idle for `idle_s` are ended, and if there are `most`, the one that was idle for longest of those
+    with the access that has the most.
     """
 
     def __init__(
@@ -50,6 +55,7 @@ class HttpSessions:
         self._idle_s = idle_s
         self._most = most
         self._open: dict[str, _Session] = {}
+        self._is_still = asyncio.Event()  # some session, since it was cleared
 
     async def __call__(self, scope: Scope, receive: Any, send: Send) -> None:
         """Serve a request of a session, or one that may open a session."""
@@ -68,14 +74,13 @@ class HttpSessions:
         try:
             await self._app(scope, receive, send)
         finally:
-            session.requests -= 1
-            session.still_since = time.monotonic()
+            self._end_request(session)
         if scope["method"] == "DELETE":
             await self._forget(given)
 
     async def _open_one(self, scope: Scope, receive: Any, send: Send) -> None:
         # Version 1.x of the SDK opens a session for any request, and does not tell its id if it rejects the request.
-        if wrong := _why_none(scope) or (0 if await self._has_room() else 503):
+        if wrong := _why_none(scope) or (0 if await self._has_room() or await self._has_room_soon() else 503):
             await _refuse(wrong, send)
             return
         opened, refused = "", False
@@ -91,19 +96,31 @@ class HttpSessions:
             await self._app(scope, receive, watch)
         finally:
             if session := self._open.get(opened):
-                session.requests -= 1
-                session.still_since = time.monotonic()
+                self._end_request(session)
         if refused:
             await self._forget(opened)
 
     async def _has_room(self) -> bool:
-        """Return whether one more session may be opened; if need be, end the one that was idle for longest."""
+        """Return whether one more session may be opened; if need be, end an idle one."""
         if len(self._open) < self._most:
             return True
-        still = {name: session.still_since for name, session in self._open.items() if not session.requests}
+        held = Counter(session.access for session in self._open.values())
+        still = [(-held[each.access], each.still_since, name) for name, each in self._open.items() if not each.requests]
         if still:
-            await self._forget(min(still, key=still.__getitem__))
+            await self._forget(min(still)[-1])
         return bool(still)
+
+    async def _has_room_soon(self) -> bool:
+        """Return the same, once some session is idle or time is up."""
+        self._is_still.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._is_still.wait(), _ROOM_S)
+        return await self._has_room()
+
+    def _end_request(self, session: _Session) -> None:
+        session.requests -= 1
+        session.still_since = time.monotonic()
+        self._is_still.set()
 
     async def _end_idle(self) -> None:
         before = time.monotonic() - self._idle_s

@@ -349,6 +349,35 @@ def test_connections_without_end_keep_nobody_out(home: Path) -> None:
         assert b"200 OK" in asking.recv(65536)
 
 
+def test_streams_without_end_keep_nobody_out(home: Path) -> None:
+    """Their clients take up their sessions again; a request that is being answered is not given up for another."""
+    released = threading.Event()
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        while scope["type"] != "lifespan" and scope["path"] == "/slow" and not released.is_set():
+            await asyncio.sleep(0.05)
+        await tell(scope, receive, send)
+
+    guard = HttpGuard(slow, TokenFile(home), listen="127.0.0.1")
+    with AsgiServer(guard, _Few) as server, ExitStack() as wires:
+
+        def asking(request: bytes) -> socket.socket:
+            wire = wires.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+            wire.sendall(request)
+            return wire
+
+        call = asking(b"POST /slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx")
+        streams = [asking(b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n") for _ in range(_Few.most + 3)]
+
+        assert httpx.post(server.url, content=b"12345", timeout=60).json()["bytes"] == 5
+
+        with contextlib.suppress(ConnectionError):
+            assert streams[0].recv(1) == b"", "the one that has listened for longest is closed"
+        released.set()
+        assert b"200 OK" in call.recv(65536)
+        assert b"200 OK" in streams[-1].recv(65536)
+
+
 @pytest.mark.parametrize(("files", "connections"), [("256", 128), ("64", 32)])
 def test_half_of_the_files_of_a_process_are_for_the_memory(files: str, connections: int) -> None:
     code = "from hermes_memory_pgvector.mcp.header_deadline import HeaderDeadline; print(HeaderDeadline.most)"

@@ -118,6 +118,18 @@ def test_of_many_sessions_the_one_that_was_still_for_longest_makes_room(serve: C
     assert [served.ask("ping", session).status_code for session in (first, second, third)] == [200, 404, 200]
 
 
+def test_whoever_opens_many_sessions_ends_no_others(serve: Callable[..., Served], home: Path) -> None:
+    work = add_token(home, "work", ["work"], read_only=False).secret
+    other = add_token(home, "other", ["other"], read_only=False).secret
+    served = serve(most=3)
+    session = served.opened(work)
+
+    left = [served.opened(other) for _ in range(5)]
+
+    assert served.ask("ping", session, work).status_code == 200
+    assert [served.ask("ping", each, other).status_code for each in left] == [404, 404, 404, 200, 200]
+
+
 def test_sessions_whose_streams_are_open_are_not_ended_for_others(serve: Callable[..., Served]) -> None:
     served = serve(most=1)
     session = served.opened()
