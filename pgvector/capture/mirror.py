@@ -13,12 +13,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from ..domain.files import how_to_let_read, leave_to_owner, name_new, read_memory_file, read_regular_file
+from ..domain.files import (
+    FOLDER_MODE,
+    how_to_let_read,
+    leave_to_owner,
+    make_folder,
+    make_marker,
+    name_new,
+    read_memory_file,
+    read_regular_file,
+)
 from ..domain.fork_safety import fork_lock
 from ..domain.text import entries_in
 from ..domain.types import MEMORY_FILES
 from ..server.home_record import ORIGIN
-from .spool_directory import FOLDER_MODE
 
 logger = logging.getLogger(__name__)
 
@@ -83,8 +91,7 @@ class Mirror:
                 os.utime(marker, ns=(self._clock, self._clock))
             except OSError:
                 with contextlib.suppress(OSError):
-                    marker.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-                    marker.touch(mode=0o600)
+                    make_marker(marker)
                     os.utime(marker, ns=(self._clock, self._clock))
             return self._clock / 1e9
 
@@ -141,8 +148,7 @@ class Mirror:
         if target not in self._there:
             self._there.add(target)
             with contextlib.suppress(OSError):
-                (self._home / "pgvector").mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-                (self._home / "pgvector" / f"had-{MEMORY_FILES[target]}").touch(mode=0o600)
+                make_marker(self._home / "pgvector" / f"had-{MEMORY_FILES[target]}")
 
     def _was_there(self, target: str) -> bool:
         return target in self._there or (self._home / "pgvector" / f"had-{MEMORY_FILES[target]}").exists()
@@ -159,7 +165,7 @@ class Mirror:
 
 def _make_whole(path: Path, text: str) -> None:
     """Create a file with its content atomically, unless it exists by now: two processes may do so at once."""
-    path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    make_folder(path.parent, mode=FOLDER_MODE)
     fresh = path.with_name(f".{uuid.uuid4().hex}-{path.name}")
     try:
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from ..config.settings import Settings
 from ..domain.errors import SpoolBusy, SpoolError
-from ..domain.files import leave_to_owner, read_regular_file, replace_text
+from ..domain.files import FOLDER_MODE, leave_to_owner, make_folder, read_regular_file, replace_text
 from ..server.home_record import DATABASES, EMBEDDED_PLACE
 from ..store.connection import place_of
 from .private_folders import close_to_others, is_in_other_hands, is_private, make_private
@@ -28,8 +28,6 @@ from .spool import Spool
 from .spool_format import as_spool_error, holds, made_at_ns, maker_of, written_at
 
 logger = logging.getLogger(__name__)
-
-FOLDER_MODE = 0o755  # of the spool's parent, whatever the umask: whoever can write there could replace the spool
 
 
 class Destination:
@@ -66,7 +64,7 @@ class Destination:
         if self._record is not None:
             text = json.dumps(self._known() | {self.place: self.database}, indent=1)
             with contextlib.suppress(OSError):
-                self._record.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+                make_folder(self._record.parent, mode=FOLDER_MODE)
                 replace_text(self._record, text)
 
     def takes(self, place: str, database: str) -> bool:
@@ -167,10 +165,10 @@ class SpoolDirectory:
     def _open_in(self, folder: Path, taken_bytes: int, instead_of: Path | None) -> Spool:
         with as_spool_error(folder):
             if folder == self.folder:
-                folder.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+                make_folder(folder.parent, mode=FOLDER_MODE)
                 if not folder.exists():
                     self.destination.begin()
-                folder.mkdir(mode=0o700, exist_ok=True)
+                make_folder(folder, mode=0o700)
                 close_to_others(folder)
             else:
                 make_private(folder)

@@ -10,6 +10,9 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+FOLDER_MODE = 0o755  # of our folder in a home, whatever the umask: whoever can write there could replace the spool
+
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 # What a file system without hard links reports, depending on its kind.
 _NO_LINKS = (errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -41,17 +44,54 @@ def how_to_let_read(exc: OSError) -> str:
     return "let it be a file that this user can read"
 
 
-def leave_to_owner(made: int, folder: Path) -> None:
-    """Give a file that root has just made to the owner of its folder, whose processes could not open it otherwise.
+def _is_root() -> bool:
+    return hasattr(os, "geteuid") and os.geteuid() == 0
 
-    `made` is the open file: a name may lead elsewhere by now.
+
+def leave_to_owner(made: int, folder: Path) -> None:
+    """Give what root has just made to the owner of the folder it is in, whose processes could not open it otherwise.
+
+    `made` is the open file or folder: a name may lead elsewhere by now.
     """
-    if not hasattr(os, "geteuid") or os.geteuid() != 0:
+    if not _is_root():
         return
     with suppress(OSError):  # a file system or container that knows no owners
         owner = folder.stat()
         if owner.st_uid != 0:
             os.fchown(made, owner.st_uid, owner.st_gid)
+
+
+def make_folder(folder: Path, *, mode: int = 0o777) -> None:
+    """Create a folder and what is missing above it; made by root, each belongs to the owner of the folder it is in.
+
+    `mode` is that of the folder itself, less the umask. Raises OSError if something else is there, or nothing can be.
+    """
+    if folder.is_dir():
+        return
+    if folder.parent != folder:
+        make_folder(folder.parent)
+    try:
+        folder.mkdir(mode)
+    except FileExistsError:  # another process was faster, unless it is no folder
+        if not folder.is_dir():
+            raise
+        return
+    if _is_root():
+        made = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | _NO_LINK)
+        try:
+            leave_to_owner(made, folder.parent)
+        finally:
+            os.close(made)
+
+
+def make_marker(path: Path) -> None:
+    """Create an empty file that only its owner can read, in a folder that is made if missing. Raises OSError."""
+    make_folder(path.parent, mode=FOLDER_MODE)
+    made = os.open(path, os.O_WRONLY | os.O_CREAT | _NO_LINK, 0o600)
+    try:
+        leave_to_owner(made, path.parent)
+    finally:
+        os.close(made)
 
 
 def name_new(made: Path, path: Path) -> None:

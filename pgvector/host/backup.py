@@ -11,6 +11,7 @@ from typing import Any
 
 from ..domain.commandline import typed
 from ..domain.errors import HermesPgvectorError
+from ..domain.files import make_folder
 from .session_context import Policy, hermes_home, load_settings
 
 logger = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ def hold_place(home: Path) -> None:
     path = backup_path(home)
     with contextlib.suppress(OSError):
         if not path.exists():
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(path.parent, mode=0o700)
             path.touch(mode=0o600)
 
 
@@ -55,7 +56,7 @@ def write_backup(config: Mapping[str, Any] | None) -> list[str]:
     path = backup_path(home)
     found = path.exists() and not home.resolve().is_relative_to(Path.home().resolve())
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path.parent, mode=0o700)
         _forget_unfinished(path.parent)
         with borrowed_server(settings) as locate, connect(locate()) as conn:
             conn.deadline = time.monotonic() + _LONGEST_S

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..config.sources import read_cached
-from ..domain.files import read_regular_file, replace_text
+from ..domain.files import FOLDER_MODE, make_folder, read_regular_file, replace_text
 
 EMBEDDED_PLACE = "the embedded Postgres"
 ORIGIN = Path("pgvector", "origin")  # in the home: a random name, which a copy of the home has as well
@@ -51,6 +51,7 @@ def record(home: Path, server: Path) -> None:
     if recorded(home) == now:
         return
     with suppress(OSError):
+        make_folder(path_in(home).parent, mode=FOLDER_MODE)
         replace_text(path_in(home), json.dumps({"home": str(home), "server": str(server)}) + "\n")
 
 

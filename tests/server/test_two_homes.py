@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -233,6 +234,20 @@ def test_need_34_a_home_that_was_moved_does_not_begin_anew_without_a_word(
     (user / "two" / "config.yaml").write_text("plugins: {}\n")
     (user / "two" / "pgvector" / "embedded.json").unlink()
     assert load_settings(None, user / "two").settings.embedded_dir == str(root_of(user / "two")) != str(server)
+
+
+def test_need_34_a_home_that_only_commands_have_used_does_not_begin_anew_without_a_word_either(
+    user: Path, run: Run
+) -> None:
+    """As one that was prepared by `import` or `add` and then got its name."""
+    (user / "one").mkdir()
+    run("one", "add", "The Atlas budget is secret")
+    run("one", "list")  # by now there is something to record
+    server = root_of(user / "one")
+    (user / "one").rename(user / "two")
+
+    with pytest.raises(ConfigurationError, match=rf"was moved here.*\.embedded_dir {re.escape(str(server))} "):
+        load_settings(None, user / "two")
 
 
 def test_need_34_a_home_that_came_without_its_server_says_so_once(

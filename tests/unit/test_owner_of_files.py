@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import stat
 import time
 from pathlib import Path
 
 import pytest
 
-from hermes_memory_pgvector.admin.common.file_replacing import replace_file
+from hermes_memory_pgvector.admin.common.file_replacing import locked, replace_file
+from hermes_memory_pgvector.capture.mirror import Mirror
 from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory, spool_folder
 from hermes_memory_pgvector.capture.spool_format import cannot_use
 from hermes_memory_pgvector.domain.files import replace_text
+from hermes_memory_pgvector.server.home_record import record
 from tests.support.left_spool import operation
 
 NOBODY = 65534
@@ -41,6 +44,32 @@ def test_need_03_what_root_accepts_in_another_users_home_is_there_for_that_users
     names = {path.name.removeprefix(spool.path.name) for path in spool_folder(anothers).iterdir()}
     assert {"", ".lock"} < names
     assert owners(anothers) == {anothers.stat().st_uid}
+
+    spool.close()
+    directory.release(spool.path)
+
+
+def test_need_03_root_may_be_the_first_in_another_users_home(tmp_path: Path) -> None:
+    """As `sudo hermes-pgvector prove` is there: nobody else could use the spool, or anything, in folders of root."""
+    home = tmp_path / "home"
+    (home / "memories").mkdir(parents=True)
+    (home / "memories" / "MEMORY.md").write_text("The quay is closed on Sundays")
+    if os.geteuid() == 0:
+        for path in (home, *home.rglob("*")):
+            os.chown(path, NOBODY, NOBODY)
+
+    directory = SpoolDirectory(spool_folder(home), max_bytes=1 << 30)
+    spool = directory.open_own()
+    mirrored = Mirror(home)
+    assert mirrored.changed()
+    record(home, tmp_path / "server")
+    with locked(home / "pgvector" / "models" / ".lock", "busy"):
+        pass
+
+    made = {path.name for path in (home / "pgvector").iterdir()}
+    assert {"spool", "clock", "had-MEMORY.md", "embedded.json", "models"} <= made
+    assert owners(home) == {home.stat().st_uid}
+    assert stat.S_IMODE((home / "pgvector" / "spool").stat().st_mode) == 0o700
 
     spool.close()
     directory.release(spool.path)

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ...domain.errors import ConfigurationError
-from ...domain.files import leave_to_owner
+from ...domain.files import leave_to_owner, make_folder
 from ...server.locks import open_lock, try_exclusive
 
 _POLL_S = 0.05
@@ -24,7 +24,7 @@ def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
     """
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is no regular file")
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(path.parent, mode=0o700)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -75,8 +75,9 @@ def write_file(path: Path, data: bytes, otherwise: str, *, mode: int | None = No
 def locked(lock: Path, busy: str, *, wait_s: float = 0.0) -> Iterator[None]:
     """Hold a lock file in the block, creating it if missing. Raises ConfigurationError(`busy`) after `wait_s`."""
     try:
-        lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(lock.parent, mode=0o700)
         descriptor = open_lock(lock)
+        leave_to_owner(descriptor, lock.parent)
     except OSError as exc:
         raise ConfigurationError(f"{lock} cannot be opened: {exc.strerror or exc}; let this user write there") from exc
     try:

@@ -18,6 +18,7 @@ from typing import Literal
 import yaml
 
 from ...domain.errors import ConfigurationError
+from ...domain.files import make_folder
 from .file_replacing import swap
 
 Mode = Literal["shim", "copy"]
@@ -158,7 +159,7 @@ def _symlink_note(target: Path) -> str:
 
 def _build_and_swap(target: Path, mode: Mode, version: str) -> Action:
     """Build the directory beside `target` and rename it into place; a leading dot hides it from the host until then."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     with tempfile.TemporaryDirectory(prefix=f".{PLUGIN_NAME}-", dir=target.parent, ignore_cleanup_errors=True) as work:
         fresh, old = Path(work) / "new", Path(work) / "old"
         if mode == "shim":

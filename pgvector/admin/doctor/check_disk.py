@@ -33,7 +33,7 @@ def check_disk(context: DoctorContext) -> Iterator[Check]:
         yield fail(
             "spool",
             f"{folder} cannot be written: writes are kept elsewhere on this machine, or in memory only",
-            f"make {context.home} writable for this user",
+            f"make {there} writable for this user",
         )
     else:
         yield from _deleted(context.home)
