@@ -327,6 +327,7 @@ _REMEDIES = (
     ("no space left", "make room on the disk of Postgres"),
     ("file too large", "make room on the disk of Postgres"),
     ("quota exceeded", "make room on the disk of Postgres"),
+    ("failed: permission denied", "let this user open the directory of that socket, or correct `host` in `dsn`"),
     (
         "permission denied",
         "give the role its rights: hermes-pgvector migrate --admin-dsn DSN --runtime-role ROLE; where row-level "

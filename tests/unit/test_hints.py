@@ -10,11 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import psycopg
 import pytest
 
 from hermes_memory_pgvector.admin.common.commands import fill_all
 from hermes_memory_pgvector.cli import command_line
 from hermes_memory_pgvector.domain import commandline
+from hermes_memory_pgvector.store.connection import explain
 
 PACKAGE = Path(__file__).resolve().parents[2] / "pgvector"
 _COMMAND = re.compile(r"hermes[ -]pgvector (?=[a-z{])")
@@ -134,3 +136,10 @@ def test_need_40_where_only_hermes_is_on_the_path_hints_name_that(
         assert commandline.typed("hermes-pgvector: memory is off") == "hermes-pgvector: memory is off"
     finally:
         commandline.own_command.cache_clear()
+
+
+def test_need_40_a_socket_that_this_user_may_not_open_is_no_matter_of_the_roles_rights() -> None:
+    refused = 'connection to server on socket "/run/pg/.s.PGSQL.5432" failed: Permission denied'
+
+    assert "the directory of that socket" in explain(psycopg.OperationalError(refused))
+    assert "the directory of that socket" not in explain(psycopg.OperationalError("permission denied for table x"))
