@@ -150,6 +150,30 @@ def test_need_16_turns_that_were_renamed_or_merged_at_the_other_one_are_not_doub
     assert all_rows(second_dsn) == before, "memories were there once more, and are put together"
 
 
+@pytest.mark.parametrize("change", ["rename", "merge"])
+def test_need_16_what_was_renamed_or_merged_at_the_source_since_is_not_copied_a_second_time(
+    in_use: Path, dsn: str, second_dsn: str, capsys: pytest.CaptureFixture[str], change: str
+) -> None:
+    """As after a first copy in good time, some tidying, and the copy before the switch."""
+    fill_theme(dsn, "sales")
+    if change == "merge":
+        fill_theme(dsn, "emea", prefix="Bolt")
+    copied(capsys, "--to", second_dsn)
+    assert cli.main(["themes", change, "sales", "emea", "--yes"]) == 0
+    assert cli.main(["forget", "--query", "Atlas", "--theme", "emea", "--limit", "1", "--yes"]) == 0
+    fill_theme(second_dsn, "other")
+    before = all_rows(second_dsn)
+
+    for arguments in (("--dry-run",), ("--switch",), ("--theme", "emea")):
+        refused = str(copied(capsys, "--to", second_dsn, *arguments, code=1)["error"])
+        assert f"hermes-pgvector themes {change} sales emea --yes --admin-dsn DSN" in refused
+    assert all_rows(second_dsn) == before
+
+    assert cli.main(["themes", change, "sales", "emea", "--yes", "--admin-dsn", second_dsn]) == 0
+    told = copied(capsys, "--to", second_dsn)
+    assert (told["verified"], told["memories_added"], told["turns_added"], told["removed"]) == (True, 0, 0, 1)
+
+
 def test_need_16_the_history_of_memories_goes_along_where_an_admin_copies(
     in_use: Path,
     make_provider: MakeProvider,

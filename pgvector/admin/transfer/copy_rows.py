@@ -99,25 +99,38 @@ def missing(source: DeadlineConnection, target: DeadlineConnection, theme: str, 
 
     Turns may also be in `moved`, the theme that the target's rows of this theme were moved to.
     """
+    if store == "turns":
+        return sum(_lacking_turns(target, theme, keys, moved) for keys in _keys(source, theme, store))
+    # A memory that was removed at the target is not missing.
+    return sum(
+        each.id is None and each.removed_at is None
+        for keys in _keys(source, theme, store)
+        for each in _known_memories(target, theme, keys)
+    )
+
+
+def are_under(source: DeadlineConnection, target: DeadlineConnection, theme: str, old: str) -> bool:
+    """Return whether the target holds any of the source's rows of `theme` under another name, `old`."""
+    turns = (_lacking_turns(target, old, keys, None) < len(keys) for keys in _keys(source, theme, "turns"))
+    memories = (
+        any(each.id is not None for each in _known_memories(target, old, keys))
+        for keys in _keys(source, theme, "memories")
+    )
+    return any(turns) or any(memories)
+
+
+def _keys(source: DeadlineConnection, theme: str, store: Store) -> Iterator[Sequence[Any]]:
+    """Yield what the rows of a theme are recognised by, a slice at a time."""
     ids_of, keys_of = _KEYS[store]
-    lacking = 0
     with source.cursor(f"keys_{store}") as ids:
         ids.execute(query(ids_of), {"theme": theme, "since": None, "until": None})
         while some := [row.id for row in ids.fetchmany(_SLICE)]:
-            keys = source.execute(query(keys_of), {"theme": theme, "ids": some}).fetchall()
-            if store == "memories":
-                lacking += _lacking_memories(target, theme, keys)
-            else:
-                lacking += _lacking_turns(target, theme, keys, moved)
-    return lacking
+            yield source.execute(query(keys_of), {"theme": theme, "ids": some}).fetchall()
 
 
-def _lacking_memories(target: DeadlineConnection, theme: str, keys: Sequence[Any]) -> int:
+def _known_memories(target: DeadlineConnection, theme: str, keys: Sequence[Any]) -> Iterator[Any]:
     row = {"themes": [theme] * len(keys), "moved": [None] * len(keys)}
-    row |= column_lists(keys, targets="target", digests="digest")
-    # A memory that was removed at the target is not missing.
-    found = target.execute(query("known_memories"), row)
-    return sum(each.id is None and each.removed_at is None for each in found)
+    yield from target.execute(query("known_memories"), row | column_lists(keys, targets="target", digests="digest"))
 
 
 def _lacking_turns(target: DeadlineConnection, theme: str, keys: Sequence[Any], moved: str | None) -> int:

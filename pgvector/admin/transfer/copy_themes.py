@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from shlex import quote
 from typing import Any
 
 from ...config.settings import Settings
+from ...domain.commandline import typed
 from ...domain.errors import ConfigurationError
 from ...domain.theme import ThemeRules
 from ...domain.types import EmbeddingSpace
@@ -99,7 +101,8 @@ def copy(request: CopyRequest) -> Copy:
 
     A dry run counts what would arrive and what would be removed at the target, and compares nothing.
 
-    Raises ConfigurationError if both are the same database.
+    Raises ConfigurationError if both are the same database, or if the target holds rows under a name that their theme
+    no longer has at the source.
     """
     source, target = request.source, request.target
     with translated():
@@ -110,6 +113,7 @@ def copy(request: CopyRequest) -> Copy:
         with source.transaction():
             space = export_rows.begin(source)
             names = themes_meant(source, request.themes, request.rules)
+            _require_same_names(source, target, names)
             before = _written(source, names)
             fits = _fits(space, recorded_space(target))
             with progress("copied", sum(rows_of(source, name) for name in names)) as advance:
@@ -129,6 +133,22 @@ def copy(request: CopyRequest) -> Copy:
                 arrivals.for_log() | ({"removed": removed} if removed else {}),
             )
     return Copy(arrivals, removed, history, compared, max(0, written - before), fits)
+
+
+def _require_same_names(source: DeadlineConnection, target: DeadlineConnection, names: Sequence[str]) -> None:
+    """Raise ConfigurationError if rows that an earlier copy brought would be brought again under their new name."""
+    moved_there = moved_themes(target)
+    for old, new in moved_themes(source).items():
+        if new == old or new not in names or moved_there.get(old) == new or not rows_of(target, old):
+            continue
+        if store.are_under(source, target, new, old):
+            verb = "merge" if rows_of(target, new) else "rename"
+            command = typed(f"hermes-pgvector themes {verb} {quote(old)} {quote(new)} --yes --admin-dsn DSN")
+            raise ConfigurationError(
+                f"{old!r} was renamed to {new!r} at the source, or merged into it, and the target still has rows of it "
+                f"as {old!r}, which would be there twice; nothing was copied; first have the same done there, DSN "
+                f"being the target's: {command}"
+            )
 
 
 def _fits(source: EmbeddingSpace, target: EmbeddingSpace) -> bool:
