@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -109,6 +110,23 @@ def test_need_16_a_turn_that_moved_while_it_was_forgotten_is_not_said_to_be_gone
     assert code == 1 and "nothing was removed" in said, said
     assert column(dsn, "SELECT agent_identity FROM conversations") == ["ops"]
     assert ask("forget", f"t{turn}", "--yes")["counts"]["turns"] == 1
+
+
+@pytest.mark.usefixtures("ask")
+@pytest.mark.parametrize("change", [("rename", "sre", "ops"), ("delete", "sre")])
+def test_need_16_turns_that_were_pruned_while_their_theme_was_changed_are_not_counted(
+    start_cli: Start, dsn: str, change: tuple[str, ...]
+) -> None:
+    first, *_ = said_once(dsn) + said_once(dsn)
+    with psycopg.connect(dsn) as pruning:
+        pruning.execute("DELETE FROM conversations WHERE id = %s", [first])
+        changing = start_cli("themes", *change, "--yes", "--json")
+        waits(dsn)
+        pruning.commit()
+        code, said = ended(changing)
+    assert code == 0, said
+    assert json.loads(said)["counts"]["turns"] == 1
+    assert column(dsn, "SELECT (counts ->> 'turns')::int FROM hermes_maintenance") == [1]
 
 
 def test_need_16_earlier_texts_that_moved_while_they_were_forgotten_are_not_said_to_be_gone(

@@ -156,13 +156,14 @@ def _in_slices(
     names: Mapping[str, Any],
     advance: Advance,
 ) -> int:
-    """Run `statements` on all rows that `which` selects, also those added meanwhile; return how many rows."""
+    """Run `statements` on all rows that `which` selects, also those added meanwhile.
+
+    Return how many rows the last statement changed: others may delete some of those that were selected.
+    """
     done = 0
     # All ids are read first: selecting each slice by theme would walk over all rows already done.
     while ids := [row.id for row in conn.execute(which, {"theme": names["theme"]})]:
         for some in pieces(ids, _SLICE):
-            for statement in statements:
-                conn.execute(statement, {**names, "ids": some})
+            done += [conn.execute(statement, {**names, "ids": some}).rowcount for statement in statements][-1]
             advance(len(some))
-        done += len(ids)
     return done
