@@ -356,6 +356,20 @@ def test_backfill_without_a_model_says_what_to_do(home: Path, dsn: str, cli: Run
     assert "embed_url" in said.stderr
 
 
+@pytest.mark.parametrize("wrong", [{"embed_model": "another"}, {"dims": 768}])
+def test_need_18_backfill_does_not_say_that_no_model_is_set_where_a_wrong_one_is(
+    make_provider: MakeProvider, settings: dict[str, object], home: Path, dsn: str, cli: Run, wrong: dict[str, object]
+) -> None:
+    written(make_provider, settings, dsn, turns=2)
+    configured(home, dsn, settings | wrong)
+
+    said = cli("backfill", "--json")
+
+    assert said.returncode == 1
+    error = json.loads(said.stdout)["error"]
+    assert "another model or length" in error and "hermes-pgvector doctor" in error
+
+
 def test_need_03_no_agent_ever_mixes_two_models_of_one_length(
     make_provider: MakeProvider,
     settings: dict[str, object],

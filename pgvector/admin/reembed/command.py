@@ -9,9 +9,10 @@ from typing import Any
 
 from ...capture.document_embedding import DocumentEmbedder, PendingRows
 from ...config.settings import Settings
-from ...domain.errors import InvalidArgument
+from ...domain.errors import ConfigurationError, InvalidArgument
 from ...domain.format import plural
 from ...domain.measures import Latencies
+from ...embed.embedder import Embedder
 from ...embed.factory import embedder_for
 from ...embed.model_folder import is_local
 from ...host.session_context import environment
@@ -58,6 +59,8 @@ def _backfill(args: argparse.Namespace, home: Path) -> int:
             backend.bring_up()
             documents = DocumentEmbedder(embedder, backend, Latencies(), chunk_tokens=settings.chunk_tokens)
             rows = PendingRows(backend, documents, cold=args.cold)
+            if not rows.possible():
+                raise ConfigurationError(_why_not(embedder))
             with said_if_interrupted("what has its vector keeps it; run it again to go on"):
                 done = backfill(backend, rows, rows_per_s=args.rate, cold=args.cold)
             counts = backend.counts()
@@ -71,6 +74,16 @@ def _backfill(args: argparse.Namespace, home: Path) -> int:
     rest = f"{plural(left, 'row')} still without a vector: {why}" if left else "none waits"
     said = f"{plural(done, 'row')} embedded, {rest}" if done or left else "nothing to do: no row waits for a vector"
     return printed(args, {"embedded": done, "pending": left, "reason": why}, lambda: say(said))
+
+
+def _why_not(embedder: Embedder | None) -> str:
+    """Return why no row can be embedded at all, and what to do."""
+    if embedder is None:
+        return "there is nothing to embed with: set embed_url and embed_model, or see hermes-pgvector doctor"
+    return (
+        "the stored vectors are of another model or length than those of the settings, so nothing was embedded; what "
+        "to set: hermes-pgvector doctor; or change the vectors: hermes-pgvector reembed --yes"
+    )
 
 
 def _why_left(documents: DocumentEmbedder) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ...capture.document_embedding import PendingRows
 from ...domain.chunks import chunk_spans
-from ...domain.errors import ConfigurationError, EmbedderError, EmbedderUnavailable
+from ...domain.errors import EmbedderError, EmbedderUnavailable
 from ...domain.format import format_duration
 from ...domain.types import EmbeddingSpace, Store
 from ...embed.embedder import Embedder, space_of
@@ -208,14 +208,9 @@ class Reembedding:
 def backfill(backend: Backend, pending: PendingRows, *, rows_per_s: float = 0.0, cold: bool = False) -> int:
     """Embed the rows that have no vector yet, showing progress; return how many were embedded.
 
-    `cold`: embed instead the rows of which `compact` kept only the signature; `pending` must be `cold` as well.
-
-    Raises ConfigurationError if no embedder is configured.
+    `cold`: embed instead the rows of which `compact` kept only the signature; `pending` must be `cold` as well, and
+    `possible`.
     """
-    if not pending.possible():
-        raise ConfigurationError(
-            "there is nothing to embed with: set embed_url and embed_model, or see hermes-pgvector doctor"
-        )
     counts = backend.counts()
     total = cold_turns(backend) if cold else counts["pending_memories"] + counts["pending_turns"]
     line = ProgressLine("embedded", total)
