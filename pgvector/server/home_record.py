@@ -46,9 +46,9 @@ def _parse(path: Path, raw: bytes) -> HomeRecord | None:
 
 
 def record(home: Path, server: Path) -> None:
-    """Write the record if it changes anything; a home that cannot be written goes without one."""
+    """Write the record if it changes anything; a home that is not there or cannot be written goes without one."""
     now = HomeRecord(home, server)
-    if recorded(home) == now:
+    if recorded(home) == now or not home.is_dir():
         return
     with suppress(OSError):
         make_folder(path_in(home).parent, mode=FOLDER_MODE)
