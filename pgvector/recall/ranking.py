@@ -9,6 +9,7 @@ from datetime import datetime
 from itertools import chain
 
 from ..domain.types import Hit
+from .asking import asks
 
 RECENCY_WEIGHT = 0.05  # share of its score that a hit of this moment gains over one of long ago
 HALF_LIFE_DAYS = 30.0  # after which half of that gain is left
@@ -24,10 +25,6 @@ HOLDS = re.compile(
     "|should|ist|sind|hat|haben|kostet|läuft|beginnt|endet|öffnet|schließt|braucht|nutzt|gilt"
 )
 SUBJECT_LEAST = 2  # fewest words before a value, verb included: "is 5" and "is 6" have no subject in common
-# The Greek question mark is typed as a semicolon; polite Japanese asks by a final syllable, and Chinese may.
-_ENDS_ASKING = re.compile(
-    r"(?:[?\uff1f\u061f\u037e]|[\u0370-\u03ff\u1f00-\u1fff];|[吗嗎]|(?:です|でした|ます|ました|ません|でしょう|だろう)か)\W*$"
-)
 
 
 def weighed(score: float, at: datetime, now: datetime) -> float:
@@ -82,8 +79,8 @@ def are_alike(one: Set[str], other: Set[str], share: float) -> bool:
 
 
 def is_question(hit: Hit) -> bool:
-    """Return whether the text is a question, and not an assistant's."""
-    return hit.kind != "assistant" and _ENDS_ASKING.search(hit.content[-80:]) is not None
+    """Return whether the text asks, or as a message orders a text, and is not an assistant's."""
+    return hit.kind != "assistant" and asks(hit.content, of_a_turn=hit.store == "turns" and hit.kind == "user")
 
 
 def statement_of(hit: Hit) -> tuple[str, str, str, str]:

@@ -10,7 +10,7 @@ import pytest
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import MakeProvider
 from tests.support.hostile import plain_lines
-from tests.support.memory import landed
+from tests.support.memory import called, landed
 from tests.support.scripted_embedder import ScriptedEmbedder
 
 ASK = "Where do violet invoices go to?"
@@ -59,6 +59,37 @@ def test_need_37_an_exchange_stands_once_with_its_answer_in_its_words(
     landed(provider)
     (line,) = plain_lines(provider.prefetch("Where do the violet invoices go?"))
     assert line.endswith(f'user said] "{ASK}" [assistant] "{ANSWER}"')
+
+
+@pytest.mark.parametrize(
+    ("message", "answer", "asked"),
+    [
+        ("I need it today where do we send violet invoices", "To the cellar in Bremen.", "violet invoices"),
+        ("Write the first sentence of the violet tale", "Nobody had seen Ada since noon.", "the violet tale"),
+    ],
+)
+def test_need_37_what_is_asked_or_ordered_without_a_question_mark_stands_with_its_answer(
+    message: str, answer: str, asked: str, config: dict[str, Any], make_provider: MakeProvider
+) -> None:
+    provider = make_provider(config)
+    talk(provider, "day-1", (message, answer))
+    talk(provider, "day-2", ("The harbour crane is greased on Mondays.", "Noted."))
+    (line,) = plain_lines(provider.prefetch(asked))
+    assert line.endswith(f'user said] "{message}" [assistant] "{answer}"')
+    (found, *_) = called(provider, "recall_conversation", {"query": asked})["results"]
+    assert found["content"] == answer
+
+
+def test_need_37_the_same_alert_without_a_question_mark_leaves_room_for_what_it_was(
+    config: dict[str, Any], make_provider: MakeProvider
+) -> None:
+    provider = make_provider(config)
+    for number in range(6):
+        alert = f"ALERT harbour disk used by {90 + number}%. what do I do"
+        talk(provider, f"day-{number}", (alert, "Look at what grew."))
+    cause = "The harbour disk is used by the log of the old crane."
+    talk(provider, "day-9", (cause, "Noted."))
+    assert cause in provider.prefetch("ALERT harbour disk used by 97%. what do I do")
 
 
 def talk(provider: PgvectorMemoryProvider, session: str, *turns: tuple[str, str]) -> None:

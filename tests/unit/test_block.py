@@ -153,6 +153,56 @@ def test_need_37_what_asks_is_a_question_unless_an_assistant_asks(text: str) -> 
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "ALERT DiskUsage firing on db-3: 93% used. what do I do",
+        "the network is down at night whom do I call",
+        "which redis version runs on cache-02",
+        "ok what's the code of the gate",
+        "do we still use the old ferry",
+        "Write the opening paragraph in the third person",
+        "can you draft a letter to the landlord. Mention the boiler.",
+        "give me three names for a bakery",
+        "wie lange haben wir samstags offen",
+        "was heißt Wechselgeld auf Englisch",
+        "kannst du den Dienstplan machen",
+        "Schreib mir bitte einen kurzen Text für das Schaufenster",
+        "kira ne kadar olacak",
+        "kombi tamir edildi mi",
+        "What does this mean?\nTraceback:\n  in capture\n  in request\nGatewayTimeout",
+    ],
+)
+def test_need_37_what_asks_without_a_question_mark_is_a_question_too(text: str) -> None:
+    assert is_question(replace(ASKED, content=text))
+    assert not is_question(replace(ANSWERED, content=text))
+    assert not is_question(memory(text)), "a memory that orders something is a rule to keep to"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "When I was in Rome I lost my passport",
+        "What we need is a bigger boat",
+        "Redis is the cache of the shop, which is why it runs twice",
+        "Ask Karim, who is the neighbour",
+        "Should you need me, my number is 7714",
+        "Do the dishes on Monday",
+        "Give Ben 5 ml at 21:00",
+        "write down the code 4711",
+        "Write the date in ISO format from now on",
+        "set GATEWAY_TIMEOUT_S=8 on payments-api, looks stable",
+        "Wann wir kommen, sage ich noch",
+        "Wie gesagt, Lena kommt samstags",
+        "habe ich schon bezahlt",
+        "Schreib die Uhrzeit immer mit Doppelpunkt",
+        "Her ne kadar pahalı olsa da aldık",
+    ],
+)
+def test_need_37_what_states_something_is_no_question_whatever_it_begins_with(text: str) -> None:
+    assert not is_question(replace(ASKED, content=text))
+
+
+@pytest.mark.parametrize(
     ("older", "newer", "part"),
     [
         ("The stand-up is at 9:30.", "The stand-up is at 10:00.", "9:30"),

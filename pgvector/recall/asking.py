@@ -1,0 +1,98 @@
+"""Tells messages that ask or order something from those that state it, also where no question mark is typed."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+_END_CHARS = 200  # of a message, in which its last sentence is looked for
+_BEGINNING_CHARS = 120
+_PASTED_LINES = 3  # fewest lines below a first one that asks about them, as about a log
+# The Greek question mark is typed as a semicolon; polite Japanese asks by a final syllable, and Chinese may.
+_MARKED = re.compile(
+    r"(?:[?\uff1f\u061f\u037e]|[\u0370-\u03ff\u1f00-\u1fff];|[吗嗎]|(?:です|でした|ます|ました|ません|でしょう|だろう)か)\W*$"
+)
+_SENTENCE_ENDS = re.compile(r"[.!?:;\u2026]\s+|\n|\s[-\u2013\u2014]\s")
+# Whoever gives a rule to keep to states it: "Write short answers from now on."
+_STANDING = re.compile(
+    r"\b(?:from now on|in future|always|never|every time|whenever|remember|remind|note|ab jetzt|ab sofort|künftig|immer"
+    r"|nie|niemals|merk|merke|erinner|erinnere)\b"
+)
+_BE = r"(?:is|are|was|were|am|do|does|did|can|could|should|would|will|has|have|had|may|might)"
+_THEY = r"(?:i|you|we|he|she|it|they|there)"
+_OURS = rf"(?:{_THEY}|this|that|these|those|the|my|your|our|his|her|their)"
+_IST = (
+    r"(?:ist|sind|war|waren|bin|hat|haben|habe|hatte|hatten|kann|können|kannst|konnte|soll|sollen|muss|müssen|wird|werden"
+    r"|wurde|wurden|darf|dürfen|mache|macht|machen|heisst|heissen|kostet|kosten|kommt|kommen|geht|gehen|gibt|gab|brauche"
+    r"|brauchen|braucht|nimmt|liegt|steht|läuft)"
+)
+_PLEASE = r"(?:(?:hi|hello|hey|ok|okay|so|now|and|please|hallo|also|und|bitte)[,!.]?\s+)*"
+
+
+def asks(text: str, *, of_a_turn: bool) -> bool:
+    """Return whether a text asks, by its question mark or, `of_a_turn`, by its words; also above what was pasted.
+
+    The words are English, German, and in part Turkish. A memory that says "Write short answers" orders nothing.
+    """
+    if _MARKED.search(text[-80:]):
+        return True
+    return of_a_turn and _asks_by_words(text)
+
+
+def _asks_by_words(text: str) -> bool:
+    beginning = text[:_BEGINNING_CHARS].strip().casefold()
+    if _request().match(beginning):
+        return not _STANDING.search(f"{beginning} {text[-_END_CHARS:].casefold()}")
+    end = text[-_END_CHARS:].strip().rstrip(".!\u2026").casefold()
+    *before, last = _SENTENCE_ENDS.split(end)
+    begins = len(before) > 0 or len(text) <= _END_CHARS
+    if (begins and _unmarked().match(last.strip())) or _anywhere().search(last):
+        return True
+    first, *below = text[: _END_CHARS * 4].strip().splitlines() or [""]
+    return len(below) >= _PASTED_LINES and bool(_MARKED.search(first[-80:]))
+
+
+@cache
+def _unmarked() -> re.Pattern[str]:
+    """Return the pattern for the beginning of a question; none is "what we need is" or "habe ich bezahlt"."""
+    return re.compile(
+        rf"{_PLEASE}(?:"
+        rf"(?:who|whom|whose|what|where|when|why|how)(?:'s|s|\s+{_BE})\b"
+        r"|how\s+(?:many|much|long|often|old|far|big|high|late)\b"
+        r"|which\s+(?!(?:is|are|was|were|means|makes|reminds|i|we|you|he|she|it|they)\b)|whose\s"
+        rf"|what\s+(?:[\w.-]+\s+){{1,3}}(?:do|does|did)\s+{_OURS}\b"
+        rf"|(?:is|are|was|were|can|could|will|would|did|does|shall|may)\s+{_OURS}\b|(?:do|have|has|had)\s+{_THEY}\b"
+        rf"|should\s+(?:i|we|he|she|it|they|the|my|our)\b"
+        rf"|(?:was|wer|wem|wen|wann|wo|woher|wohin|womit|worüber|wofür|warum|wieso|wie)\s+{_IST}\b"
+        rf"|wie\s?(?:viel|viele|lange|oft|alt|weit|hoch|spät)\b|welche[rsnm]?\s"
+        r"|(?:kannst|könntest|hast|bist|weisst|willst|sollst|darfst|könnt|könntet|habt|seid|wisst)\s+(?:du|ihr)\b"
+        ")"
+    )
+
+
+@cache
+def _anywhere() -> re.Pattern[str]:
+    """Return the pattern for what asks wherever it stands, also in dictated words without any stops."""
+    return re.compile(
+        r"\b(?:what|whom?|where|when|why|how)\s+(?:do|does|did|can|could|should|shall)\s+(?:i|we|you|they)\b"
+        r"|\b(?:was|wen|wem|wo|warum|wie)\s+(?:soll|sollen|kann|können|muss|müssen|mache|machen)\s+(?:ich|wir)\b"
+        r"|(?<!\bher\s)\bne\s+(?:zaman|kadar)\b|\bm[ıiuü](?:s[ıiuü]n(?:[ıiuü]z)?|y[ıiuü][mz]|yd[ıiuü])?$"
+        r"|\b(?:nedir|neydi|nerede|nasıl)$"
+    )
+
+
+@cache
+def _request() -> re.Pattern[str]:
+    """Return the pattern for the beginning of an order for a text, whose answer is what counts."""
+    some = r"(?:an?|the|some|me|us|another|my|our|this|that|\d+|two|three|four|five|ten)"
+    return re.compile(
+        rf"{_PLEASE}(?:(?:can|could|would|will)\s+you\s+(?:please\s+)?)?(?:"
+        rf"(?:draft|compose|sketch|suggest|list|describe|rewrite|rephrase|proofread|outline)\s+{some}\b"
+        r"|write\s+(?:me|us|an?|the|some|another|two|three|four|five|\d+)\b"
+        r"|(?:translate|explain|summari[sz]e|paraphrase)\s"
+        r"|(?:give|show|tell)\s+(?:me|us)\s+(?:an?|the|some|another|about|how|why|what|two|three|four|five|ten|\d+)\b"
+        r"|(?:schreib|schreibe|entwirf|formuliere|erstelle|nenn|nenne|zeig|zeige|gib|erklär|erkläre|übersetz|übersetze"
+        r"|erzähl|erzähle)\s+(?:(?:mir|uns|bitte|mal|doch)\s+)*(?:ein|eine|einen|den|die|das|drei|zwei|fünf|\d+|wie|was"
+        r"|warum)\b"
+        ")"
+    )
