@@ -36,6 +36,13 @@ _DAYS = re.compile(
     "|montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonntag"
     "|januar|februar|märz|mai|juni|juli|oktober|dezember"
 )
+_HAVE = re.compile("has|have|hat|haben")  # also of the perfect, which tells events
+_DONE = re.compile(
+    "\\w{3,}ed|won|lost|met|paid|run|spent|taken|gone|seen|made|done|bought|sold|sent|got|given|left|had|drunk|eaten"
+)
+_GETAN = re.compile(
+    "(?!geöffnet|geschlossen)(?:\\w*ge\\w{2,}(?:t|en)|(?:be|ver|er|ent|zer)\\w{3,}(?:t|en)|\\w{2,}iert)"
+)
 _HOURS = re.compile("am|pm|a|p|m|uhr|o|clock")  # what belongs to a time of day
 
 
@@ -192,6 +199,8 @@ def replaced_part(older: Hit, newer: Hit) -> str:
     before, gone, come = old[:start], old[start : len(old) - end], new[start : len(new) - end]
     if not (_is_value(gone) and _is_value(come) and _leads_to_a_value(before)):
         return ""
+    if _tells_an_event(before, old[len(old) - end :]):
+        return ""
     return " ".join(words[start : len(old) - end])
 
 
@@ -228,6 +237,14 @@ def _values_in(hit: Hit) -> Iterator[object]:
 def _leads_to_a_value(before: list[str]) -> bool:
     """Return whether the words before a value say that something holds, and lead up to that value."""
     return holds_of_the_same(before) and _leads(before[-1])
+
+
+def _tells_an_event(before: list[str], after: list[str]) -> bool:
+    """Return whether "has" and the like is part of a perfect: "has paid on", "hat 3 Kilo bestellt"."""
+    verb = next(place for place, word in enumerate(before[1:], 1) if HOLDS.fullmatch(word))
+    if not _HAVE.fullmatch(before[verb]):
+        return False
+    return any(map(_DONE.fullmatch, before[verb + 1 :])) or any(map(_GETAN.fullmatch, after[-1:]))
 
 
 def _leads(word: str) -> bool:

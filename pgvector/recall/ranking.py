@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence, Set
 from dataclasses import replace
 from datetime import datetime
-from itertools import chain
+from itertools import chain, pairwise
 
 from ..domain.types import Hit
 from .asking import asks
@@ -24,6 +24,9 @@ HOLDS = re.compile(
     "is|are|has|have|costs|takes|runs|lives|starts|ends|opens|closes|leaves|uses|needs|expires|listens|sits|stays|must|will"
     "|should|ist|sind|hat|haben|kostet|läuft|beginnt|endet|öffnet|schließt|braucht|nutzt|gilt"
 )
+# "It is at 9", "the ticket for that is 12" and "Ben has a match on Friday" may be of another thing the next time.
+_PRONOUN = re.compile("it|that|this|there|he|she|they|es|das|dies|er|sie|da|dort|hier|dafür|davon|dabei|damit")
+_INDEFINITE = re.compile("an?|another|some|ein|eine|einen|einem|einer")
 SUBJECT_LEAST = 2  # fewest words before a value, verb included: "is 5" and "is 6" have no subject in common
 
 
@@ -116,8 +119,16 @@ class _Statement:
 
 
 def holds_of_the_same(before: Sequence[str]) -> bool:
-    """Return whether two texts that begin with these words state something of one subject, and differ in what."""
-    return len(before) >= SUBJECT_LEAST and any(map(HOLDS.fullmatch, before[1:]))
+    """Return whether two texts that begin with these words state something of one subject, and differ in what.
+
+    The subject has to be named, so that it is the same one.
+    """
+    if len(before) < SUBJECT_LEAST or not any(map(HOLDS.fullmatch, before[1:])):
+        return False
+    # An article at the end is part of what differs: "is a doctor", "is a nurse".
+    one_of_several = any(HOLDS.fullmatch(verb) and _INDEFINITE.fullmatch(word) for verb, word in pairwise(before[:-1]))
+    unnamed = any(_PRONOUN.fullmatch(word) and HOLDS.fullmatch(verb) for word, verb in pairwise(before))
+    return not (one_of_several or unnamed or _INDEFINITE.fullmatch(before[0]))
 
 
 def shared(one: Sequence[str], other: Sequence[str]) -> int:

@@ -94,6 +94,9 @@ def test_need_08_what_is_said_again_with_more_words_or_another_value_is_one_fact
         "The key of the archive room is not in the drawer of Ingrid",
     ):
         assert newest_of_near_equals([old, hit(again)]) == [hit(again)]
+    doctor = hit("Ada from the house beside the mill is a doctor", age_days=300)
+    nurse = hit("Ada from the house beside the mill is a nurse")
+    assert newest_of_near_equals([doctor, nurse]) == [nurse]
 
 
 @pytest.mark.parametrize(
@@ -118,6 +121,9 @@ def test_need_08_what_is_said_again_with_more_words_or_another_value_is_one_fact
             "ERROR worker-alpha could not connect to the database on port 5432: refused",
             "ERROR worker-beta could not connect to the database on port 5432: refused",
         ),
+        ("There is a leak under the old sink in the kitchen", "There is a leak under the old sink in the bathroom"),
+        ("It is in the drawer of the desk in the hall", "It is in the drawer of the desk in the office"),
+        ("A van leaves from the gate behind the hall to Ghent", "A van leaves from the gate behind the hall to Malmö"),
         ("🎉", "👍"),
     ],
 )
