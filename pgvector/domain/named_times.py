@@ -67,9 +67,9 @@ def _spans(text: str, today: date) -> Iterator[_Days]:
     if said & words.SIGNS:
         yield from _spoken(plain, today)
         yield from _relative(plain, today)
-        if said & words.WAS:
-            for match in words.on_weekday().finditer(plain):
-                yield next(_last(match[1], today))
+        for past, on_weekday in words.on_weekday():
+            if said & past:
+                yield from (next(_last(match[1], today)) for match in on_weekday.finditer(plain))
     if _CJK.search(text):
         yield from _east_asian(text, today)
 

@@ -97,6 +97,7 @@ _BEFORE_DAY = frozenset(
 )
 
 ENGLISH_WEEKDAYS = _numbered(_split("monday tuesday wednesday thursday friday saturday sunday"))
+_GERMAN_WEEKDAYS = _split("montag dienstag mittwoch donnerstag freitag samstag sonnabend sonntag")
 WEEKDAYS = ENGLISH_WEEKDAYS | _numbered(
     (
         "montag lundi lunes lunedi segunda segunda-feira maandag понедельник",
@@ -175,7 +176,14 @@ SIGNS = frozenset(
     re.findall(r"\w+", phrase)[-1] for words in (MONTHS, WEEKDAYS, WEEKENDS, UNITS, DAYS_AGO) for phrase in words
 )
 # With one of these a question is about the past: "on Monday" alone may as well be the next one.
-WAS = frozenset(_split("did was were had said told discussed talked mentioned asked decided agreed"))
+# "Was" is German for "what".
+_WAS = frozenset(_split("did was were had said told discussed talked mentioned asked decided agreed"))
+_WAR = frozenset(
+    _split(
+        "war waren wurde wurden hatte hatten gab gesagt besprochen gesprochen erzahlt erwahnt notiert gefragt gemacht "
+        "passiert beschlossen entschieden vereinbart"
+    )
+)
 
 
 _CJK_DIGITS = _numbered("一二三四五六七八九十", 1) | _numbered("한두세네", 1) | {"两": 2, "兩": 2}
@@ -248,9 +256,13 @@ def last() -> re.Pattern[str]:
 
 
 @cache
-def on_weekday() -> re.Pattern[str]:
-    """Return the pattern for the weekday or weekend on which something was or will be."""
-    return re.compile(rf"\b(?:on|over|at)\s+(?:the\s+)?({_either([*ENGLISH_WEEKDAYS, 'weekend'])})\b")
+def on_weekday() -> tuple[tuple[frozenset[str], re.Pattern[str]], ...]:
+    """Return words of the past, and the pattern for the weekday or weekend on which something was then, by language."""
+    english, german = [*ENGLISH_WEEKDAYS, "weekend"], [*_GERMAN_WEEKDAYS, "wochenende"]
+    return (
+        (_WAS, re.compile(rf"\b(?:on|over|at)\s+(?:the\s+)?({_either(english)})\b")),
+        (_WAR, re.compile(rf"\bam\s+({_either(german)})\b")),
+    )
 
 
 @cache

@@ -109,6 +109,14 @@ def test_the_last_of_a_weekday_may_be_that_of_the_week_before() -> None:
     assert days("on Friday we said so") == [this_week]
 
 
+def test_a_weekday_is_past_in_german_where_the_question_asks_what_was() -> None:
+    friday, weekend = (date(2026, 11, 20),) * 2, (date(2026, 11, 14), date(2026, 11, 15))
+    assert days("Was haben wir am Freitag besprochen?") == [friday]
+    assert days("Wer war am Freitag da?") == [friday]
+    assert days("was hatte ich am Wochenende erzählt") == [weekend]
+    assert days("Was ist am Freitag los?") == days("Wer hat am Freitag Dienst?") == []
+
+
 @pytest.mark.parametrize(
     "text",
     [
