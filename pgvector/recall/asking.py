@@ -16,7 +16,7 @@ _SENTENCE_ENDS = re.compile(r"[.!?:;\u2026]\s+|\n|\s[-\u2013\u2014]\s")
 # Whoever gives a rule to keep to states it: "Write short answers from now on."
 _STANDING = re.compile(
     r"\b(?:from now on|in future|always|never|every time|whenever|remember|remind|note|ab jetzt|ab sofort|künftig|immer"
-    r"|nie|niemals|merk|merke|erinner|erinnere)\b"
+    r"|nie|niemals|merk|merke|erinner|erinnere|siempre|nunca|toujours|jamais)\b"
 )
 _BE = r"(?:is|are|was|were|am|do|does|did|can|could|should|would|will|has|have|had|may|might)"
 _THEY = r"(?:i|you|we|he|she|it|they|there)"
@@ -24,7 +24,7 @@ _OURS = rf"(?:{_THEY}|this|that|these|those|the|my|your|our|his|her|their)"
 _IST = (
     r"(?:ist|sind|war|waren|bin|hat|haben|habe|hatte|hatten|kann|können|kannst|konnte|soll|sollen|muss|müssen|wird|werden"
     r"|wurde|wurden|darf|dürfen|mache|macht|machen|heisst|heissen|kostet|kosten|kommt|kommen|geht|gehen|gibt|gab|brauche"
-    r"|brauchen|braucht|nimmt|liegt|steht|läuft)"
+    r"|brauchen|braucht|brauch|mach|hab|hilft|bedeutet|nimmt|liegt|steht|läuft)"
 )
 _PLEASE = r"(?:(?:hi|hello|hey|ok|okay|so|now|and|please|hallo|also|und|bitte)[,!.]?\s+)*"
 
@@ -32,7 +32,8 @@ _PLEASE = r"(?:(?:hi|hello|hey|ok|okay|so|now|and|please|hallo|also|und|bitte)[,
 def asks(text: str, *, of_a_turn: bool) -> bool:
     """Return whether a text asks, by its question mark or, `of_a_turn`, by its words; also above what was pasted.
 
-    The words are English, German, and in part Turkish. A memory that says "Write short answers" orders nothing.
+    The words are English, German, Spanish, and in part French, Turkish and Chinese. A memory that says "Write short
+    answers" orders nothing.
     """
     if _MARKED.search(text[-80:]):
         return True
@@ -66,6 +67,9 @@ def _unmarked() -> re.Pattern[str]:
         rf"|(?:was|wer|wem|wen|wann|wo|woher|wohin|womit|worüber|wofür|warum|wieso|wie)\s+{_IST}\b"
         rf"|wie\s?(?:viel|viele|lange|oft|alt|weit|hoch|spät)\b|welche[rsnm]?\s"
         r"|(?:kannst|könntest|hast|bist|weisst|willst|sollst|darfst|könnt|könntet|habt|seid|wisst)\s+(?:du|ihr)\b"
+        r"|(?:(?:por|para|de|a|en|con)\s+)?(?:qué(?!\s+(?:bien|bueno|buena|rico|pena|lástima))|cuánt[oa]s?|cuándo|dónde|cómo|quién"
+        r"|quiénes|cuál|cuáles)\s"
+        r"|(?:est-ce\s+qu|qu['\u2019]est-ce|combien\s|pourquoi\s|comment\s+(?:faire|on|je|ça|dit|se)\b|quel(?:le)?s?\s+(?:est|sont)\b)"
         ")"
     )
 
@@ -77,7 +81,7 @@ def _anywhere() -> re.Pattern[str]:
         r"\b(?:what|whom?|where|when|why|how)\s+(?:do|does|did|can|could|should|shall)\s+(?:i|we|you|they)\b"
         r"|\b(?:was|wen|wem|wo|warum|wie)\s+(?:soll|sollen|kann|können|muss|müssen|mache|machen)\s+(?:ich|wir)\b"
         r"|(?<!\bher\s)\bne\s+(?:zaman|kadar)\b|\bm[ıiuü](?:s[ıiuü]n(?:[ıiuü]z)?|y[ıiuü][mz]|yd[ıiuü])?$"
-        r"|\b(?:nedir|neydi|nerede|nasıl)$"
+        r"|\bqué\s+(?:hago|hacemos|puedo|podemos|debo|debemos)\b|\b(?:nedir|neydi|nerede|nasıl)$|(?:怎么办|怎么做|怎么样|怎么回事|多少钱)$"
     )
 
 
@@ -94,5 +98,10 @@ def _request() -> re.Pattern[str]:
         r"|(?:schreib|schreibe|entwirf|formuliere|erstelle|nenn|nenne|zeig|zeige|gib|erklär|erkläre|übersetz|übersetze"
         r"|erzähl|erzähle)\s+(?:(?:mir|uns|bitte|mal|doch)\s+)*(?:ein|eine|einen|den|die|das|drei|zwei|fünf|\d+|wie|was"
         r"|warum)\b"
+        r"|(?:escribe|escríbeme|escríbenos|redacta|redáctame|traduce|tradúceme|explica|explícame|resume|resúmeme|dame)\s+"
+        r"(?:un|una|el|la|los|las|lo|este|esta|otro|otra|dos|tres|\d+|qué|cómo|por)\b"
+        r"|(?:écris|écrivez|rédige|rédigez|traduis|traduisez|explique|expliquez|résume|résumez)(?:-moi|-nous)?\s+"
+        r"(?:un|une|le|la|les|ce|cette|comment|pourquoi)\b"
+        r"|(?:请|麻烦)?(?:帮我|给我|替我|请)(?:写|翻译|总结|列|起草)"
         ")"
     )
