@@ -17,6 +17,7 @@ YEARS = 8  # "in May" without a year means each of the last so many Mays
 _WORD = re.compile(r"\w+")
 _NUMERIC = re.compile(r"\d[-/.]\s?\d")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_QUOTE = re.compile('["\u201c\u201e\u00ab\u300c\u300e]')
 _ACCENTS = re.compile(r"[\u0300-\u036f]")
 
 _Days = tuple[date, date]  # the first and the last one
@@ -41,6 +42,28 @@ def named_periods(text: str, now: datetime) -> list[TimeSpan]:
     past = (days for days in _spans(text, now.date()) if days[0] <= now.date())
     found = _in_named_year(list(islice(past, MAX_PERIODS)))
     return [TimeSpan(_midnight(first), _midnight(last) + timedelta(days=1)) for first, last in found]
+
+
+def without_counted_times(text: str) -> str:
+    """Return `text` without the times that are counted back from today, such as "two weeks ago" or "last Friday".
+
+    What was said then does not hold these words. A text with a quoted phrase is returned unchanged.
+    """
+    if _QUOTE.search(text):
+        return text
+    if _CJK.search(text):
+        for pattern in (words.cjk_ago(), words.cjk_last()):
+            text = pattern.sub(" ", text)
+    if not words.SIGNS & set(_WORD.findall(_plain(text))):
+        return text
+    # Letter by letter, so that a place in one is the same in the other.
+    plain = "".join(folded if len(folded := _plain(char)) == 1 else char for char in text)
+    patterns = (words.days_ago(), words.ago(), words.within(), words.last())
+    spans = sorted(match.span() for pattern in patterns for match in pattern.finditer(plain))
+    kept, end = "", 0
+    for start, stop in spans:
+        kept, end = f"{kept}{text[end:start]} ", max(end, stop)
+    return kept + text[end:]
 
 
 def _in_named_year(spans: list[_Days]) -> list[_Days]:

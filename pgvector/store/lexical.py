@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from ..domain.named_times import without_counted_times
 from ..domain.types import Candidate, Filters, Scope, Store
 from .connection import DeadlineConnection
 from .pipeline import Pipeline, Rows
@@ -20,6 +21,7 @@ from .question_words import (
     exactly,
     is_slip,
     misspellable,
+    of_a_time,
     phrases,
     replaced,
     select,
@@ -53,6 +55,8 @@ class QuestionReader:
         self._quoted = phrases(text)
         # The ends of a short question are the whole question.
         self._texts = [text, *self._quoted, *([ends(text)] if ends(text) != text else [])]
+        self._timeless = without_counted_times(text)
+        self._texts += [self._timeless] if self._timeless != text else []
         self._rows = pipe.ask("read_question", {"texts": self._texts, "languages": list(languages)})
 
     @cached_property
@@ -64,8 +68,9 @@ class QuestionReader:
             read[row.number - 1].add(frozenset(row.terms))
             has_trigrams = row.has_trigrams
         terms = frozenset[str]().union(*read[0])
+        lasting = frozenset[str]().union(*read.pop()) if self._timeless != self.text else terms
         first = frozenset[str]().union(*read[-1]) if ends(self.text) != self.text else terms
-        chosen = {word(term): term for term in select(terms, first)}
+        chosen = {word(term) if term in lasting else of_a_time(term): term for term in select(terms, first)}
         quoted = {phrase: frozenset(filter(None, each)) for phrase, each in zip(self._quoted, read[1:], strict=False)}
         return _Words(chosen | characters(chosen.values()), quoted, has_trigrams)
 

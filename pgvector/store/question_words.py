@@ -23,6 +23,7 @@ _MAX_TERM_CHARS = 199
 # Share of its weight for a term that no row holds, where that says little: half of all pairs of characters span two
 # words, and the numbers of a pasted log occur nowhere else.
 _ABSENT_SHARE = 0.25
+_TIME_SHARE = 0.05  # likewise, for a word of a time such as "two weeks ago": the dates of rows say when they were told
 _CHARACTER_SHARE = 0.5  # of the weight by its rarity, for a character that is part of a pair
 
 # As in hermes_lexemes: scripts that are written without spaces.
@@ -108,6 +109,11 @@ def word(term: str) -> QuestionWord:
     if is_pair(term):
         return QuestionWord(quoted if len(term) > 1 else f"{quoted}:*", absent=_ABSENT_SHARE)
     return QuestionWord(quoted, absent=_ABSENT_SHARE if any(map(str.isdigit, term)) else 1.0)
+
+
+def of_a_time(term: str) -> QuestionWord:
+    """Return the word for a term of a time that is counted back from today."""
+    return replace(word(term), absent=_TIME_SHARE)
 
 
 def characters(terms: Collection[str]) -> dict[QuestionWord, str]:

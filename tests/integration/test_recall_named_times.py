@@ -62,3 +62,20 @@ def test_need_17_of_what_was_said_twice_the_named_day_is_told(history: PgvectorM
     day = TODAY - timedelta(days=140)
     answer = called(history, "recall_conversation", {"query": f"Who inspected the harbour crane on {day:%Y-%m-%d}?"})
     assert [each["date"][:10] for each in answer["results"] if each["content"] == report(140)] == [f"{day:%Y-%m-%d}"]
+
+
+@pytest.mark.parametrize(
+    ("language", "question"),
+    [
+        ("english", "what did I tell you two weeks ago about the crane"),
+        ("german", "was habe ich letzte Woche über harbour gesagt"),
+        ("spanish", "¿qué dije hace dos semanas de la crane?"),
+    ],
+)
+def test_need_17_the_words_of_a_time_hide_no_line(make_provider: MakeProvider, language: str, question: str) -> None:
+    provider = make_provider({"text_language": language})
+    provider.sync_turn(report(10), None, session_id="session-of-10")
+    landed(provider)
+    provider.on_session_switch("another", parent_session_id="", reset=True)
+    assert report(10) in provider.prefetch(question)
+    assert not provider.prefetch("who won the race two weeks ago")

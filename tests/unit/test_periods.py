@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.domain.named_times import MAX_PERIODS, YEARS, named_periods
+from hermes_memory_pgvector.domain.named_times import MAX_PERIODS, YEARS, named_periods, without_counted_times
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -303,3 +303,17 @@ def test_need_19_a_pasted_log_names_a_bounded_number(text: str) -> None:
     started = time.thread_time()
     assert len(named_periods(text * (300_000 // len(text) + 1), NOW)) <= MAX_PERIODS
     assert time.thread_time() - started < 10
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("What did I say two weeks ago about IT?", "What did I say about IT?"),
+        ("Was hieß vor fünf Tagen die Straße?", "Was hieß die Straße?"),
+        ("先週オーブンの修理にいくらかかった？", "オーブンの修理にいくらかかった？"),
+        ("What broke on 3 May?", "What broke on 3 May?"),
+        ('Who said "see you last Friday"?', 'Who said "see you last Friday"?'),
+    ],
+)
+def test_a_time_counted_back_from_today_can_be_left_out_of_a_question(text: str, rest: str) -> None:
+    assert " ".join(without_counted_times(text).split()) == rest
