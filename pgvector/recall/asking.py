@@ -55,14 +55,19 @@ def _asks_by_words(text: str) -> bool:
 
 @cache
 def _unmarked() -> re.Pattern[str]:
-    """Return the pattern for the beginning of a question; none is "what we need is" or "habe ich bezahlt"."""
+    """Return the pattern for the beginning of a question.
+
+    None is "what we need is", "what was best is", "did the dishes", "do it today" or "habe ich bezahlt".
+    """
     return re.compile(
         rf"{_PLEASE}(?:"
-        rf"(?:who|whom|whose|what|where|when|why|how)(?:'s|s|\s+{_BE})\b"
-        r"|how\s+(?:many|much|long|often|old|far|big|high|late)\b"
+        rf"(?:who|whom|whose|where|when|why|how)(?:'s|s|\s+{_BE})\b"
+        rf"|what(?:'s|s|\s+{_BE})\b(?!.*\b(?:is|was|are|were)\b)"
+        r"|how\s+(?:many|much|long|often|old|far|big|high|late)\b(?!\s+(?:i|we|you|he|she|it|they)\b)"
         r"|which\s+(?!(?:is|are|was|were|means|makes|reminds|i|we|you|he|she|it|they)\b)|whose\s"
         rf"|what\s+(?:[\w.-]+\s+){{1,3}}(?:do|does|did)\s+{_OURS}\b"
-        rf"|(?:is|are|was|were|can|could|will|would|did|does|shall|may)\s+{_OURS}\b|(?:do|have|has|had)\s+{_THEY}\b"
+        rf"|(?:is|are|can|could|will|would|does|shall|may)\s+{_OURS}\b|(?:was|were|has)\s+{_THEY}\b"
+        r"|(?:do|did|have|had)\s+(?:i|you|we|he|she|they)\b"
         rf"|should\s+(?:i|we|he|she|it|they|the|my|our)\b"
         rf"|(?:was|wer|wem|wen|wann|wo|woher|wohin|womit|worüber|wofür|warum|wieso|wie)\s+{_IST}\b"
         rf"|wie\s?(?:viel|viele|lange|oft|alt|weit|hoch|spät)\b|welche[rsnm]?\s"

@@ -27,6 +27,7 @@ HOLDS = re.compile(
 # "It is at 9", "the ticket for that is 12" and "Ben has a match on Friday" may be of another thing the next time.
 _PRONOUN = re.compile("it|that|this|there|he|she|they|es|das|dies|er|sie|da|dort|hier|dafür|davon|dabei|damit")
 _INDEFINITE = re.compile("an?|another|some|ein|eine|einen|einem|einer")
+_IS = re.compile("is|are|ist|sind")  # "the standup is a call at 9" tells of the one standup
 SUBJECT_LEAST = 2  # fewest words before a value, verb included: "is 5" and "is 6" have no subject in common
 
 
@@ -126,7 +127,10 @@ def holds_of_the_same(before: Sequence[str]) -> bool:
     if len(before) < SUBJECT_LEAST or not any(map(HOLDS.fullmatch, before[1:])):
         return False
     # An article at the end is part of what differs: "is a doctor", "is a nurse".
-    one_of_several = any(HOLDS.fullmatch(verb) and _INDEFINITE.fullmatch(word) for verb, word in pairwise(before[:-1]))
+    one_of_several = any(
+        HOLDS.fullmatch(verb) and not _IS.fullmatch(verb) and _INDEFINITE.fullmatch(word)
+        for verb, word in pairwise(before[:-1])
+    )
     unnamed = any(_PRONOUN.fullmatch(word) and HOLDS.fullmatch(verb) for word, verb in pairwise(before))
     return not (one_of_several or unnamed or _INDEFINITE.fullmatch(before[0]))
 
