@@ -450,6 +450,7 @@ def test_need_16_forget_drops_refused_copies_from_the_spool_and_names_waiting_on
         ("list --theme marketing >&-", "utf-8", 0, ""),
         ("add - --theme marketing --json <&-", "utf-8", 2, "the text is empty"),
         ("list --theme marketing", "latin-1", 0, "Atlas costs 900 \\u20ac"),
+        ("list --theme marketing", "ascii:surrogateescape", 0, "Atlas costs 900 \\u20ac"),  # as the locale C has it
         ("add - --theme marketing --json", "utf-8:strict", 2, "not text in utf-8"),
     ],
 )

@@ -5,6 +5,7 @@ NO_COLOR and TERM=dumb are honoured. Text from the database can neither move the
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import sys
@@ -52,7 +53,10 @@ def settle_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+    # In the locale C stdout passes on the bytes of odd file names, and refuses all other characters.
+    if isinstance(sys.stdout, io.TextIOWrapper) and (
+        sys.stdout.errors == "strict" or codecs.lookup(sys.stdout.encoding).name != "utf-8"
+    ):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
