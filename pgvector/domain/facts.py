@@ -20,6 +20,7 @@ NAME_MOST_CHARS: Final = 200  # of a subject or a scope
 WHEN_MOST_CHARS: Final = 1_000
 SOURCES_MOST: Final = 100
 MALFORMED_NOTE: Final = "this looks like notation and is none, so it is kept as plain text: D[auth]: what was decided"
+EXPIRED_NOTE: Final = "its `expires_at` is past, so it is not recalled"
 
 _MARKS = {"C": "constraint", "D": "decision", "V": "value", "?": "question"}
 _DONE, _OBSOLETE = "✓✔", "~"
@@ -99,9 +100,11 @@ def _name(text: str) -> str:
     return " ".join(level.translate(_UNSEEN).split())
 
 
-def malformed_notation(text: str) -> bool:
-    """Return whether a text begins like a line of notation but is not one."""
-    return _ALMOST.match(text.strip()) is not None and parse_notation(text) is None
+def notes_on(text: str, said: Structure) -> list[str]:
+    """Return what whoever stores a memory should know of it: that it is no notation, or has expired."""
+    malformed = _ALMOST.match(text.strip()) is not None and parse_notation(text) is None
+    expired = said.expires_at is not None and said.expires_at <= datetime.now(UTC).timestamp()
+    return [MALFORMED_NOTE] * malformed + [EXPIRED_NOTE] * expired
 
 
 def structure_of(said: Mapping[str, Any]) -> Structure:

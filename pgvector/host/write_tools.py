@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..capture.sanitize import MASKED_NOTE
 from ..domain.chunks import estimate_tokens
 from ..domain.errors import DeadlineExceeded, HermesPgvectorError, InvalidArgument, StoreUnavailable
-from ..domain.facts import MALFORMED_NOTE, Structure, malformed_notation, structure_of
+from ..domain.facts import Structure, notes_on, structure_of
 from ..domain.fork_safety import at_import, fork_lock
 from ..domain.operations import ForgetMemories, Operation, RememberMemory
 from ..domain.text import both_ends, clean, digest
@@ -158,10 +158,7 @@ def _remember(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
         metadata=metadata, given=given,
     )  # fmt: skip
     result: dict[str, Any] = {"theme": context.theme, "target": target, "content": content}
-    notes = [MASKED_NOTE] if content != said else []
-    if malformed_notation(content):
-        notes.append(MALFORMED_NOTE)
-    if notes:
+    if notes := [MASKED_NOTE] * (content != said) + notes_on(content, structure):
         result["note"] = "; ".join(notes)
     if args.get("sync") not in (True, "true", "True", 1):
         if not context.submit(op):

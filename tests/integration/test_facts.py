@@ -168,7 +168,8 @@ def test_an_obsolete_fact_is_replaced_whatever_kind_it_was(make_provider: MakePr
 
 def test_what_has_expired_is_not_recalled(make_provider: MakeProvider, dsn: str) -> None:
     provider = make_provider(STRUCTURED)
-    remember(provider, "The demo password rule is off", expires_at="2020-01-01")
+    said = remember(provider, "The demo password rule is off", expires_at="2020-01-01")
+    assert "`expires_at` is past" in said["note"]
     remember(provider, "The demo runs on Friday", expires_at="7d")
     assert [result["content"] for result in found(provider, "demo")] == ["The demo runs on Friday"]
     (left,) = fetched(dsn, "SELECT expires_at > now() + interval '6 days' FROM memory_entries WHERE id = 2")

@@ -221,7 +221,9 @@ def test_purge_deletes_what_was_superseded_or_archived_and_nothing_else(ask: Ask
 
 
 def test_purge_deletes_what_expired_longer_ago_than_it_is_told(ask: Ask, say: Say, dsn: str) -> None:
-    old = add(ask, "The fair is in May", "--expires-at", "2020-05-31")
+    added = ask("facts", "add", "The fair is in May", "--theme", "sre", "--expires-at", "2020-05-31")
+    old = added["rows"][0]["ref"]
+    assert any("`expires_at` is past" in note for note in added["notes"])
     add(ask, "The fair is in June", "--expires-at", "2099-06-30")
     both = add(ask, "Port 3000", "--kind", "value", "--subject", "srv", "--expires-at", "2020-01-01")
     add(ask, "Port 3005", "--kind", "value", "--subject", "srv")

@@ -12,7 +12,7 @@ from typing import Any
 from ...capture.sanitize import MASKED_NOTE, Sanitizer
 from ...domain.commandline import typed
 from ...domain.errors import HermesPgvectorError, InvalidArgument, WrongUsage
-from ...domain.facts import MALFORMED_NOTE, PLAIN, Structure, malformed_notation
+from ...domain.facts import PLAIN, Structure, notes_on
 from ...domain.operations import RememberMemory
 from ...domain.text import clean
 from ...store import memories
@@ -91,8 +91,7 @@ def embed_added(context: CommandContext, done: Outcome, *, patience_s: float = _
 def memory_to_add(keep: Sanitizer, given: NewMemory) -> tuple[RememberMemory, list[str]]:
     """Return the write that stores an operator's memory, and notes about it. Raises WrongUsage."""
     content, notes = masked(keep, given.text)
-    if malformed_notation(content):
-        notes.append(MALFORMED_NOTE)
+    notes += notes_on(content, given.structure)
     kept = keep.metadata(given.metadata, Counter())
     metadata = {key: value for key, value in kept.items() if key not in _KEPT_OF_WHO}
     who = operator(given.verb)
