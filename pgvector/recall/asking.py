@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 
-_END_CHARS = 200  # of a message, in which its last sentence is looked for
+_HEAD_CHARS = 800  # of a message, in which a question above what was pasted is looked for
+_END_CHARS = 200  # in which its last sentence is
 _BEGINNING_CHARS = 120
 _PASTED_LINES = 3  # fewest lines below a first one that asks about them, as about a log
 # The Greek question mark is typed as a semicolon; polite Japanese asks by a final syllable, and Chinese may.
@@ -37,19 +38,18 @@ def asks(text: str, *, of_a_turn: bool) -> bool:
     """
     if _MARKED.search(text[-80:]):
         return True
-    return of_a_turn and _asks_by_words(text)
+    return of_a_turn and _asks_by_words(text[:_HEAD_CHARS], text[-_END_CHARS:])
 
 
-def _asks_by_words(text: str) -> bool:
-    beginning = text[:_BEGINNING_CHARS].strip().casefold()
+@lru_cache(maxsize=1024)  # hundreds of rows are asked about, several times each
+def _asks_by_words(head: str, end: str) -> bool:
+    beginning = head[:_BEGINNING_CHARS].strip().casefold()
     if _request().match(beginning):
-        return not _STANDING.search(f"{beginning} {text[-_END_CHARS:].casefold()}")
-    end = text[-_END_CHARS:].strip().rstrip(".!\u2026").casefold()
-    *before, last = _SENTENCE_ENDS.split(end)
-    begins = len(before) > 0 or len(text) <= _END_CHARS
-    if (begins and _unmarked().match(last.strip())) or _anywhere().search(last):
+        return not _STANDING.search(f"{beginning} {end.casefold()}")
+    *before, last = _SENTENCE_ENDS.split(end.strip().rstrip(".!\u2026").casefold())
+    if ((before or head == end) and _unmarked().match(last.strip())) or _anywhere().search(last):
         return True
-    first, *below = text[: _END_CHARS * 4].strip().splitlines() or [""]
+    first, *below = head.strip().splitlines() or [""]
     return len(below) >= _PASTED_LINES and bool(_MARKED.search(first[-80:]))
 
 
