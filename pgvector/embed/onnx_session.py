@@ -74,6 +74,8 @@ def load_session(path: Path, threads: int) -> OnnxSession:
 
 def _load(folder: ModelFolder, threads: int) -> OnnxSession:
     with _at_load:
+        # The library sends its maker telemetry from the moment of its import, and keeps files for it in the home.
+        os.environ["ORT_DISABLE_TELEMETRY"] = "1"
         try:
             import numpy  # noqa: F401
             import onnxruntime
@@ -83,6 +85,7 @@ def _load(folder: ModelFolder, threads: int) -> OnnxSession:
             raise EmbedderError(
                 f"the local model {folder.name} needs {lacking} in this Python; run: {pip_install(*PACKAGES)}"
             ) from exc
+        onnxruntime.disable_telemetry_events()  # where somebody else has imported it before
         onnxruntime.set_default_logger_severity(3)
         session = onnxruntime.InferenceSession(
             str(folder.onnx), _options(onnxruntime, threads), providers=["CPUExecutionProvider"]

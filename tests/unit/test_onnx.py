@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -268,6 +269,23 @@ def test_without_its_packages_the_model_names_them(tmp_path: Path, folder: Path,
 
     assert done.returncode == 0, done.stderr
     assert f"needs {missing} in this Python; run: " in done.stdout and "pip install" in done.stdout
+
+
+def test_the_model_keeps_nothing_in_the_home_for_telemetry(tmp_path: Path, folder: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _EMBED_ONCE, str(folder)],
+        env={"PATH": os.environ["PATH"], "HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+    assert done.stdout.strip() == "384", done.stderr
+    assert not list(home.rglob("*")), "onnxruntime keeps an id of this machine and what it would send"
 
 
 _PEAK = """
