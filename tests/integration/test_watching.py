@@ -23,6 +23,7 @@ from hermes_memory_pgvector.admin.common import holdings, repeat, row_security
 from hermes_memory_pgvector.admin.status.prometheus import METRICS, CounterTotals, parse_address
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.domain.errors import WrongUsage
+from hermes_memory_pgvector.runtime.process import close_all
 from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS, MakeProvider
 from tests.support.blocked_packages import PoorEnvironment
@@ -132,6 +133,21 @@ def test_need_24_recall_hit_rates_and_latencies(
         assert 0 < numbers[f"{work}_p50_ms"] <= numbers[f"{work}_p95_ms"]
     assert main(["status", "--hermes-home", str(home)]) == 0
     assert "prefetch found something in 50% of 2, tools found something in 67% of 3" in capsys.readouterr().out
+
+
+def test_need_40_a_process_that_ended_and_left_nothing_to_do_is_not_named(
+    home: Path, make_provider: MakeProvider, capsys: Capture
+) -> None:
+    provider = make_provider()
+    provider.on_memory_write("add", "memory", "The Atlas project is painted blue")
+    landed(provider)
+    close_all()
+
+    (process,) = status(home, capsys)["processes"]
+    assert not process["living"] and not process["waiting"], "its file keeps what Postgres has"
+    assert main(["status", "--hermes-home", str(home)]) == 0
+    told = capsys.readouterr().out
+    assert process["pid"] not in told and "no agent of this home runs, and none has left writes behind" in told
 
 
 # -- again and again ---------------------------------------------------------------------------------------------------

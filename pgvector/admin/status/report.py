@@ -174,9 +174,10 @@ def render_status(status: Status) -> str:
     if rates:
         lines.append("recall     " + ", ".join(rates))
     lines += _full_lines(status["memory_files"])
-    for process in status["processes"]:
+    told = [each for each in status["processes"] if _is_worth_telling(each)]
+    for process in told:
         lines += _process_lines(process)
-    if not status["processes"]:
+    if not told:
         lines.append("processes  no agent of this home runs, and none has left writes behind")
     return "\n".join(lines)
 
@@ -232,6 +233,11 @@ def _without_embedding(database: Mapping[str, Any]) -> str:
     waiting = database["pending_memories"] + database["pending_turns"]
     about = "about " if any(name.startswith("pending") for name in database["about"]) else ""
     return f"{about}{waiting:,} still without an embedding"
+
+
+def _is_worth_telling(process: Mapping[str, Any]) -> bool:
+    """Return False for a process that is gone and whose file only keeps what Postgres has (`spool_keep_s`)."""
+    return bool(process["living"] or process["waiting"] or process["set_aside"] or process["problem"])
 
 
 def _process_lines(process: dict[str, Any]) -> list[str]:
