@@ -200,7 +200,7 @@ step "Preparing the database"
 pgvector migrate ||
   fail "the database could not be prepared" \
     "the message above says why; then run this again" \
-    "where the tables lack on a server of your own, its admin runs: hermes-pgvector migrate --admin-dsn DSN --runtime-role ROLE"
+    "if the tables are missing on a server of your own, its admin runs: hermes-pgvector migrate --admin-dsn DSN --runtime-role ROLE"
 
 step "Proving it: a memory and a turn, recalled in a new process"
 pgvector prove ||

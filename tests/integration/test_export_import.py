@@ -268,7 +268,7 @@ def test_need_22_what_comes_in_is_masked_and_cleaned(
         (lambda data: data + b'{"store":"turns"}\n', "after its last line"),
         (lambda data: data.replace(b'"version":1', b'"version":7'), "version 7"),
         (lambda data: b"hello\n" + data, "no header"),
-        (lambda data: b"", "empty"),
+        (lambda data: b"", "it is empty; `hermes backup` does not export a server that `dsn` names"),
         (lambda data: gzip.compress(data)[:-20], "decompressed"),
         (lambda data: b"\x1f\x8bgarbage" + data, "decompressed"),
     ],

@@ -332,6 +332,7 @@ def test_need_31_restore_brings_nothing_back_that_was_replaced_since(
     ask("edit", ref, "Atlas is green", "--yes")
     assert ask("restore", "--since", "1h")["counts"] == {"memories": 0}
     assert "it still exists" in cli("restore", ref).stderr
+    assert "or never existed" in cli("restore", "m999").stderr
     left = "SELECT content FROM memory_entries ORDER BY content"
     assert Database(dsn).column(left) == ["Atlas is green", "Borealis is red"]
 

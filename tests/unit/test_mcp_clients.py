@@ -313,6 +313,7 @@ def test_uninstall_names_the_entries_that_stay(
 
     left = json.loads(capsys.readouterr().out)["left"]
     assert [str(user / FILES[client][0]) in each for each in left if "MCP" in each] == [True]
+    assert [each.endswith(": remove that entry") for each in left if "MCP" in each] == [True]
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -262,7 +262,7 @@ def _restorable(
     if missing:
         raise InvalidArgument(
             f"nothing of {missing} is kept that could be brought back: it still exists, was forgotten, "
-            "or was removed too long ago; what can be brought back: hermes-pgvector restore --dry-run"
+            "was removed too long ago, or never existed; what can be brought back: hermes-pgvector restore --dry-run"
         )
     return found
 

@@ -66,7 +66,8 @@ def _left(home: Path, settings: Settings, *, data: bool) -> list[str]:
         left.append(
             f"the tables on your server; an admin removes them: psql -d DATABASE -v ON_ERROR_STOP=1 -f {_DROP_SCRIPT}"
         )
-    left.append("plugins.pgvector in config.yaml; MEMORY.md and USER.md, which are the host's")
+    left.append("plugins.pgvector in config.yaml: hermes config unset plugins.pgvector")
+    left.append("MEMORY.md and USER.md, which are the host's")
     if data and (others := embedded_server(settings).others_files()):
         left += [
             f"{path} ({_size(path)}), which is not the server's; a copy of its data holds memory" for path in others
@@ -74,7 +75,8 @@ def _left(home: Path, settings: Settings, *, data: bool) -> list[str]:
     if data and (venv := home / "pgvector" / _VENV).exists():
         left.append(f"the Python environment {venv}, which the installer made: remove the folder")
     left += [
-        f"the MCP server {each.name!r} in {each.path}, by which {each.client} starts it" for each in entries_for(home)
+        f"the MCP server {each.name!r} in {each.path}, which {each.client} goes on starting: remove that entry"
+        for each in entries_for(home)
     ]
     if is_distributed():
         left.append(f"the package: {pip_uninstall(DISTRIBUTION)}")

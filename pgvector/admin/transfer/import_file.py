@@ -28,6 +28,10 @@ from .ingest import IngestOptions, IngestResult, take_in
 from .records import MemoryRecord, Record
 
 _MAGIC = b"\x1f\x8b"
+_EMPTY = (
+    "this is no export of hermes-memory-pgvector: it is empty; `hermes backup` does not export a server that `dsn` "
+    "names: its memory is in that server's own backup"
+)
 _MORE = "something stands after its last line; several exports are imported one by one"
 _DAMAGED = "; what can be read of it comes in with --salvage"
 
@@ -230,7 +234,7 @@ class _Reader:
         except _Damaged as exc:
             raise ConfigurationError(f"this cannot be read: {exc}") from exc
         if not line:
-            raise ConfigurationError("this is no export of hermes-memory-pgvector: it is empty")
+            raise ConfigurationError(_EMPTY)
         return read_header(self._checksum.add(line))
 
     def rows(self) -> Iterator[Record | Removed]:
@@ -259,7 +263,7 @@ def _check(stream: BinaryIO, *, salvage: bool) -> int:
     try:
         _, line = next(lines, (0, b""))
         if not line:
-            raise ConfigurationError("this is no export of hermes-memory-pgvector: it is empty")
+            raise ConfigurationError(_EMPTY)
         read_header(checksum.add(line))
         for _, line in lines:
             if (trailer := read_trailer(line)) is not None:
