@@ -279,6 +279,13 @@ def test_need_02_what_is_wrong_with_the_database(
     assert bool(found.fix or state == "ok" or ";" in found.said), "each fault comes with what to do"
 
 
+def test_need_40_the_tables_as_1_0_0_made_them_first_need_no_word(admin_dsn: str, dsn: str, home: Path) -> None:
+    first = "42e09cfedd0d4588a100251a212dbcbb29a0739dc8c77e461ccaa08f145b07f4"
+    reached = on(f"UPDATE hermes_migrations SET checksum = '{first}' WHERE version = 1")(admin_dsn, dsn)
+    checks = check_database(DoctorContext(Settings(dsn=reached, dims=DIMS), home))
+    assert [check.state for check in checks if check.name == "schema"] == ["ok"]
+
+
 @pytest.mark.parametrize(("locale", "told"), [("C", True), ("C.UTF-8", False)])
 def test_need_20_a_locale_without_capitals_beyond_ascii_is_told(
     locale: str, told: bool, admin_dsn: str, home: Path

@@ -27,6 +27,7 @@ _LOCK_S = 120.0  # for each wait for a lock
 # Checksums of earlier texts of a migration that create the same tables, by version.
 _EARLIER_TEXTS = {
     1: {
+        "42e09cfedd0d4588a100251a212dbcbb29a0739dc8c77e461ccaa08f145b07f4",
         "7e3bbda9d22393f4f42ab688a91b1d6cfc304efea413fa0d022712e9714d8656",
         "7a635e6a9fdbbe1a44979d50b7ffb17fda830060fb399fa572046cd0ddf6dadb",
     },
