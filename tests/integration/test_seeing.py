@@ -314,6 +314,7 @@ def test_need_04_without_a_theme_the_only_one_is_meant_and_never_a_guess(make_pr
 def test_need_16_a_memory_in_a_theme_that_held_nothing_is_stored_with_a_word_of_that(say: Say) -> None:
     assert "'marketnig' held nothing before" in say("add", "Atlas is blue", "--theme", "marketnig")
     assert "held nothing" not in say("add", "Bolt is red", "--theme", "marketnig")
+    assert "held nothing" not in say("add", "Crane is green"), "the home's own theme, which nobody named"
 
 
 def test_need_16_what_is_added_is_found_by_agents_once_and_without_secrets(

@@ -15,6 +15,7 @@ from ...domain.errors import HermesPgvectorError, InvalidArgument, WrongUsage
 from ...domain.facts import PLAIN, Structure, notes_on
 from ...domain.operations import RememberMemory
 from ...domain.text import clean
+from ...host.session_context import Policy
 from ...store import memories
 from ...store.applying import apply_operations
 from ...store.backend import WRITE_TIMEOUT_S
@@ -25,6 +26,7 @@ from .command_context import CommandContext
 from .operators import operator
 from .outcome import Outcome
 from .refs import Ref
+from .theme_names import own_theme
 from .theme_rows import theme_exists
 
 _KEPT_OF_WHO = ("source", "os_user", "host")  # of `who`, stored with the memory itself
@@ -63,7 +65,7 @@ def add_in(conn: DeadlineConnection, context: CommandContext, op: RememberMemory
     """Store the memory made by `memory_to_add`. Raises InvalidArgument as `add` does."""
     before = memories.id_of(conn, op.theme, op.target, op.content)
     _check_replaced(conn, op.theme, op.structure, before)
-    new = "" if theme_exists(conn, op.theme) else typed(_NEW_THEME).format(theme=op.theme)
+    new = typed(_NEW_THEME).format(theme=op.theme) if _may_be_a_slip(conn, context, op.theme) else ""
     apply_operations(conn, [op], {}, context.backend.languages, keep_removed=context.settings.history_texts)
     found = memories.id_of(conn, op.theme, op.target, op.content)
     if found is None:
@@ -79,6 +81,11 @@ def add_in(conn: DeadlineConnection, context: CommandContext, op: RememberMemory
     }
     row |= {"state": state} | ({"structure": stored_rows.structure_as_json(said)} if said else {})
     return Outcome(str(op.who["verb"]), True, {state: 1}, [row], notes=[new] if new else [])
+
+
+def _may_be_a_slip(conn: DeadlineConnection, context: CommandContext, theme: str) -> bool:
+    """Return whether a theme holds nothing and is not the home's own, which nobody needs to name."""
+    return theme != own_theme(Policy.of(context.settings).rules, context.home) and not theme_exists(conn, theme)
 
 
 def embed_added(context: CommandContext, done: Outcome, *, patience_s: float = _EMBED_S) -> None:

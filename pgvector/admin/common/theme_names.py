@@ -30,7 +30,7 @@ def theme_to_read(conn: DeadlineConnection, given: str | None, rules: ThemeRules
         if theme is None:
             raise _nothing_in(given)
         return theme
-    own = _own_theme(rules, home)
+    own = own_theme(rules, home)
     if theme_exists(conn, own):
         return own
     names = theme_names(conn)
@@ -45,7 +45,7 @@ def theme_to_write(given: str | None, rules: ThemeRules, home: Path) -> tuple[st
     Raises InvalidArgument for a blank name.
     """
     if given is None:
-        return _own_theme(rules, home), ""
+        return own_theme(rules, home), ""
     theme = rules.resolve_name(given)
     if not theme:
         raise InvalidArgument("the theme's name is blank")
@@ -132,7 +132,8 @@ def _nothing_in(given: str) -> InvalidArgument:
     return InvalidArgument(f"no theme {given!r} holds anything; see: hermes-pgvector themes list")
 
 
-def _own_theme(rules: ThemeRules, home: Path) -> str:
+def own_theme(rules: ThemeRules, home: Path) -> str:
+    """Return the theme of this home's own sessions."""
     return session_themes(Surface(profile=profile_of(home)), rules).memories.name
 
 
