@@ -20,10 +20,13 @@ WAYS = (
 )
 
 
-def parse_when(text: object, name: str, *, end: bool = False, now: datetime | None = None) -> datetime | None:
-    """Return the moment that an argument `name` means, None when it is not given; without a zone it is UTC.
+def parse_when(
+    text: object, name: str, *, end: bool = False, local: bool = False, now: datetime | None = None
+) -> datetime | None:
+    """Return the moment that an argument `name` means, None when it is not given.
 
-    A day, week, month or year means its first moment, or with `end` the first one after it. Raises WrongUsage.
+    Without a zone it is UTC, or with `local` this machine's zone. A day, week, month or year means its first moment, or
+    with `end` the first one after it. Raises WrongUsage.
     """
     if text is None or text == "":
         return None
@@ -34,13 +37,23 @@ def parse_when(text: object, name: str, *, end: bool = False, now: datetime | No
     try:
         if ago := _SPAN_AGO.fullmatch(word):
             return now - timedelta(hours=int(ago[1]) * _HOURS[ago[2][0]])
-        if days := _period(word, now.date()):
+        if days := _period(word, (now.astimezone() if local else now).date()):
             day = days[1] + timedelta(days=1) if end else days[0]
-            return datetime(day.year, day.month, day.day, tzinfo=UTC)
+            return _with_zone(datetime(day.year, day.month, day.day), local=local)
         moment = datetime.fromisoformat(text.strip())
     except (ValueError, OverflowError):
         raise WrongUsage(f"`{name}` is not a date that can be read; write it like {WAYS}") from None
-    return _in_utc(moment) if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return _in_utc(moment) if moment.tzinfo is not None else _with_zone(moment, local=local)
+
+
+def _with_zone(moment: datetime, *, local: bool) -> datetime:
+    """Return in UTC a moment that was named without a zone."""
+    if local:
+        try:
+            return moment.astimezone(UTC)
+        except (ValueError, OverflowError, OSError):
+            pass  # the system knows no local time there
+    return moment.replace(tzinfo=UTC)
 
 
 def _in_utc(moment: datetime) -> datetime:

@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -226,6 +227,23 @@ def test_need_16_list_shows_the_newest_first_and_filters(
     assert [row["kind"] for row in turns] == ["assistant"] and turns[0]["session_id"] == "s-2"
     lines = say("list", "--theme", "marketing").splitlines()
     assert len(lines) == 7 and max(map(len, lines)) < 2200, "one row, one line"
+
+
+def test_need_17_a_day_of_since_and_until_is_one_of_the_zone_in_which_times_are_shown(
+    say: Say, ask: Ask, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say("add", "The tide is high", "--theme", "marketing")
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute("UPDATE memory_entries SET updated_at = '2026-05-04 02:00Z'")
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "America/New_York")
+        time.tzset()
+        assert "2026-05-03 22:00" in say("list", "--theme", "marketing")
+        of_the_day = ask("list", "--theme", "marketing", "--since", "2026-05-03", "--until", "2026-05-03")
+        after_it = ask("list", "--theme", "marketing", "--since", "2026-05-04")
+    time.tzset()
+    assert [row["content"] for row in of_the_day] == ["The tide is high"]
+    assert after_it == []
 
 
 def test_need_16_show_tells_all_that_is_known_of_a_row(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
@@ -128,3 +130,36 @@ def test_a_day_lasts_a_day(day: date) -> None:
     start, end = when(day.isoformat()), when(day.isoformat(), end=True)
     assert start is not None and end is not None
     assert end - start == timedelta(days=1)
+
+
+@pytest.fixture
+def new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This machine in the zone of New York."""
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "America/New_York")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("2026-05-03", datetime(2026, 5, 3, 4, tzinfo=UTC), datetime(2026, 5, 4, 4, tzinfo=UTC)),
+        ("2026-03-08", datetime(2026, 3, 8, 5, tzinfo=UTC), datetime(2026, 3, 9, 4, tzinfo=UTC)),  # 23 hours
+        ("2026-12", datetime(2026, 12, 1, 5, tzinfo=UTC), datetime(2027, 1, 1, 5, tzinfo=UTC)),
+        ("today", datetime(2026, 5, 19, 4, tzinfo=UTC), datetime(2026, 5, 20, 4, tzinfo=UTC)),
+        ("2026-05-03T14:00", datetime(2026, 5, 3, 18, tzinfo=UTC), datetime(2026, 5, 3, 18, tzinfo=UTC)),
+        ("2026-05-03T14:00Z", datetime(2026, 5, 3, 14, tzinfo=UTC), datetime(2026, 5, 3, 14, tzinfo=UTC)),
+    ],
+)
+def test_a_local_day_is_one_of_this_machines_zone(new_york: None, text: str, start: datetime, end: datetime) -> None:
+    night = datetime(2026, 5, 20, 1, 30, tzinfo=UTC)
+    assert parse_when(text, "since", local=True, now=night) == start
+    assert parse_when(text, "until", end=True, local=True, now=night) == end
+
+
+@pytest.mark.parametrize("text", ["0001-01-01", "9999-12-31"])
+def test_at_the_ends_of_the_calendar_a_local_day_is_a_moment(new_york: None, text: str) -> None:
+    found = parse_when(text, "since", local=True, now=NOW)
+    assert found is not None and found.tzinfo is not None
