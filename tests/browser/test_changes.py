@@ -264,13 +264,51 @@ def test_need_42_a_change_that_somebody_else_was_faster_with_is_not_undone(
     page.locator(".hpg-toast").last.get_by_role("button", name="Undo").click()
     expect(page.locator(".hpg-toast-problem")).to_be_visible()
     assert texts(demo) == ["The crane was sold."]
+    expect(page.locator("div.hpg-text").first).to_have_text("The crane was sold.")  # as the page now says, too
 
 
-def changed_elsewhere(dashboard: HostDashboard, ref: str) -> str:
+def test_need_42_after_a_refused_change_the_view_says_what_is_there(
+    open_page: Open, dashboard: HostDashboard, note: str
+) -> None:
+    opened = open_page("theme", theme="bench")
+    opened.complaints.expected.append("400")
+    page = opened.page
+    page.get_by_role("button", name=f"Change {note}").click()
+    page.get_by_role("menuitem", name="Edit …").click()
+    dialog = page.get_by_role("dialog")
+    theirs = changed_elsewhere(dashboard, note)
+    dialog.get_by_label("Memory", exact=True).fill(OTHER)
+    dialog.get_by_role("button", name="Take what it says now").click()
+    dialog.get_by_role("button", name="Cancel").click()
+    leave = dialog.get_by_role("button", name="Throw it away")
+    leave.click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_role("list", name="Memories").locator("div.hpg-text").first).to_have_text(theirs)
+
+
+def test_need_43_what_a_change_has_replaced_is_said_with_its_undo(
+    open_page: Open, demo: Demo, dashboard: HostDashboard, note: str
+) -> None:
+    with dashboard.http() as http:
+        http.post("/edit", json={"ref": note, "kind": "value", "subject": "crane.day"}).raise_for_status()
+    page = open_page("theme", theme="bench").page
+    dialog = dialog_of(page, "Add a memory …")
+    dialog.get_by_label("Memory", exact=True).fill(OTHER)
+    dialog.get_by_text("Kind, subject and validity").click()
+    dialog.get_by_label("Kind", exact=True).select_option("value")
+    dialog.get_by_label("Subject", exact=True).fill("crane.day")
+    done(page, dialog, "Add")
+    toast = page.locator(".hpg-toast")
+    expect(toast).to_contain_text(f"{note} was current until now")
+    undone(page)
+    assert texts(demo) == [NOTE]
+
+
+def changed_elsewhere(dashboard: HostDashboard, ref: str, **more: object) -> str:
     """What somebody else makes of a memory while the page shows it."""
     text = "The crane was sold."
     with dashboard.http() as http:
-        changed = http.post("/edit", json={"ref": ref, "content": text})
+        changed = http.post("/edit", json={"ref": ref, "content": text, **more})
         assert changed.status_code == 200, changed.text
     return text
 
@@ -289,6 +327,29 @@ def test_need_42_what_somebody_else_wrote_meanwhile_is_shown_before_it_is_replac
     assert texts(demo) == [theirs]
     done(opened.page, dialog, "Replace")
     until(lambda: OTHER in texts(demo), what="the new memory")
+
+
+def test_need_42_a_draft_that_was_left_does_not_overwrite_what_was_changed_since(
+    open_page: Open, demo: Demo, dashboard: HostDashboard, note: str
+) -> None:
+    opened = open_page("theme", theme="bench")
+    opened.complaints.expected.append("400")
+    page = opened.page
+    page.get_by_role("link", name=note, exact=True).click()
+    dialog = dialog_of(page, "Edit …")
+    dialog.get_by_label("Memory", exact=True).fill(OTHER)
+    page.go_back()
+    theirs = changed_elsewhere(dashboard, note, subject="crane.owner", kind="fact", pinned=True)
+    page.get_by_role("link", name=note, exact=True).click()
+    expect(page.locator(".hpg-page")).to_contain_text("crane.owner")
+    dialog = dialog_of(page, "Edit …")
+    expect(dialog.get_by_label("Memory", exact=True)).to_have_value(OTHER)
+    expect(dialog.locator(".hpg-conflict blockquote").first).to_contain_text(theirs)
+    dialog.get_by_role("button", name="Go on with mine").click()
+    done(page, dialog, "Save")
+    (changed,) = memories(demo)
+    assert (changed["content"], changed["subject"], changed["kind"]) == (OTHER, "crane.owner", "fact")
+    assert changed["pinned"]
 
 
 def test_need_42_what_somebody_else_wrote_meanwhile_is_shown_before_it_is_forgotten(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import psycopg
-from playwright.sync_api import expect
+import pytest
+from playwright.sync_api import Browser, expect
 
 from tests.support.host_dashboard import HostDashboard
-from tests.support.page import DESK, PHONE
+from tests.support.page import DESK, PHONE, Opened, opened, window
 
 from .conftest import Demo, Open
 
@@ -77,3 +79,40 @@ def test_need_16_everything_that_can_be_restored_is_reached_page_by_page(open_pa
         page.go_back()
         expect(removed.get_by_role("listitem")).to_have_count(50)
         conn.execute("DELETE FROM memory_history WHERE agent_identity = 'yard'")
+
+
+@pytest.fixture
+def night(demo: Demo) -> Iterator[str]:
+    """A theme whose only memory was written on 4 May by UTC, and on 3 May by the clocks of New York."""
+    with psycopg.connect(demo.database.dsn, autocommit=True) as conn:
+        conn.execute(
+            "INSERT INTO memory_entries (agent_identity, target, content, created_at, updated_at)"
+            " VALUES ('night', 'memory', 'The ferry left late.', '2026-05-04 02:00Z', '2026-05-04 02:00Z')"
+        )
+        yield "night"
+        conn.execute("DELETE FROM memory_entries WHERE agent_identity = 'night'")
+
+
+def test_need_17_a_day_of_a_filter_is_one_of_the_zone_in_which_times_are_shown(
+    browser: Browser, dashboard: HostDashboard, demo: Demo, night: str
+) -> None:
+    with window(browser, zone="America/New_York") as context, opened(context, dashboard) as open_there:
+        there: Opened = open_there("theme", theme=night)
+        own = there.page.locator(".hpg-page")
+        of_theme, of_search = {"theme": night}, {"theme": night, "q": "When did the ferry go?"}
+        for view, params, days in (
+            ("theme", of_theme, ["2026-05-03"]),
+            ("search", of_search, ["2026-05-03", "2026-05"]),
+        ):
+            for day in days:
+                there.view(view, **params, since=day, until=day)
+                expect(own.get_by_text("The ferry left late.")).to_be_visible()
+                expect(own.get_by_role("listitem").get_by_text("3 May 2026")).to_be_visible()
+            there.view(view, **params, since="2026-05-04")
+            expect(own.get_by_text("Nothing", exact=False).locator("visible=true")).to_be_visible()
+        there.view("row", ref=demo.number("The ferry left late."))
+        own.get_by_role("button", name="Edit …").click()
+        dialog = there.page.get_by_role("dialog")
+        dialog.get_by_text("Kind, subject and validity").click()
+        dialog.get_by_label("Expires", exact=True).fill("2031-12-24")
+        expect(dialog.locator("ins")).to_have_text("25 Dec 2031, 00:00")

@@ -143,9 +143,9 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-def window(browser: Browser) -> BrowserContext:
+def window(browser: Browser, *, zone: str = "UTC") -> BrowserContext:
     """Return a profile of the browser, whose pages share what they have loaded."""
-    context = browser.new_context(locale="en-GB", timezone_id="UTC", reduced_motion="reduce")
+    context = browser.new_context(locale="en-GB", timezone_id=zone, reduced_motion="reduce")
     context.set_default_timeout(_WAIT_MS)
     return context
 

@@ -64,9 +64,54 @@ async function asked(path, init) {
   throw new ApiError(typeof says === "string" ? says : `The dashboard answered ${answer.status}.`, (found && found.kind) || "", answer.status);
 }
 
+const PERIOD = /^([1-8]\d{3})(?:-(\d{2})(?:-(\d{2}))?)?$/;
+const TIME_WITHOUT_ZONE = /^\d{4}-\d{2}-\d{2}[t ]\d{2}:\d{2}(:\d{2})?$/;
+const DAYS_BACK = { today: 0, yesterday: 1 };
+
+/** Return the year, month and day of a period that was typed; the last ones are undefined where it is longer. */
+function periodOf(word) {
+  if (word in DAYS_BACK) {
+    const day = new Date();
+    day.setDate(day.getDate() - DAYS_BACK[word]);
+    return [day.getFullYear(), day.getMonth() + 1, day.getDate()];
+  }
+  const found = PERIOD.exec(word);
+  return found && found.slice(1).map((part) => part && Number(part));
+}
+
+/**
+ * Return a time as the server takes it. Days, months and years are those of the browser's zone, as are the times that
+ * are shown; with `end` the end of one. Anything else stays as it was typed.
+ */
+function momentOf(text, end) {
+  const word = text.trim().toLowerCase();
+  if (TIME_WITHOUT_ZONE.test(word)) {
+    const time = new Date(word.replace("t", " "));
+    return Number.isNaN(time.getTime()) ? text : time.toISOString();
+  }
+  const period = periodOf(word);
+  if (!period) return text;
+  const [year, month, day] = period;
+  const first = new Date(year, (month || 1) - 1, day || 1);
+  // What the calendar does not have is for the server to refuse.
+  if (first.getMonth() !== (month || 1) - 1 || first.getDate() !== (day || 1)) return text;
+  const after = day ? new Date(year, month - 1, day + 1) : month ? new Date(year, month, 1) : new Date(year + 1, 0, 1);
+  return (end ? after : first).toISOString();
+}
+
+const MOMENTS = { since: false, until: true, expires_at: true }; // whether the end of a period is meant
+
+/** Return the parameters of a request with its times as the server takes them. */
+function withMoments(params) {
+  const timed = Object.entries(params || {}).map(([name, value]) =>
+    typeof value === "string" && name in MOMENTS ? [name, momentOf(value, MOMENTS[name])] : [name, value],
+  );
+  return Object.fromEntries(timed);
+}
+
 const api = {
   get(path, params, signal) {
-    const query = String(queryOf(params));
+    const query = String(queryOf(withMoments(params)));
     return asked(query ? `${path}?${query}` : path, { signal });
   },
   /** Send a change. Every question on the page is asked again after it, unless it was a dry run. */
@@ -74,7 +119,7 @@ const api = {
     const found = await asked(path, {
       method: "POST",
       headers: { "Content-Type": "application/json" },
-      body: JSON.stringify(body || {}),
+      body: JSON.stringify(withMoments(body)),
     });
     // After whoever sent it: a view of what is gone is left then, and does not ask for it.
     if (!(body && body.dry_run) && path !== "/settings/test") setTimeout(changed);
@@ -641,12 +686,19 @@ function toast(says, { undo, problem } = {}) {
   setTimeout(() => dismiss(one.id), undo || problem ? TOAST_UNDO_MS : TOAST_MS);
 }
 
-async function undoChange(one) {
+/** Take away a message whose button was pressed: the focus goes to the top of the view instead of nowhere. */
+function putAway(one) {
   dismiss(one.id);
+  setTimeout(focusTitleIfLost);
+}
+
+async function undoChange(one) {
+  putAway(one);
   try {
     const found = await api.post("/undo", { token: one.undo.token });
-    toast(found.says);
+    toast([found.says, ...(found.notes || [])].join("; "));
   } catch (error) {
+    changed(); // it was refused for what is there now, which may not be what is shown
     // What was not answered may work later; the server keeps what it could not undo.
     toast(error.message, { problem: true, undo: error.status === 400 ? null : one.undo });
   }
@@ -668,7 +720,7 @@ function Toasts({ profile }) {
         { key: one.id, className: cx("hpg-toast", one.problem && "hpg-toast-problem") },
         h("span", { className: "hpg-toast-says" }, one.says),
         one.undo && h(Act, { onClick: () => undoChange(one), title: one.undo.says }, "Undo"),
-        h("button", { type: "button", className: "hpg-close", "aria-label": "Dismiss", onClick: () => dismiss(one.id) }, "×"),
+        h("button", { type: "button", className: "hpg-close", "aria-label": "Dismiss", onClick: () => putAway(one) }, "×"),
       ),
     ),
   );
@@ -826,21 +878,31 @@ function draftKey(name) {
   return `${profileInAddress()}#${name}`;
 }
 
-/** Return [values, set, forget, dirty] of a form: `set({name: value})` changes some; a draft left behind comes back. */
-function useDraft(key, initial) {
+/**
+ * Return [values, set, forget, dirty] of a form: `set({name: value})` changes some; a draft left behind comes back.
+ *
+ * It holds only what was typed: the other fields say what is stored now. `began` stays with it, as `draftOf` returns it.
+ */
+function useDraft(key, initial, began) {
   const first = useRef(initial);
-  const [values, setValues] = useState(() => ({ ...first.current, ...drafts.get(key) }));
-  const dirty = Object.keys(first.current).some((name) => values[name] !== first.current[name]);
+  const [values, setValues] = useState(() => ({ ...first.current, ...draftOf(key).typed }));
+  const typed = Object.fromEntries(Object.entries(values).filter(([name, value]) => value !== first.current[name]));
+  const dirty = Object.keys(typed).length > 0;
   useEffect(() => {
-    if (dirty) drafts.set(key, values);
+    if (dirty) drafts.set(key, { typed, began });
     else drafts.delete(key);
-  }, [key, values, dirty]);
+  }, [key, values, dirty, began]);
   const set = (some) => setValues((before) => ({ ...before, ...some }));
   const forget = () => {
     setValues({ ...first.current });
     drafts.delete(key);
   };
   return [values, set, forget, dirty];
+}
+
+/** Return {typed, began} of a draft that was left behind: what was typed, and over which text. */
+function draftOf(key) {
+  return drafts.get(key) || { typed: {} };
 }
 
 /** Ask before the page is left while something typed is unsaved. */
@@ -900,6 +962,7 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
   const [leaving, setLeaving] = useState(false);
   const [doing, setDoing] = useState(false);
   const busy = useRef(false);
+  const refused = useRef(false); // so what is shown behind the dialog may be out of date
   const form = useRef(null);
   useEffect(() => focusFirst(form.current), []);
   useLeaveGuard(Boolean(dirty));
@@ -907,7 +970,9 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
   useEffect(() => setFailure(null), [key]);
   const problem = failure || trial.error;
   useEffect(() => {
-    if (problem && onRefused) onRefused(problem);
+    if (!problem) return;
+    refused.current = true;
+    if (onRefused) onRefused(problem);
   }, [problem]);
 
   const ready = trial.told !== null && !isNothing(trial.told) && !doing;
@@ -920,7 +985,8 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
     try {
       // Only what was shown is changed: where somebody else was faster, the server says so.
       const answer = await api.post(path, { ...body, seen: trial.told.seen });
-      onDone(answer);
+      const told = trial.told.notes || [];
+      onDone({ ...answer, notes: (answer.notes || []).filter((note) => !told.includes(note)) });
     } catch (error) {
       setFailure(error);
       if (error.status === 400) trial.again();
@@ -934,10 +1000,14 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
     setFailure(null); // where not even the trial went through, that comes first
     return trial.again();
   };
+  const leave = (gone) => {
+    onClose(gone);
+    if (refused.current) setTimeout(changed);
+  };
   const close = () => {
     if (busy.current) return;
     if (dirty && !leaving) setLeaving(true);
-    else onClose(false); // a draft stays
+    else leave(false); // a draft stays
   };
   return h(
     Dialog,
@@ -954,7 +1024,7 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
       ),
       problem && !settling && h(Problem, { error: problem, again: retry }),
       leaving
-        ? h(LeaveQuestion, { onStay: () => setLeaving(false), onLeave: () => onClose(true) })
+        ? h(LeaveQuestion, { onStay: () => setLeaving(false), onLeave: () => leave(true) })
         : h(
             "div",
             { className: "hpg-actions" },
@@ -1027,7 +1097,10 @@ function TrialRows({ rows, counts }) {
 }
 
 function ChangedFields({ changes }) {
-  const shown = (value) => (value === null || value === false || value === undefined ? "none" : String(value));
+  const shown = (name, value) => {
+    if (value === null || value === false || value === undefined) return "none";
+    return name === "expires_at" ? h(When, { at: value, exact: true }) : String(value);
+  };
   return h(
     "dl",
     { className: "hpg-changes" },
@@ -1036,7 +1109,7 @@ function ChangedFields({ changes }) {
         "div",
         { key: name },
         h("dt", null, fieldLabel(name)),
-        h("dd", null, h("del", null, shown(was)), " ", h("ins", null, shown(now))),
+        h("dd", null, h("del", null, shown(name, was)), " ", h("ins", null, shown(name, now))),
       ),
     ),
   );
@@ -1051,11 +1124,11 @@ function fieldLabel(name) {
   return words[0].toUpperCase() + words.slice(1);
 }
 
-/** Return onDone for a dialog: closes it, and says what was done with the way back. */
+/** Return onDone for a dialog: closes it, and says what was done, what the trial did not know, and the way back. */
 function doneWith(onClose, onChanged) {
   return (answer) => {
     onClose(true);
-    toast(answer.says, { undo: answer.undo });
+    toast([answer.says, ...answer.notes].join("; "), { undo: answer.undo });
     if (onChanged) onChanged(answer);
   };
 }
@@ -1186,14 +1259,21 @@ function EditForm({ row, onClose, onChanged }) {
   const before = useRef({ content: row.content, ...structureFields(row.structure) }).current;
   const key = draftKey(`edit:${row.ref}`);
   const kept = useRef(drafts.has(key));
-  const [values, set, forget, dirty] = useDraft(key, before);
-  const [expected, setExpected] = useState(row.content);
+  const left = useRef(draftOf(key)).current;
+  // A text that was typed over an earlier one is compared with that: what others wrote meanwhile has not been seen.
+  const [expected, setExpected] = useState("content" in left.typed ? left.began : row.content);
+  const [values, set, forget, dirty] = useDraft(key, before, expected);
   const [theirs, setTheirs] = useState(null);
   const changes = changedFields(values, before);
   const said = values.content !== before.content || expected !== row.content;
   if (said) Object.assign(changes, { content: values.content, expected });
   const body = Object.keys(changes).length && values.content.trim() ? { ref: row.ref, ...changes } : null;
   const close = leaveDraft(forget, onClose);
+  const startAnew = () => {
+    forget();
+    setExpected(row.content);
+    setTheirs(null);
+  };
   const look = async () => {
     const now = await api.get("/row", { ref: row.ref }).catch(() => null);
     if (now && now.state !== "removed" && now.content !== expected) setTheirs(now.content);
@@ -1216,7 +1296,7 @@ function EditForm({ row, onClose, onChanged }) {
       onRefused: look,
       settling: theirs !== null,
     },
-    h(DraftNote, { shown: kept.current && dirty, onForget: forget }),
+    h(DraftNote, { shown: kept.current && dirty, onForget: startAnew }),
     row.cut
       ? h("p", { className: "hpg-note" }, `It has ${row.chars.toLocaleString()} characters: too long to edit here.`)
       : h(ContentField, { label: "Memory", value: values.content, onInput: (content) => set({ content }) }),
@@ -1396,7 +1476,7 @@ function RowActions({ row, open, onChanged }) {
   const [action, setAction] = useState(null);
   const acted = useRef(false);
   // Where the row goes away with its buttons, the focus goes to the top of the view instead of nowhere.
-  useEffect(() => () => acted.current && focusTitleIfLost(), []);
+  useEffect(() => () => acted.current && setTimeout(focusTitleIfLost), []);
   const done = (answer) => {
     acted.current = true;
     if (onChanged) onChanged(answer);
@@ -1531,7 +1611,7 @@ function OverviewTold({ data }) {
       h(
         "div",
         { className: "hpg-columns hpg-columns-wide" },
-        h(Panel, { title: "The last 30 days" }, growth.length ? h(Bars, { rows: growth, series: GROWTH, label: "Turns and memories a day" }) : h(StillCounting, null)),
+        h(Panel, { title: "The last 30 days (UTC)" }, growth.length ? h(Bars, { rows: growth, series: GROWTH, label: "Turns and memories a day" }) : h(StillCounting, null)),
         h(Panel, { title: "Largest themes", actions: h(Link, { view: "themes" }, "All themes") }, themes.length ? h(LargestThemes, { themes }) : h(StillCounting, null)),
       ),
     data.processes.length > 0 && h(Panel, { title: "Who uses it now" }, h(Processes, { processes: data.processes })),
@@ -2234,7 +2314,7 @@ function ThemeTimeline({ theme, told }) {
   return h(
     Fragment,
     null,
-    h(Panel, { title: monthly ? "By month" : "By day" }, h(Bars, { rows: told.timeline, series: GROWTH, label: "Turns and memories" })),
+    h(Panel, { title: monthly ? "By month (UTC)" : "By day (UTC)" }, h(Bars, { rows: told.timeline, series: GROWTH, label: "Turns and memories" })),
     h(Table, { label: "Timeline", narrow: true, columns, rows: [...told.timeline].reverse(), keyOf: (each) => each.day || each.month }),
     history,
   );

@@ -11,21 +11,31 @@ function draftKey(name) {
   return `${profileInAddress()}#${name}`;
 }
 
-/** Return [values, set, forget, dirty] of a form: `set({name: value})` changes some; a draft left behind comes back. */
-function useDraft(key, initial) {
+/**
+ * Return [values, set, forget, dirty] of a form: `set({name: value})` changes some; a draft left behind comes back.
+ *
+ * It holds only what was typed: the other fields say what is stored now. `began` stays with it, as `draftOf` returns it.
+ */
+function useDraft(key, initial, began) {
   const first = useRef(initial);
-  const [values, setValues] = useState(() => ({ ...first.current, ...drafts.get(key) }));
-  const dirty = Object.keys(first.current).some((name) => values[name] !== first.current[name]);
+  const [values, setValues] = useState(() => ({ ...first.current, ...draftOf(key).typed }));
+  const typed = Object.fromEntries(Object.entries(values).filter(([name, value]) => value !== first.current[name]));
+  const dirty = Object.keys(typed).length > 0;
   useEffect(() => {
-    if (dirty) drafts.set(key, values);
+    if (dirty) drafts.set(key, { typed, began });
     else drafts.delete(key);
-  }, [key, values, dirty]);
+  }, [key, values, dirty, began]);
   const set = (some) => setValues((before) => ({ ...before, ...some }));
   const forget = () => {
     setValues({ ...first.current });
     drafts.delete(key);
   };
   return [values, set, forget, dirty];
+}
+
+/** Return {typed, began} of a draft that was left behind: what was typed, and over which text. */
+function draftOf(key) {
+  return drafts.get(key) || { typed: {} };
 }
 
 /** Ask before the page is left while something typed is unsaved. */
@@ -85,6 +95,7 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
   const [leaving, setLeaving] = useState(false);
   const [doing, setDoing] = useState(false);
   const busy = useRef(false);
+  const refused = useRef(false); // so what is shown behind the dialog may be out of date
   const form = useRef(null);
   useEffect(() => focusFirst(form.current), []);
   useLeaveGuard(Boolean(dirty));
@@ -92,7 +103,9 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
   useEffect(() => setFailure(null), [key]);
   const problem = failure || trial.error;
   useEffect(() => {
-    if (problem && onRefused) onRefused(problem);
+    if (!problem) return;
+    refused.current = true;
+    if (onRefused) onRefused(problem);
   }, [problem]);
 
   const ready = trial.told !== null && !isNothing(trial.told) && !doing;
@@ -105,7 +118,8 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
     try {
       // Only what was shown is changed: where somebody else was faster, the server says so.
       const answer = await api.post(path, { ...body, seen: trial.told.seen });
-      onDone(answer);
+      const told = trial.told.notes || [];
+      onDone({ ...answer, notes: (answer.notes || []).filter((note) => !told.includes(note)) });
     } catch (error) {
       setFailure(error);
       if (error.status === 400) trial.again();
@@ -119,10 +133,14 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
     setFailure(null); // where not even the trial went through, that comes first
     return trial.again();
   };
+  const leave = (gone) => {
+    onClose(gone);
+    if (refused.current) setTimeout(changed);
+  };
   const close = () => {
     if (busy.current) return;
     if (dirty && !leaving) setLeaving(true);
-    else onClose(false); // a draft stays
+    else leave(false); // a draft stays
   };
   return h(
     Dialog,
@@ -139,7 +157,7 @@ function ChangeDialog({ title, path, body, verb, danger, dirty, onClose, onDone,
       ),
       problem && !settling && h(Problem, { error: problem, again: retry }),
       leaving
-        ? h(LeaveQuestion, { onStay: () => setLeaving(false), onLeave: () => onClose(true) })
+        ? h(LeaveQuestion, { onStay: () => setLeaving(false), onLeave: () => leave(true) })
         : h(
             "div",
             { className: "hpg-actions" },
@@ -212,7 +230,10 @@ function TrialRows({ rows, counts }) {
 }
 
 function ChangedFields({ changes }) {
-  const shown = (value) => (value === null || value === false || value === undefined ? "none" : String(value));
+  const shown = (name, value) => {
+    if (value === null || value === false || value === undefined) return "none";
+    return name === "expires_at" ? h(When, { at: value, exact: true }) : String(value);
+  };
   return h(
     "dl",
     { className: "hpg-changes" },
@@ -221,7 +242,7 @@ function ChangedFields({ changes }) {
         "div",
         { key: name },
         h("dt", null, fieldLabel(name)),
-        h("dd", null, h("del", null, shown(was)), " ", h("ins", null, shown(now))),
+        h("dd", null, h("del", null, shown(name, was)), " ", h("ins", null, shown(name, now))),
       ),
     ),
   );
@@ -236,11 +257,11 @@ function fieldLabel(name) {
   return words[0].toUpperCase() + words.slice(1);
 }
 
-/** Return onDone for a dialog: closes it, and says what was done with the way back. */
+/** Return onDone for a dialog: closes it, and says what was done, what the trial did not know, and the way back. */
 function doneWith(onClose, onChanged) {
   return (answer) => {
     onClose(true);
-    toast(answer.says, { undo: answer.undo });
+    toast([answer.says, ...answer.notes].join("; "), { undo: answer.undo });
     if (onChanged) onChanged(answer);
   };
 }

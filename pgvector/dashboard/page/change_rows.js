@@ -111,7 +111,7 @@ function RowActions({ row, open, onChanged }) {
   const [action, setAction] = useState(null);
   const acted = useRef(false);
   // Where the row goes away with its buttons, the focus goes to the top of the view instead of nowhere.
-  useEffect(() => () => acted.current && focusTitleIfLost(), []);
+  useEffect(() => () => acted.current && setTimeout(focusTitleIfLost), []);
   const done = (answer) => {
     acted.current = true;
     if (onChanged) onChanged(answer);

@@ -124,14 +124,21 @@ function EditForm({ row, onClose, onChanged }) {
   const before = useRef({ content: row.content, ...structureFields(row.structure) }).current;
   const key = draftKey(`edit:${row.ref}`);
   const kept = useRef(drafts.has(key));
-  const [values, set, forget, dirty] = useDraft(key, before);
-  const [expected, setExpected] = useState(row.content);
+  const left = useRef(draftOf(key)).current;
+  // A text that was typed over an earlier one is compared with that: what others wrote meanwhile has not been seen.
+  const [expected, setExpected] = useState("content" in left.typed ? left.began : row.content);
+  const [values, set, forget, dirty] = useDraft(key, before, expected);
   const [theirs, setTheirs] = useState(null);
   const changes = changedFields(values, before);
   const said = values.content !== before.content || expected !== row.content;
   if (said) Object.assign(changes, { content: values.content, expected });
   const body = Object.keys(changes).length && values.content.trim() ? { ref: row.ref, ...changes } : null;
   const close = leaveDraft(forget, onClose);
+  const startAnew = () => {
+    forget();
+    setExpected(row.content);
+    setTheirs(null);
+  };
   const look = async () => {
     const now = await api.get("/row", { ref: row.ref }).catch(() => null);
     if (now && now.state !== "removed" && now.content !== expected) setTheirs(now.content);
@@ -154,7 +161,7 @@ function EditForm({ row, onClose, onChanged }) {
       onRefused: look,
       settling: theirs !== null,
     },
-    h(DraftNote, { shown: kept.current && dirty, onForget: forget }),
+    h(DraftNote, { shown: kept.current && dirty, onForget: startAnew }),
     row.cut
       ? h("p", { className: "hpg-note" }, `It has ${row.chars.toLocaleString()} characters: too long to edit here.`)
       : h(ContentField, { label: "Memory", value: values.content, onInput: (content) => set({ content }) }),

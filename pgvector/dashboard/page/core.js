@@ -60,9 +60,54 @@ async function asked(path, init) {
   throw new ApiError(typeof says === "string" ? says : `The dashboard answered ${answer.status}.`, (found && found.kind) || "", answer.status);
 }
 
+const PERIOD = /^([1-8]\d{3})(?:-(\d{2})(?:-(\d{2}))?)?$/;
+const TIME_WITHOUT_ZONE = /^\d{4}-\d{2}-\d{2}[t ]\d{2}:\d{2}(:\d{2})?$/;
+const DAYS_BACK = { today: 0, yesterday: 1 };
+
+/** Return the year, month and day of a period that was typed; the last ones are undefined where it is longer. */
+function periodOf(word) {
+  if (word in DAYS_BACK) {
+    const day = new Date();
+    day.setDate(day.getDate() - DAYS_BACK[word]);
+    return [day.getFullYear(), day.getMonth() + 1, day.getDate()];
+  }
+  const found = PERIOD.exec(word);
+  return found && found.slice(1).map((part) => part && Number(part));
+}
+
+/**
+ * Return a time as the server takes it. Days, months and years are those of the browser's zone, as are the times that
+ * are shown; with `end` the end of one. Anything else stays as it was typed.
+ */
+function momentOf(text, end) {
+  const word = text.trim().toLowerCase();
+  if (TIME_WITHOUT_ZONE.test(word)) {
+    const time = new Date(word.replace("t", " "));
+    return Number.isNaN(time.getTime()) ? text : time.toISOString();
+  }
+  const period = periodOf(word);
+  if (!period) return text;
+  const [year, month, day] = period;
+  const first = new Date(year, (month || 1) - 1, day || 1);
+  // What the calendar does not have is for the server to refuse.
+  if (first.getMonth() !== (month || 1) - 1 || first.getDate() !== (day || 1)) return text;
+  const after = day ? new Date(year, month - 1, day + 1) : month ? new Date(year, month, 1) : new Date(year + 1, 0, 1);
+  return (end ? after : first).toISOString();
+}
+
+const MOMENTS = { since: false, until: true, expires_at: true }; // whether the end of a period is meant
+
+/** Return the parameters of a request with its times as the server takes them. */
+function withMoments(params) {
+  const timed = Object.entries(params || {}).map(([name, value]) =>
+    typeof value === "string" && name in MOMENTS ? [name, momentOf(value, MOMENTS[name])] : [name, value],
+  );
+  return Object.fromEntries(timed);
+}
+
 const api = {
   get(path, params, signal) {
-    const query = String(queryOf(params));
+    const query = String(queryOf(withMoments(params)));
     return asked(query ? `${path}?${query}` : path, { signal });
   },
   /** Send a change. Every question on the page is asked again after it, unless it was a dry run. */
@@ -70,7 +115,7 @@ const api = {
     const found = await asked(path, {
       method: "POST",
       headers: { "Content-Type": "application/json" },
-      body: JSON.stringify(body || {}),
+      body: JSON.stringify(withMoments(body)),
     });
     // After whoever sent it: a view of what is gone is left then, and does not ask for it.
     if (!(body && body.dry_run) && path !== "/settings/test") setTimeout(changed);

@@ -26,7 +26,7 @@ function OverviewTold({ data }) {
       h(
         "div",
         { className: "hpg-columns hpg-columns-wide" },
-        h(Panel, { title: "The last 30 days" }, growth.length ? h(Bars, { rows: growth, series: GROWTH, label: "Turns and memories a day" }) : h(StillCounting, null)),
+        h(Panel, { title: "The last 30 days (UTC)" }, growth.length ? h(Bars, { rows: growth, series: GROWTH, label: "Turns and memories a day" }) : h(StillCounting, null)),
         h(Panel, { title: "Largest themes", actions: h(Link, { view: "themes" }, "All themes") }, themes.length ? h(LargestThemes, { themes }) : h(StillCounting, null)),
       ),
     data.processes.length > 0 && h(Panel, { title: "Who uses it now" }, h(Processes, { processes: data.processes })),

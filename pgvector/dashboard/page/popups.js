@@ -106,12 +106,19 @@ function toast(says, { undo, problem } = {}) {
   setTimeout(() => dismiss(one.id), undo || problem ? TOAST_UNDO_MS : TOAST_MS);
 }
 
-async function undoChange(one) {
+/** Take away a message whose button was pressed: the focus goes to the top of the view instead of nowhere. */
+function putAway(one) {
   dismiss(one.id);
+  setTimeout(focusTitleIfLost);
+}
+
+async function undoChange(one) {
+  putAway(one);
   try {
     const found = await api.post("/undo", { token: one.undo.token });
-    toast(found.says);
+    toast([found.says, ...(found.notes || [])].join("; "));
   } catch (error) {
+    changed(); // it was refused for what is there now, which may not be what is shown
     // What was not answered may work later; the server keeps what it could not undo.
     toast(error.message, { problem: true, undo: error.status === 400 ? null : one.undo });
   }
@@ -133,7 +140,7 @@ function Toasts({ profile }) {
         { key: one.id, className: cx("hpg-toast", one.problem && "hpg-toast-problem") },
         h("span", { className: "hpg-toast-says" }, one.says),
         one.undo && h(Act, { onClick: () => undoChange(one), title: one.undo.says }, "Undo"),
-        h("button", { type: "button", className: "hpg-close", "aria-label": "Dismiss", onClick: () => dismiss(one.id) }, "×"),
+        h("button", { type: "button", className: "hpg-close", "aria-label": "Dismiss", onClick: () => putAway(one) }, "×"),
       ),
     ),
   );

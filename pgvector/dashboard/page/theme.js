@@ -161,7 +161,7 @@ function ThemeTimeline({ theme, told }) {
   return h(
     Fragment,
     null,
-    h(Panel, { title: monthly ? "By month" : "By day" }, h(Bars, { rows: told.timeline, series: GROWTH, label: "Turns and memories" })),
+    h(Panel, { title: monthly ? "By month (UTC)" : "By day (UTC)" }, h(Bars, { rows: told.timeline, series: GROWTH, label: "Turns and memories" })),
     h(Table, { label: "Timeline", narrow: true, columns, rows: [...told.timeline].reverse(), keyOf: (each) => each.day || each.month }),
     history,
   );
