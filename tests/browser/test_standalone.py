@@ -5,18 +5,21 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, expect
 
+from tests.support.hermes import HermesHome
 from tests.support.host_dashboard import HostDashboard
-from tests.support.page import DESK, PHONE, Opened, opened, window
+from tests.support.page import DESK, PHONE, Opened, address, opened, window
+from tests.support.waiting import until
 
 from .conftest import Demo, Open
 from .test_views import VIEWS
 
-WEB = ("-P", "-m", "hermes_memory_pgvector.cli", "web", "--no-open", "--port", "0")
+WEB = ("-P", "-m", "hermes_memory_pgvector.cli", "web", "--no-open", "--port")
 
 
 class Web:
@@ -30,16 +33,23 @@ class Web:
         """The browser's own choice decides."""
 
 
-@pytest.fixture(scope="module")
-def web(dashboard: HostDashboard) -> Iterator[Web]:
-    """The page of the demo's home."""
-    home = dashboard.home
-    with subprocess.Popen([sys.executable, *WEB], env=home.environment(), stdout=subprocess.PIPE, text=True) as process:
+@contextmanager
+def serving(home: HermesHome, port: int = 0) -> Iterator[Web]:
+    """Run `hermes-pgvector web` for a home."""
+    command = [sys.executable, *WEB, str(port)]
+    with subprocess.Popen(command, env=home.environment(), stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             yield Web(process.stdout.readline().strip())
         finally:
             process.terminate()
+
+
+@pytest.fixture(scope="module")
+def web(dashboard: HostDashboard) -> Iterator[Web]:
+    """The page of the demo's home."""
+    with serving(dashboard.home) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -81,3 +91,48 @@ def test_need_42_a_change_and_its_undo(open_web: Open, demo: Demo) -> None:
     expect(page.get_by_role("button", name="Undo")).to_have_count(0)
     expect(page.locator(".hpg-toast")).not_to_have_count(0)
     assert demo.database.themes_of_memory(text) == ["sre"]
+
+
+def test_need_42_by_keyboard_nobody_is_lost_after_a_change_and_its_undo(open_web: Open, demo: Demo) -> None:
+    page = open_web("theme", theme="sre", size=PHONE).page
+    title, first = page.locator("#hpg-title"), page.get_by_role("button", name="Change m").first
+    ref = str(first.get_attribute("aria-label")).removeprefix("Change ")
+    first.press("Enter")
+    page.keyboard.press("End")
+    page.keyboard.press("Enter")
+    forget = page.get_by_role("dialog").get_by_role("button", name="Forget", exact=True)
+    expect(forget).not_to_have_attribute("aria-disabled", "true")
+    forget.press("Enter")
+    expect(page.get_by_role("button", name=f"Change {ref}", exact=True)).to_have_count(0)
+    expect(title).to_be_focused()
+    page.get_by_role("button", name="Undo").press("Enter")
+    expect(page.get_by_role("button", name=f"Change {ref}", exact=True)).to_have_count(1)
+    expect(title).to_be_focused()
+
+
+def test_need_42_what_was_typed_is_saved_once_a_server_that_was_started_anew_lets_in(
+    browser: Browser, dashboard: HostDashboard, demo: Demo
+) -> None:
+    text, new = "The staging cluster is rebuilt every Sunday at 04:00 UTC.", "The staging cluster is never rebuilt."
+    with window(browser) as context:
+        page, other = context.new_page(), context.new_page()
+        with serving(dashboard.home) as first:
+            page.goto(first.address)
+            expect(page.locator(".hpg-page")).to_be_visible()
+            page.goto(first.url + address("row", ref=demo.number(text)))
+            page.get_by_role("button", name="Edit …").click()
+            dialog = page.get_by_role("dialog")
+            dialog.get_by_label("Memory", exact=True).fill(new)
+            save = dialog.get_by_role("button", name="Save", exact=True)
+            expect(save).not_to_have_attribute("aria-disabled", "true")
+        with serving(dashboard.home, int(first.url.rpartition(":")[2])) as second:
+            save.click()
+            expect(dialog.get_by_text("Your session here has ended")).to_be_visible()
+            expect(dialog.get_by_label("Memory", exact=True)).to_have_value(new)
+            other.goto(second.address)
+            expect(other.locator(".hpg-page")).to_be_visible()
+            save.click()
+            expect(dialog).to_have_count(0)
+            assert demo.database.themes_of_memory(new) == ["sre"]
+            page.locator(".hpg-toast").get_by_role("button", name="Undo").click()
+            until(lambda: demo.database.themes_of_memory(text) == ["sre"], what="the former text")

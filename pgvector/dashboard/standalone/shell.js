@@ -59,12 +59,25 @@ async function admitted() {
   return Boolean(session) || keep(await askedOfOtherTabs());
 }
 
-async function authedFetch(url, init = {}) {
+function sent(url, init) {
   const headers = new Headers(init.headers);
   headers.set(HEADER, session);
-  const answer = await fetch(url, { ...init, headers, credentials: "omit", redirect: "error" });
-  if (answer.status === 401 && session) {
-    keep("");
+  return fetch(url, { ...init, headers, credentials: "omit", redirect: "error" });
+}
+
+/** Ask the server; where it was started anew, with the session of a tab that has its new address. */
+async function authedFetch(url, init = {}) {
+  const former = session;
+  const answer = await sent(url, init);
+  if (answer.status !== 401) return answer;
+  if (session === former) keep("");
+  const found = session || (await askedOfOtherTabs());
+  if (found && found !== former) {
+    keep(found);
+    return sent(url, init);
+  }
+  // As before leaving: where something typed is unsaved, the page stays, and tells of it itself.
+  if (former && window.dispatchEvent(new Event("beforeunload", { cancelable: true }))) {
     window.dispatchEvent(new Event("hermes-pgvector-left"));
   }
   return answer;
