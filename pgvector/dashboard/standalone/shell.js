@@ -12,6 +12,7 @@ const KEPT = "session";
 
 const tabs = new BroadcastChannel("hermes-pgvector");
 let session = sessionStorage.getItem(KEPT) || "";
+const ended = new Set(); // sessions of former servers, which other tabs may still have
 
 tabs.addEventListener("message", ({ data }) => {
   if (data === "who has the session?" && session) tabs.postMessage({ session });
@@ -41,7 +42,7 @@ function askedOfOtherTabs() {
       tabs.removeEventListener("message", hear);
       resolve(found);
     };
-    const hear = ({ data }) => data && data.session && done(data.session);
+    const hear = ({ data }) => data && data.session && !ended.has(data.session) && done(data.session);
     const patience = setTimeout(done, 300, "");
     tabs.addEventListener("message", hear);
     tabs.postMessage("who has the session?");
@@ -67,20 +68,19 @@ function sent(url, init) {
 
 /** Ask the server; where it was started anew, with the session of a tab that has its new address. */
 async function authedFetch(url, init = {}) {
-  const former = session;
-  const answer = await sent(url, init);
-  if (answer.status !== 401) return answer;
-  if (session === former) keep("");
-  const found = session || (await askedOfOtherTabs());
-  if (found && found !== former) {
-    keep(found);
-    return sent(url, init);
+  for (;;) {
+    const used = session;
+    const answer = await sent(url, init);
+    if (answer.status !== 401) return answer;
+    ended.add(used);
+    if (session === used) keep("");
+    if (session || keep(await askedOfOtherTabs())) continue;
+    // As before leaving: where something typed is unsaved, the page stays, and tells of it itself.
+    if (used && window.dispatchEvent(new Event("beforeunload", { cancelable: true }))) {
+      window.dispatchEvent(new Event("hermes-pgvector-left"));
+    }
+    return answer;
   }
-  // As before leaving: where something typed is unsaved, the page stays, and tells of it itself.
-  if (former && window.dispatchEvent(new Event("beforeunload", { cancelable: true }))) {
-    window.dispatchEvent(new Event("hermes-pgvector-left"));
-  }
-  return answer;
 }
 
 async function fetchJSON(url, init) {
