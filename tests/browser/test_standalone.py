@@ -93,24 +93,6 @@ def test_need_42_a_change_and_its_undo(open_web: Open, demo: Demo) -> None:
     assert demo.database.themes_of_memory(text) == ["sre"]
 
 
-def test_need_42_by_keyboard_nobody_is_lost_after_a_change_and_its_undo(open_web: Open, demo: Demo) -> None:
-    page = open_web("theme", theme="sre", size=PHONE).page
-    title, first = page.locator("#hpg-title"), page.get_by_role("button", name="Change m").first
-    ref = str(first.get_attribute("aria-label")).removeprefix("Change ")
-    first.press("Enter")
-    expect(page.get_by_role("menuitem").first).to_be_focused()
-    page.keyboard.press("End")
-    page.keyboard.press("Enter")
-    forget = page.get_by_role("dialog").get_by_role("button", name="Forget", exact=True)
-    expect(forget).not_to_have_attribute("aria-disabled", "true")
-    forget.press("Enter")
-    expect(page.get_by_role("button", name=f"Change {ref}", exact=True)).to_have_count(0)
-    expect(title).to_be_focused()
-    page.get_by_role("button", name="Undo").press("Enter")
-    expect(page.get_by_role("button", name=f"Change {ref}", exact=True)).to_have_count(1)
-    expect(title).to_be_focused()
-
-
 def test_need_42_what_was_typed_is_saved_once_a_server_that_was_started_anew_lets_in(
     browser: Browser, dashboard: HostDashboard, demo: Demo
 ) -> None:
