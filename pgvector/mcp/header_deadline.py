@@ -66,15 +66,16 @@ class HeaderDeadline(H11Protocol):
         return self._is_asked() and self.scope["method"] == "GET"
 
     def _make_room(self) -> None:
-        if len(self.connections) <= self.most:
-            return
+        if len(self.connections) > self.most:
+            closed = self._least_needed()
+            self.connections.discard(closed)  # at once: others may connect before it is told that it is closed
+            closed.transport.abort()
+
+    def _least_needed(self) -> HeaderDeadline:
         others = [each for each in self.connections if isinstance(each, HeaderDeadline) and each is not self]
-        quiet = (
-            [each for each in others if not each._is_asked()] or [each for each in others if each._listens()] or [self]
-        )
-        longest = min(quiet, key=lambda each: each._quiet_since)
-        self.connections.discard(longest)  # at once: others may connect before it is told that it is closed
-        longest.transport.abort()
+        quiet = [each for each in others if not each._is_asked()]
+        listening = [each for each in others if each._listens()]
+        return min(quiet or listening or [self], key=lambda each: each._quiet_since)
 
     def _expect(self) -> None:
         if self._late is None:

@@ -323,16 +323,21 @@ class _Few(HeaderDeadline):
     most = 5
 
 
-def test_connections_without_end_keep_nobody_out(home: Path) -> None:
-    """They would take the files that the process needs to write memories down."""
-    released = threading.Event()
+def slow_until(released: threading.Event) -> Any:
+    """An application that answers requests of `/slow` once it is told to, and others at once."""
 
     async def slow(scope: Any, receive: Any, send: Any) -> None:
         while scope["type"] != "lifespan" and scope["path"] == "/slow" and not released.is_set():
             await asyncio.sleep(0.05)
         await tell(scope, receive, send)
 
-    guard = HttpGuard(slow, TokenFile(home), listen="127.0.0.1")
+    return slow
+
+
+def test_connections_without_end_keep_nobody_out(home: Path) -> None:
+    """They would take the files that the process needs to write memories down."""
+    released = threading.Event()
+    guard = HttpGuard(slow_until(released), TokenFile(home), listen="127.0.0.1")
     with AsgiServer(guard, _Few) as server, ExitStack() as wires:
         address = ("127.0.0.1", server.port)
         asking = wires.enter_context(socket.create_connection(address, timeout=60))
@@ -352,13 +357,7 @@ def test_connections_without_end_keep_nobody_out(home: Path) -> None:
 def test_streams_without_end_keep_nobody_out(home: Path) -> None:
     """Their clients take up their sessions again; a request that is being answered is not given up for another."""
     released = threading.Event()
-
-    async def slow(scope: Any, receive: Any, send: Any) -> None:
-        while scope["type"] != "lifespan" and scope["path"] == "/slow" and not released.is_set():
-            await asyncio.sleep(0.05)
-        await tell(scope, receive, send)
-
-    guard = HttpGuard(slow, TokenFile(home), listen="127.0.0.1")
+    guard = HttpGuard(slow_until(released), TokenFile(home), listen="127.0.0.1")
     with AsgiServer(guard, _Few) as server, ExitStack() as wires:
 
         def asking(request: bytes) -> socket.socket:
