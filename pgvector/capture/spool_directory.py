@@ -25,7 +25,7 @@ from ..server.home_record import DATABASES, EMBEDDED_PLACE
 from ..store.connection import place_of
 from .private_folders import close_to_others, is_in_other_hands, is_private, make_private
 from .spool import Spool
-from .spool_format import as_spool_error, holds, made_at_ns, maker_of, written_at
+from .spool_format import as_spool_error, holds, is_of_nobody, made_at_ns, maker_of, written_at
 
 logger = logging.getLogger(__name__)
 
@@ -133,6 +133,7 @@ class SpoolDirectory:
         self._unreadable: set[Path] = set()
         self._waiting: set[Path] = set()  # files already reported as unusable for now
         self.some_wait = False  # the last search for files to adopt found some that could not be used
+        self.busy = False  # ... because another program had one for itself, as one that only looks has for a moment
         self._told_elsewhere = False
         self._told_held: set[str] = set()  # places already reported as having writes that wait for them
         # Files to leave alone until they change: when each was last written, and how many rejected operations it has.
@@ -198,7 +199,7 @@ class SpoolDirectory:
     def adopt(self, at_most: int = 1 << 30) -> Iterator[Spool]:
         """Yield files of dead processes, oldest first, each locked by us; keep and report unreadable ones."""
         if at_most > 0:
-            self.some_wait = False
+            self.some_wait = self.busy = False
             self._delete_left_locks()
             yield from itertools.islice(self._adopt_in_order(), at_most)
 
@@ -296,6 +297,7 @@ class SpoolDirectory:
         """Lock and return the spool of a dead process; None if its owner lives, or if the file no longer exists."""
         with as_spool_error(path):
             if not self._acquire(path):
+                self.busy = self.busy or (fcntl is not None and is_of_nobody(path))
                 return None
             if not path.exists():  # its holder finished and deleted it while we looked
                 Path(f"{path}.lock").unlink(missing_ok=True)
@@ -314,6 +316,7 @@ class SpoolDirectory:
             self._unreadable.add(path)
             logger.error("hermes-pgvector: writes of an earlier process were kept but cannot be read: %s", exc)
         else:
+            self.busy = self.busy or isinstance(exc, SpoolBusy)
             self._tell_waiting(path, exc)
 
     def _tell_waiting(self, path: Path, exc: SpoolError) -> None:

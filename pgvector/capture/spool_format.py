@@ -210,6 +210,27 @@ def maker_of(path: Path) -> str:
     return path.name.partition("-")[0]
 
 
+def is_of_nobody(path: Path) -> bool:
+    """Return whether no process of this machine is the one that created the file, or the one that its lock names.
+
+    If it is locked all the same, somebody only looks at it, as `status` does for a moment.
+    """
+    names = [maker_of(path)]
+    with contextlib.suppress(OSError):
+        names.append(Path(f"{path}.lock").read_text(errors="replace").strip())
+    return not any(map(_runs, names))
+
+
+def _runs(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except (ValueError, OverflowError, ProcessLookupError):
+        return False
+    except OSError:  # it is another user's
+        pass
+    return True
+
+
 def made_at_ns(path: Path) -> int:
     """Return when the file was created, from its name; 0 if the name does not say."""
     parts = path.name.split("-")

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from hermes_memory_pgvector.capture import adopted_spools
 from tests.conftest import DIMS, MakeProvider
 from tests.support.agent_process import AgentProcess
 from tests.support.left_spool import leave_spool, operation
-from tests.support.memory import landed
+from tests.support.memory import landed, runtime_of
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
 from tests.support.tcp_proxy import TcpProxy
@@ -119,6 +120,56 @@ def adopted_by_another(path: Path) -> Iterator[None]:
     with Path(f"{path}.lock").open("r+b") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+@contextmanager
+def looked_at(path: Path) -> Iterator[None]:
+    """A command looks whether the owner of the file lives."""
+    with Path(f"{path}.lock").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        yield
+
+
+@pytest.mark.parametrize("held", [opened_by_nobody_else, looked_at])
+def test_need_03_what_is_said_waits_for_what_was_left_in_a_file_that_somebody_looks_at(
+    held: Callable[[Path], AbstractContextManager[None]],
+    proxy: TcpProxy,
+    proxied: str,
+    home: Path,
+    make_provider: MakeProvider,
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(adopted_spools, "_HOLD_S", 60.0)
+    proxy.stop()
+    with AgentProcess({"dsn": proxied, "dims": DIMS}, home) as dead:
+        for number in range(5):
+            dead.call("sync_turn", turn(number), "")
+        dead.kill()
+    (left,) = (home / "pgvector" / "spool").glob("*.db")
+    with held(left):
+        proxy.start()
+        provider = make_provider({"dsn": proxied})
+        provider.sync_turn(turn(5), "")
+        until(lambda: runtime_of(provider).spools.busy, 30, "an attempt to bring home what was left")
+    landed(provider)
+    assert user_turns(database) == [turn(number) for number in range(6)]
+
+
+def test_need_03_what_is_said_does_not_wait_for_ever_for_a_file_that_another_program_holds(
+    proxy: TcpProxy, proxied: str, home: Path, make_provider: MakeProvider, database: Database
+) -> None:
+    proxy.stop()
+    with AgentProcess({"dsn": proxied, "dims": DIMS}, home) as dead:
+        dead.call("sync_turn", turn(0), "")
+        dead.kill()
+    (left,) = (home / "pgvector" / "spool").glob("*.db")
+    with opened_by_nobody_else(left):
+        proxy.start()
+        provider = make_provider({"dsn": proxied})
+        provider.sync_turn(turn(1), "")
+        until(lambda: user_turns(database) == [turn(1)], 40, "its own turn")
+    until(lambda: len(user_turns(database)) == 2, 40, "the turn of the dead process")
 
 
 @pytest.mark.parametrize("held", [opened_by_nobody_else, adopted_by_another])
