@@ -15,6 +15,7 @@ from typing import Any
 from ..domain.errors import SpoolBusy, SpoolError, SpoolGone
 from ..domain.gil import yielding_gil
 from ..domain.operations import Envelope, MalformedWrite, Operation, decode, encode, seconds
+from ..server.locks import process_exists
 
 # The errors that a damaged file causes: SQLite quotes the file in its messages, which Python may fail to decode.
 FAULTS = (sqlite3.Error, UnicodeDecodeError)
@@ -222,13 +223,9 @@ def is_of_nobody(path: Path) -> bool:
 
 
 def _runs(pid: str) -> bool:
-    try:
-        os.kill(int(pid), 0)
-    except (ValueError, OverflowError, ProcessLookupError):
-        return False
-    except OSError:  # it is another user's
-        pass
-    return True
+    with contextlib.suppress(ValueError, OverflowError):
+        return process_exists(int(pid))
+    return False
 
 
 def made_at_ns(path: Path) -> int:

@@ -11,6 +11,17 @@ if sys.platform != "win32":
     import fcntl
 
 
+def process_exists(pid: int) -> bool:
+    """Return whether this machine has a process with this id; in a container, only those of it are seen."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
 def open_lock(path: Path, *, make: bool = True) -> int:
     """Return a descriptor of a lock file; children do not inherit it. Raises: OSError."""
     return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if make else 0), 0o600)

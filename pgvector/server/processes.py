@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..domain.errors import EmbeddedServerError
 from .layout import SOCKET_NAME, Account, Layout
-from .locks import open_lock, try_exclusive
+from .locks import open_lock, process_exists, try_exclusive
 from .run_as import must_run
 from .waiting import ProgressTimeout
 
@@ -138,7 +138,7 @@ def clear_pid_files(layout: Layout, account: Account) -> None:
         process = _process(pid) if pid is not None else None
         if process is not None and process.is_postgres and not process.directory:
             raise EmbeddedServerError(f"process {pid} may be a Postgres server on {layout.data}; stop it")
-        if path.exists() and (pid is None or _exists(pid)):
+        if path.exists() and (pid is None or process_exists(pid)):
             must_run(account, ["rm", "-f", path])
 
 
@@ -170,16 +170,6 @@ def _pid_in(path: Path) -> int | None:
     first_line = _read(path, from_end_bytes=4096).partition("\n")[0].strip()
     # A single-user server records its id negated.
     return abs(int(first_line)) if re.fullmatch(r"-?[0-9]{1,9}", first_line) else None
-
-
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 def _process(pid: int) -> _Process | None:

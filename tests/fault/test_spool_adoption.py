@@ -122,6 +122,16 @@ def adopted_by_another(path: Path) -> Iterator[None]:
         yield
 
 
+def file_of_a_killed_agent(dsn: str, home: Path, *, turns: int) -> Path:
+    """What an agent has left that reported so many turns while Postgres was away."""
+    with AgentProcess({"dsn": dsn, "dims": DIMS}, home) as dead:
+        for number in range(turns):
+            dead.call("sync_turn", turn(number), "")
+        dead.kill()
+    (left,) = (home / "pgvector" / "spool").glob("*.db")
+    return left
+
+
 @contextmanager
 def looked_at(path: Path) -> Iterator[None]:
     """A command looks whether the owner of the file lives."""
@@ -142,11 +152,7 @@ def test_need_03_what_is_said_waits_for_what_was_left_in_a_file_that_somebody_lo
 ) -> None:
     monkeypatch.setattr(adopted_spools, "_HOLD_S", 60.0)
     proxy.stop()
-    with AgentProcess({"dsn": proxied, "dims": DIMS}, home) as dead:
-        for number in range(5):
-            dead.call("sync_turn", turn(number), "")
-        dead.kill()
-    (left,) = (home / "pgvector" / "spool").glob("*.db")
+    left = file_of_a_killed_agent(proxied, home, turns=5)
     with held(left):
         proxy.start()
         provider = make_provider({"dsn": proxied})
@@ -160,10 +166,7 @@ def test_need_03_what_is_said_does_not_wait_for_ever_for_a_file_that_another_pro
     proxy: TcpProxy, proxied: str, home: Path, make_provider: MakeProvider, database: Database
 ) -> None:
     proxy.stop()
-    with AgentProcess({"dsn": proxied, "dims": DIMS}, home) as dead:
-        dead.call("sync_turn", turn(0), "")
-        dead.kill()
-    (left,) = (home / "pgvector" / "spool").glob("*.db")
+    left = file_of_a_killed_agent(proxied, home, turns=1)
     with opened_by_nobody_else(left):
         proxy.start()
         provider = make_provider({"dsn": proxied})
