@@ -246,6 +246,30 @@ def test_need_17_a_day_of_since_and_until_is_one_of_the_zone_in_which_times_are_
     assert after_it == []
 
 
+def test_need_17_when_a_fact_expires_is_told_in_the_zone_in_which_other_times_are_shown(
+    say: Say, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    say(
+        "facts",
+        "add",
+        "The desk is booked",
+        "--subject",
+        "desk",
+        "--expires-at",
+        "2126-05-04T02:00Z",
+        "--theme",
+        "marketing",
+    )
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "America/New_York")
+        time.tzset()
+        shown = say("show", "m1")
+        changed = say("edit", "m1", "--expires-at", "2126-06-04T02:00Z")
+    time.tzset()
+    assert "2126-05-03 22:00" in shown
+    assert "2126-05-03 22:00 -> 2126-06-03 22:00" in changed
+
+
 def test_need_16_show_tells_all_that_is_known_of_a_row(
     make_provider: MakeProvider, say: Say, ask: Ask, home: Path, embedder: ScriptedEmbedder
 ) -> None:

@@ -119,7 +119,7 @@ def _show_row(row: dict[str, Any]) -> None:
         row.pop(name, None)
     known = {name: value for name, value in row.items() if value not in (None, "", 0)}
     show_pairs((name.replace("_", " "), _told(name, value)) for name, value in known.items())
-    show_pairs((f"says {name.replace('_', ' ')}", _plain(value)) for name, value in said.items())
+    show_pairs((f"says {name.replace('_', ' ')}", _plain(_told(name, value))) for name, value in said.items())
     show_pairs((f"metadata {name}", _plain(value)) for name, value in metadata.items())
     if content is not None:
         say()
@@ -132,7 +132,7 @@ def _show_row(row: dict[str, Any]) -> None:
 def _told(name: str, value: Any) -> Any:
     if isinstance(value, list):
         return ", ".join(map(str, value))
-    return minute(value) if name in ("ts", "created_at", "updated_at") else value
+    return minute(value) if name in ("ts", "created_at", "updated_at", "expires_at") else value
 
 
 def _plain(value: Any) -> str:

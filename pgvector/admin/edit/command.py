@@ -98,11 +98,15 @@ def _show_edited(done: Outcome) -> None:
     else:
         say(f"       {one_line(row['content'], lines=3, indent=7)}", "dim")
     for name, (was, now) in row.get("changes", {}).items():
-        say(f"  {name.replace('_', ' ')}: {_told(was)} -> {_told(now)}")
+        say(f"  {name.replace('_', ' ')}: {_told(name, was)} -> {_told(name, now)}")
 
 
-def _told(value: Any) -> str:
-    return "none" if value in (None, False, []) else ", ".join(value) if isinstance(value, list) else str(value)
+def _told(name: str, value: Any) -> str:
+    if value in (None, False, []):
+        return "none"
+    if name == "expires_at":
+        return minute(value)
+    return ", ".join(value) if isinstance(value, list) else str(value)
 
 
 def _edited(text: str) -> str:
