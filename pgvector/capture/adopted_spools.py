@@ -76,9 +76,29 @@ class AdoptedSpools:
 
     def check_files(self, own: OwnQueues) -> None:
         """Check that the files are intact, and replace one that is gone by a new one."""
-        for at, spool in enumerate(self._spools):
+        for spool in self:
             if (gone := found_gone(spool)) is not None:
-                self._spools[at] = own.write_anew(spool, gone) or spool
+                self._write_anew(spool, gone, own)
+
+    def _write_anew(self, gone: Spool, why: SpoolGone, own: OwnQueues) -> bool:
+        """Put a new file in the place of one that is gone; return False if none can be created now."""
+        if (into := own.write_anew(gone, why)) is None:
+            return False
+        self._spools[self._spools.index(gone)] = into
+        return True
+
+    def rescue(self, failed: Queue, exc: SpoolError, own: OwnQueues) -> None:
+        """Replace a file that cannot be read because it is gone, as `check_files` does; give up one that is damaged.
+
+        Raises `exc` while no new file can be created: what is newer may not be sent before what is to be rescued.
+        """
+        for spool in self:
+            if spool is failed:
+                gone = found_gone(spool)
+                if gone is None:
+                    self.give_up(spool, exc)
+                elif not self._write_anew(spool, gone, own):
+                    raise exc
 
     def queues(self, own: OwnQueues) -> list[Queue]:
         """Return the spools in the order in which they are to be emptied, each with the unfinished moves into it."""

@@ -301,7 +301,7 @@ class Writer:
             return queue.take(2 * BATCH_SIZE if ahead else BATCH_SIZE)
         except SpoolError as exc:
             if queue in self._adopted:
-                self._adopted.give_up(queue, exc)
+                self._adopted.rescue(queue, exc, self._own)
             elif not (isinstance(exc, SpoolGone) and isinstance(queue, Spool) and self._own.rescue(queue, exc)):
                 raise
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -102,6 +103,46 @@ def test_need_03_a_disk_that_was_full_leaves_no_files_behind(
         until(lambda: len(user_turns(database)) == 3, 20, "the turn after it")
         assert agent.exit() == 0
     assert spool_of(home) == []
+
+
+def delete_files(left: Path) -> None:
+    for path in left.parent.glob(f"{left.name}*"):
+        path.unlink()
+
+
+def move_folder(left: Path) -> None:
+    left.parent.rename(left.parent.with_name("elsewhere"))
+
+
+def put_back(left: Path) -> None:
+    """Another file where this one was, as a restored backup is."""
+    copy = left.with_name("copy")
+    shutil.copy(left, copy)
+    copy.replace(left)
+
+
+@pytest.mark.parametrize("harm", [delete_files, move_folder, put_back])
+def test_need_03_what_a_dead_process_left_is_not_lost_with_its_file_while_another_brings_it_home(
+    harm: Callable[[Path], None],
+    proxy: TcpProxy,
+    proxied: str,
+    endpoint: ScriptedEmbedder,
+    home: Path,
+    make_provider: MakeProvider,
+    database: Database,
+) -> None:
+    proxy.stop()
+    left = file_of_a_killed_agent(proxied, home, turns=300)
+    endpoint.latency_ms = 400
+    proxy.start()
+    provider = make_provider({"dsn": proxied, "embed_url": endpoint.url})
+    provider.sync_turn(turn(300), "")
+    until(lambda: user_turns(database), 30, "the first of the turns")
+    harm(left)
+    assert len(user_turns(database)) < 300
+    endpoint.latency_ms = 0
+    landed(provider)
+    assert user_turns(database) == [turn(number) for number in range(301)]
 
 
 @contextmanager
