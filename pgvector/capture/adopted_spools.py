@@ -16,7 +16,6 @@ from .spool_format import maker_of
 logger = logging.getLogger(__name__)
 
 _SHARE = 10  # at most 1/_SHARE of the time goes into looking again for files that could not be adopted
-_HOLD_S = 5.0  # how long newer writes wait for a file that another program has for itself
 _PAUSE_S = 0.02
 
 
@@ -29,7 +28,6 @@ class AdoptedSpools:
         self._waiting = False  # there are files that could not be adopted
         self._lacks_own = False  # ... because no disk could be written for a file of our own
         self._look_at = 0.0
-        self._busy_since = 0.0
 
     def __iter__(self) -> Iterator[Spool]:
         return iter(list(self._spools))
@@ -52,7 +50,6 @@ class AdoptedSpools:
         self._lacks_own = own.open() is None
         self._waiting = self._lacks_own or self._directory.some_wait
         self._look_at = time.monotonic() + _SHARE * (time.monotonic() - began)
-        self._busy_since = (self._busy_since or began) if self._directory.busy else 0.0
 
     def _adopt(self, kept: AcknowledgedWrites) -> None:
         for spool in self._directory.adopt(ADOPTED_AT_ONCE - len(self._spools)):
@@ -66,10 +63,16 @@ class AdoptedSpools:
             self._spools.append(spool)
 
     def look_again(self, own: OwnQueues, kept: AcknowledgedWrites) -> bool:
-        """Return True if older files may be adopted now; asked once these are empty, before newer writes are sent."""
+        """Return True if files may be adopted now that go before others; asked once these are empty.
+
+        Newer writes of this process wait for them, and so do the files of processes that died later.
+        """
+        held = self._directory.held.delay_any()
+        if not own.depth() and not held:
+            return False
         if len(self._spools) == ADOPTED_AT_ONCE and self.let_go_of_empty(own, kept):
             return True
-        if self._busy_since and time.monotonic() - self._busy_since < _HOLD_S:
+        if held:
             time.sleep(_PAUSE_S)
             return True
         return self._waiting and (time.monotonic() >= self._look_at or (self._lacks_own and own.open() is not None))

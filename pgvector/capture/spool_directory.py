@@ -23,6 +23,7 @@ from ..domain.errors import SpoolBusy, SpoolError
 from ..domain.files import FOLDER_MODE, leave_to_owner, make_folder, read_regular_file, replace_text
 from ..server.home_record import DATABASES, EMBEDDED_PLACE
 from ..store.connection import place_of
+from .held_files import HeldFiles
 from .private_folders import close_to_others, is_in_other_hands, is_private, make_private
 from .spool import Spool
 from .spool_format import as_spool_error, holds, is_of_nobody, made_at_ns, maker_of, written_at
@@ -133,7 +134,7 @@ class SpoolDirectory:
         self._unreadable: set[Path] = set()
         self._waiting: set[Path] = set()  # files already reported as unusable for now
         self.some_wait = False  # the last search for files to adopt found some that could not be used
-        self.busy = False  # ... because another program had one for itself, as one that only looks has for a moment
+        self.held = HeldFiles()
         self._told_elsewhere = False
         self._told_held: set[str] = set()  # places already reported as having writes that wait for them
         # Files to leave alone until they change: when each was last written, and how many rejected operations it has.
@@ -199,7 +200,8 @@ class SpoolDirectory:
     def adopt(self, at_most: int = 1 << 30) -> Iterator[Spool]:
         """Yield files of dead processes, oldest first, each locked by us; keep and report unreadable ones."""
         if at_most > 0:
-            self.some_wait = self.busy = False
+            self.some_wait = False
+            self.held.look_again()
             self._delete_left_locks()
             yield from itertools.islice(self._adopt_in_order(), at_most)
 
@@ -215,15 +217,17 @@ class SpoolDirectory:
                     self.release(path)
 
     def _adopt_in_order(self) -> Iterator[Spool]:
-        """Yield the adoptable files; skip the newer files of a process whose older file cannot be used now."""
-        held: set[str] = set()
+        """Yield the adoptable files; skip those newer than a held one, or than an unusable one of the same process."""
+        unusable: set[str] = set()
         for path in self._paths():
-            if maker_of(path) in held:
+            if maker_of(path) in unusable:
                 continue
             if (spool := self._adopt(path)) is not None:
                 yield spool
             elif path not in self._locks and path not in self._unreadable | self._resting.keys() and path.exists():
-                held.add(maker_of(path))
+                unusable.add(maker_of(path))
+            if self.held.delays(path):
+                return
 
     def _adopt(self, path: Path) -> Spool | None:
         """Return the spool of a file without an owner; None for a file that is to be left alone."""
@@ -297,7 +301,8 @@ class SpoolDirectory:
         """Lock and return the spool of a dead process; None if its owner lives, or if the file no longer exists."""
         with as_spool_error(path):
             if not self._acquire(path):
-                self.busy = self.busy or (fcntl is not None and is_of_nobody(path))
+                if fcntl is not None and is_of_nobody(path):
+                    self.held.note(path)
                 return None
             if not path.exists():  # its holder finished and deleted it while we looked
                 Path(f"{path}.lock").unlink(missing_ok=True)
@@ -316,7 +321,8 @@ class SpoolDirectory:
             self._unreadable.add(path)
             logger.error("hermes-pgvector: writes of an earlier process were kept but cannot be read: %s", exc)
         else:
-            self.busy = self.busy or isinstance(exc, SpoolBusy)
+            if isinstance(exc, SpoolBusy):
+                self.held.note(path)
             self._tell_waiting(path, exc)
 
     def _tell_waiting(self, path: Path, exc: SpoolError) -> None:

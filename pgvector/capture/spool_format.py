@@ -15,7 +15,7 @@ from typing import Any
 from ..domain.errors import SpoolBusy, SpoolError, SpoolGone
 from ..domain.gil import yielding_gil
 from ..domain.operations import Envelope, MalformedWrite, Operation, decode, encode, seconds
-from ..server.locks import process_exists
+from ..server.locks import is_owned, process_exists
 
 # The errors that a damaged file causes: SQLite quotes the file in its messages, which Python may fail to decode.
 FAULTS = (sqlite3.Error, UnicodeDecodeError)
@@ -212,13 +212,16 @@ def maker_of(path: Path) -> str:
 
 
 def is_of_nobody(path: Path) -> bool:
-    """Return whether no process of this machine is the one that created the file, or the one that its lock names.
+    """Return whether a locked file has no living owner: somebody only looks at it, as `status` does for a moment.
 
-    If it is locked all the same, somebody only looks at it, as `status` does for a moment.
+    It has none if its lock can be shared, or if no process of this machine is the one that created it, or the one that
+    its lock names. A process that died may have had the id of one that lives, as in a container.
     """
-    names = [maker_of(path)]
+    names, lock = [maker_of(path)], Path(f"{path}.lock")
     with contextlib.suppress(OSError):
-        names.append(Path(f"{path}.lock").read_text(errors="replace").strip())
+        if not is_owned(lock):
+            return True
+        names.append(lock.read_text(errors="replace").strip())
     return not any(map(_runs, names))
 
 

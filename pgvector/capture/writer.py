@@ -273,7 +273,7 @@ class Writer:
         self._own.let_go_of_moved(self._acknowledged)
         if any(map(self._write_from, (self._acknowledged.resend, *self._adopted.queues(self._own)))):
             return True
-        if self._own.depth() and self._adopted.look_again(self._own, self._acknowledged):
+        if self._adopted.look_again(self._own, self._acknowledged):
             self._due.adopt = 0.0
             return True
         return any(map(self._write_from, self._own.queues()))

@@ -41,6 +41,15 @@ def is_free(path: Path) -> bool:
         os.close(fd)
 
 
+def is_owned(path: Path) -> bool:
+    """Return whether a process holds the lock file for itself, not only to look who does. Raises: OSError."""
+    fd = open_lock(path, make=False)
+    try:
+        return not _try(fd, fcntl.LOCK_SH)
+    finally:
+        os.close(fd)
+
+
 def _try(fd: int, kind: int) -> bool:
     try:
         fcntl.flock(fd, kind | fcntl.LOCK_NB)

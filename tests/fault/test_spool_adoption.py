@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import sqlite3
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes_memory_pgvector.capture import adopted_spools
+from hermes_memory_pgvector.capture import held_files
 from tests.conftest import DIMS, MakeProvider
 from tests.support.agent_process import AgentProcess
 from tests.support.left_spool import leave_spool, operation
@@ -105,6 +106,15 @@ def test_need_03_a_disk_that_was_full_leaves_no_files_behind(
     assert spool_of(home) == []
 
 
+def renumbered(left: Path) -> Path:
+    """The file as it is if the agent that was killed had this process's id, as each life has in a container."""
+    named = left.with_name(f"{os.getpid()}-{left.name.partition('-')[2]}")
+    for path in sorted(left.parent.glob(f"{left.name}*")):
+        path.rename(named.with_name(path.name.replace(left.name, named.name)))
+    Path(f"{named}.lock").write_text(str(os.getpid()))
+    return named
+
+
 def delete_files(left: Path) -> None:
     for path in left.parent.glob(f"{left.name}*"):
         path.unlink()
@@ -191,14 +201,58 @@ def test_need_03_what_is_said_waits_for_what_was_left_in_a_file_that_somebody_lo
     database: Database,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(adopted_spools, "_HOLD_S", 60.0)
+    monkeypatch.setattr(held_files, "HOLD_S", 60.0)
     proxy.stop()
     left = file_of_a_killed_agent(proxied, home, turns=5)
     with held(left):
         proxy.start()
         provider = make_provider({"dsn": proxied})
         provider.sync_turn(turn(5), "")
-        until(lambda: runtime_of(provider).spools.busy, 30, "an attempt to bring home what was left")
+        until(runtime_of(provider).spools.held.delay_any, 30, "an attempt to bring home what was left")
+    landed(provider)
+    assert user_turns(database) == [turn(number) for number in range(6)]
+
+
+@pytest.mark.parametrize("held", [opened_by_nobody_else, looked_at])
+def test_need_03_what_a_later_life_left_waits_for_an_earlier_one_s_file_that_somebody_looks_at(
+    held: Callable[[Path], AbstractContextManager[None]],
+    proxy: TcpProxy,
+    proxied: str,
+    home: Path,
+    make_provider: MakeProvider,
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(held_files, "HOLD_S", 60.0)
+    proxy.stop()
+    first = file_of_a_killed_agent(proxied, home, turns=5)
+    with AgentProcess({"dsn": proxied, "dims": DIMS}, home) as second:
+        second.call("sync_turn", turn(5), "")
+        second.kill()
+    with held(first):
+        proxy.start()
+        provider = make_provider({"dsn": proxied})
+        until(runtime_of(provider).spools.held.delay_any, 30, "an attempt to bring home what was left")
+    until(lambda: len(user_turns(database)) >= 6, 30, "the turns of both lives")
+    assert user_turns(database) == [turn(number) for number in range(6)]
+
+
+def test_need_03_a_file_that_is_looked_at_is_a_dead_process_s_though_its_number_lives_again(
+    proxy: TcpProxy,
+    proxied: str,
+    home: Path,
+    make_provider: MakeProvider,
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(held_files, "HOLD_S", 60.0)
+    proxy.stop()
+    left = renumbered(file_of_a_killed_agent(proxied, home, turns=5))
+    with looked_at(left):
+        proxy.start()
+        provider = make_provider({"dsn": proxied})
+        provider.sync_turn(turn(5), "")
+        until(runtime_of(provider).spools.held.delay_any, 30, "an attempt to bring home what was left")
     landed(provider)
     assert user_turns(database) == [turn(number) for number in range(6)]
 
