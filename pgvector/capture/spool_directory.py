@@ -175,11 +175,11 @@ class SpoolDirectory:
             else:
                 make_private(folder)
             # The name contains the creation time, because later processes have to read the older file first.
-            # A clock that stepped back must not make the file older than existing ones.
+            # A clock that stepped back must not make the file older than existing ones, in whichever folder they are.
             number = (
                 made_at_ns(instead_of)
                 if instead_of is not None
-                else max([time.time_ns(), *(1 + made_at_ns(path) for path in folder.glob("*.db"))])
+                else max([time.time_ns(), *(1 + made_at_ns(path) for path in self._paths())])
             )
             path = folder / f"{os.getpid()}-{number:016x}-{uuid.uuid4().hex[:8]}.db"
             if not self._acquire(path):

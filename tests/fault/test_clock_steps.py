@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from psycopg.conninfo import make_conninfo
 
 from tests.conftest import DIMS, MakeProvider
@@ -39,15 +40,22 @@ def live(home: Path, dsn: str, writes: list[list[object]], *, ahead_s: float) ->
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("disk", ["one", "another"])
 def test_need_03_replacements_after_a_clock_was_set_back_leave_no_stale_version(
-    make_provider: MakeProvider, home: Path, dsn: str
+    disk: str, make_provider: MakeProvider, home: Path, dsn: str
 ) -> None:
     nowhere = make_conninfo(dsn, host="127.0.0.1", port="1")
     adds: list[list[object]] = [["add", "memory", f"Setting {n:02d} is old"] for n in range(COUNT)]
     replaces: list[list[object]] = [
         ["replace", "memory", f"Setting {n:02d} is new", {"old_text": f"Setting {n:02d} is old"}] for n in range(COUNT)
     ]
+    in_the_way = home / "pgvector" / "spool"
+    if disk == "another":  # as if the home could not be written to: what is said is kept elsewhere
+        in_the_way.parent.mkdir()
+        in_the_way.touch()
     live(home, nowhere, adds, ahead_s=3600.0)
+    if disk == "another":
+        in_the_way.unlink()
     live(home, nowhere, replaces, ahead_s=0.0)
     provider = make_provider()
     count = "SELECT count(*) FROM hermes_operations"
