@@ -213,6 +213,34 @@ def test_need_03_what_is_said_waits_for_what_was_left_in_a_file_that_somebody_lo
     assert user_turns(database) == [turn(number) for number in range(6)]
 
 
+def test_need_03_what_is_said_waits_for_a_file_that_is_looked_at_before_an_outage_and_after_it(
+    proxy: TcpProxy,
+    proxied: str,
+    home: Path,
+    make_provider: MakeProvider,
+    database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(held_files, "HOLD_S", 3.0)
+    proxy.stop()
+    left = file_of_a_killed_agent(proxied, home, turns=5)
+    with looked_at(left):
+        proxy.start()
+        provider = make_provider({"dsn": proxied})
+        provider.sync_turn(turn(5), "")
+        until(runtime_of(provider).spools.held.delay_any, 30, "an attempt to bring home what was left")
+        proxy.stop()
+        until(lambda: not runtime_of(provider).backend.is_up(), 30, "the outage")
+    back = time.monotonic() + 3.0
+    until(lambda: time.monotonic() > back, 30, "longer than anything waits")
+    with looked_at(left):
+        proxy.start()
+        until(runtime_of(provider).backend.is_up, 30, "the end of the outage")
+        until(lambda: user_turns(database) or runtime_of(provider).spools.held.delay_any(), 30, "another attempt")
+    landed(provider)
+    assert user_turns(database) == [turn(number) for number in range(6)]
+
+
 @pytest.mark.parametrize("held", [opened_by_nobody_else, looked_at])
 def test_need_03_what_a_later_life_left_waits_for_an_earlier_one_s_file_that_somebody_looks_at(
     held: Callable[[Path], AbstractContextManager[None]],
