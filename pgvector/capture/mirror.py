@@ -9,6 +9,7 @@ import os
 import socket
 import time
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +25,7 @@ from ..domain.files import (
     read_regular_file,
 )
 from ..domain.fork_safety import fork_lock
+from ..domain.operations import FileOperation, Operation
 from ..domain.text import entries_in
 from ..domain.types import MEMORY_FILES
 from ..server.home_record import ORIGIN
@@ -60,6 +62,7 @@ class Mirror:
         self._clock = 0
         self._clock_lock = fork_lock()
         self._told_clock = False
+        self._stored_up_to = 0.0  # the latest time by this home's clock of a write that Postgres has stored
 
     @cached_property
     def origin(self) -> str:
@@ -138,6 +141,17 @@ class Mirror:
     def read_again(self) -> None:
         """Make the next call of `changed` return all files: the server may lack what was stored from them."""
         self._seen = {}
+
+    def note_stored(self, ops: Iterable[Operation]) -> None:
+        """Note what Postgres has stored. After a write that a newer one of this home overtook, read all files again.
+
+        It waited in another process's file, or was rejected and put back, and may have brought back what is gone.
+        """
+        for op in ops:
+            if isinstance(op, FileOperation) and op.origin == self.origin:
+                if op.noted_at < self._stored_up_to:
+                    self.read_again()
+                self._stored_up_to = max(self._stored_up_to, op.noted_at)
 
     def note_written(self, target: str) -> None:
         """Note that the host has written a file, since it may be gone before it is read."""

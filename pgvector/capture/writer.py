@@ -65,6 +65,7 @@ class Writer:
         lanes: int,
         latencies: Latencies,
         report: Callable[[], dict[str, Any]],
+        on_stored: Callable[[Sequence[Operation]], None],
     ) -> None:
         self._directory = directory
         self._backend = backend
@@ -83,6 +84,7 @@ class Writer:
         self.trouble = LastError()
         self.latencies = latencies
         self._report = report
+        self._on_stored = on_stored
         self._own = OwnQueues(directory, memory_max_bytes)
         self._acknowledged = AcknowledgedWrites(
             backend, keep_s, directory.destination, lambda: [*self._adopted, *self._own.keeping()], self._own.open
@@ -226,6 +228,7 @@ class Writer:
         self.counts.update(counts)
         self._acknowledged.add(ops)
         queue.ack(ops)
+        self._on_stored(ops)
         self._outcomes.note(ops, "stored")
         self.counts["operations"] += len(ops)
 

@@ -97,6 +97,7 @@ class Runtime:
             lanes=lanes_of(settings.pool_max_size),
             latencies=self.latencies,
             report=self.stats,
+            on_stored=self.mirror.note_stored,
         )
         if self.embedder is not None:
             self.embedder.on_query = functools.partial(self.latencies.add, "embed_query")

@@ -16,7 +16,7 @@ from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.domain.operations import Operation
 from tests.conftest import DIMS, MakeProvider
 from tests.support.left_spool import leave_spool, operation
-from tests.support.memory import landed, runtime_of
+from tests.support.memory import landed, runtime_of, write_entries
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
 from tests.support.turns import memories, turn, user_turns
@@ -179,6 +179,36 @@ def test_need_16_a_set_aside_write_is_listed_retried_and_dropped_and_nothing_cha
     assert database.column(said_at_last) == [turn(2), turn(3)]
     until(lambda: run("spool", "list")[1] == "no write was rejected\n", 30, "the end of the list")
     until(lambda: not list((home / "pgvector" / "spool").glob("4000000-*")), 30, "the end of the dead process's file")
+
+
+@pytest.mark.parametrize("since", ["removed", "replaced"])
+def test_need_15_a_memory_that_is_gone_when_its_rejected_write_is_put_back_goes_with_the_next_session(
+    since: str, home: Path, make_provider: MakeProvider, database: Database, admin_dsn: str, run: Run
+) -> None:
+    kept, old, new = "The office opens at eight.", "The spare key is on shelf four.", "The spare key is on shelf five."
+    write_entries(home, kept)
+    provider = make_provider()
+    landed(provider)
+    with psycopg.connect(admin_dsn, autocommit=True) as connection:
+        connection.execute("ALTER TABLE memory_entries ADD CONSTRAINT in_the_way CHECK (content !~ 'shelf four')")
+    write_entries(home, kept, old)
+    provider.on_memory_write("add", "memory", old)
+    landed(provider)
+    if since == "removed":
+        write_entries(home, kept)
+        provider.on_memory_write("remove", "memory", "", {"old_text": "shelf four"})
+    else:
+        write_entries(home, kept, new)
+        provider.on_memory_write("replace", "memory", new, {"old_text": "shelf four"})
+    landed(make_provider(session_id="one that reads the file"))
+    with psycopg.connect(admin_dsn, autocommit=True) as connection:
+        connection.execute("ALTER TABLE memory_entries DROP CONSTRAINT in_the_way")
+    assert run("spool", "retry", "--all", "--yes")[0] == 0
+    until(lambda: old in memories(database), RETRIED_TIMEOUT_S, "the retried write")
+    landed(provider)
+    make_provider(session_id="the next one")
+    until(lambda: old not in memories(database), 30, "the end of what is gone")
+    assert memories(database) == [kept, *([new] if since == "replaced" else [])]
 
 
 def test_need_24_status_and_stats_show_how_the_write_path_goes(
