@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Iterator
 
 from ..domain.errors import HermesPgvectorError, SpoolError, SpoolGone
+from .borrowed_file import BorrowedFile
 from .queues import OwnQueues, Queue, found_gone
 from .resend import AcknowledgedWrites
 from .spool import Spool
 from .spool_directory import ADOPTED_AT_ONCE, SpoolDirectory
-from .spool_format import maker_of
+from .spool_format import made_at_ns, maker_of
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +27,7 @@ class AdoptedSpools:
     def __init__(self, directory: SpoolDirectory) -> None:
         self._directory = directory
         self._spools: list[Spool] = []
+        self._borrowed: list[BorrowedFile] = []
         self._waiting = False  # there are files that could not be adopted
         self._lacks_own = False  # ... because no disk could be written for a file of our own
         self._look_at = 0.0
@@ -33,22 +36,24 @@ class AdoptedSpools:
         return iter(list(self._spools))
 
     def __contains__(self, queue: Queue) -> bool:
-        return queue in self._spools
+        return queue in self._spools or queue in self._borrowed
 
     def depth(self) -> int:
         """Return how many writes wait in the spools."""
-        return sum(spool.depth for spool in self)
+        return sum(each.depth for each in (*self, *list(self._borrowed)))
 
     def take_more(self, own: OwnQueues, kept: AcknowledgedWrites) -> None:
         """Adopt spools of dead processes; `kept` resends what the server lacks of them. Raises HermesPgvectorError.
 
-        While no file of our own can be created, all have to wait: there is no place for what they keep.
+        While no file of our own can be created, none is adopted: there is no place for what they keep. What waits in
+        them goes to Postgres in its turn all the same.
         """
         began = time.monotonic()
         if own.open() is not None:
             self._adopt(kept)
         self._lacks_own = own.open() is None
         self._waiting = self._lacks_own or self._directory.some_wait
+        self._borrow()
         self._look_at = time.monotonic() + _SHARE * (time.monotonic() - began)
 
     def _adopt(self, kept: AcknowledgedWrites) -> None:
@@ -61,6 +66,17 @@ class AdoptedSpools:
                 self._directory.let_go(spool)
                 raise
             self._spools.append(spool)
+
+    def _borrow(self) -> None:
+        """Read the files that cannot be adopted, up to one that cannot even be read, or all that are newer wait for."""
+        known = {each.path: each for each in self._borrowed}
+        self._borrowed = []
+        if self._waiting and not self._directory.held.delay_any():
+            with contextlib.suppress(SpoolError, OSError), contextlib.closing(self._directory.unowned()) as paths:
+                for path in paths:
+                    file = known.get(path) or BorrowedFile(path)
+                    if self._directory.destination.takes(*file.accepted_for):
+                        self._borrowed.append(file)
 
     def look_again(self, own: OwnQueues, kept: AcknowledgedWrites) -> bool:
         """Return True if files may be adopted now that go before others; asked once these are empty.
@@ -95,6 +111,7 @@ class AdoptedSpools:
 
         Raises `exc` while no new file can be created: what is newer may not be sent before what is to be rescued.
         """
+        self._borrowed = [each for each in self._borrowed if each is not failed]
         for spool in self:
             if spool is failed:
                 gone = found_gone(spool)
@@ -106,8 +123,8 @@ class AdoptedSpools:
     def queues(self, own: OwnQueues) -> list[Queue]:
         """Return the spools in the order in which they are to be emptied, each with the unfinished moves into it."""
         found: list[Queue] = []
-        for spool in self:
-            found += [spool, *own.moves_into(spool)]
+        for each in sorted((*self, *self._borrowed), key=lambda each: made_at_ns(each.path)):
+            found += [each, *own.moves_into(each)] if isinstance(each, Spool) else [each]
         return found
 
     def let_go_of_empty(self, own: OwnQueues, kept: AcknowledgedWrites) -> bool:
@@ -147,3 +164,4 @@ class AdoptedSpools:
         for spool in self:
             self._directory.discard(spool)
         self._spools.clear()
+        self._borrowed.clear()

@@ -15,7 +15,7 @@ import os
 import sqlite3
 import time
 import uuid
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..config.settings import Settings
@@ -26,7 +26,7 @@ from ..store.connection import place_of
 from .held_files import HeldFiles
 from .private_folders import close_to_others, is_in_other_hands, is_private, make_private
 from .spool import Spool
-from .spool_format import as_spool_error, holds, is_of_nobody, made_at_ns, maker_of, written_at
+from .spool_format import as_spool_error, delete_files, holds, is_of_nobody, made_at_ns, make_file, maker_of, written_at
 
 logger = logging.getLogger(__name__)
 
@@ -186,13 +186,13 @@ class SpoolDirectory:
                 raise SpoolError(f"cannot lock {path}")
         try:
             with as_spool_error(path):  # SQLite would apply the umask; the files beside this one get its mode and owner
-                _make(path)
+                make_file(path)
             spool = Spool(path, max_bytes=max(0, self._max_bytes - taken_bytes), sync=self._sync)
             spool.label(self.destination.place, self.destination.database)
             return spool
         except SpoolError:
             with contextlib.suppress(OSError):
-                _delete(path)
+                delete_files(path)
             self.release(path)
             self._tidy(folder)
             raise
@@ -204,6 +204,16 @@ class SpoolDirectory:
             self.held.look_again()
             self._delete_left_locks()
             yield from itertools.islice(self._adopt_in_order(), at_most)
+
+    def unowned(self) -> Generator[Path]:
+        """Yield the files of dead processes that are not adopted, oldest first, each locked by us meanwhile."""
+        for path in self._paths():
+            left_alone = path in self._locks or path in self._unreadable or self._rests(path)
+            if not left_alone and self._acquire(path):
+                try:
+                    yield path
+                finally:
+                    self.release(path)
 
     def _delete_left_locks(self) -> None:
         """Delete the locks of files that somebody deleted, where the process died before it could delete its lock."""
@@ -340,7 +350,7 @@ class SpoolDirectory:
     def delete(self, spool: Spool) -> None:
         """Delete the files of a spool whose content has been moved, or the files that replaced them."""
         with contextlib.suppress(OSError):
-            _delete(spool.path)
+            delete_files(spool.path)
 
     def let_go(self, spool: Spool) -> None:
         """Close a spool and release its lock, so that another process can adopt it."""
@@ -384,16 +394,3 @@ class SpoolDirectory:
                     return True
         os.close(handle)
         return False
-
-
-def _make(path: Path) -> None:
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        leave_to_owner(handle, path.parent)
-    finally:
-        os.close(handle)
-
-
-def _delete(path: Path) -> None:
-    for suffix in ("", "-wal", "-shm", ".lock"):
-        Path(f"{path}{suffix}").unlink(missing_ok=True)

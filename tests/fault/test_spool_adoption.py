@@ -58,21 +58,29 @@ def test_need_03_three_lives_arrive_in_their_order_though_the_second_had_begun_t
     assert user_turns(database) == [turn(number) for number in range(230)]
 
 
-def test_need_03_what_cannot_be_taken_over_while_the_disk_is_full_follows_when_there_is_room(
-    proxy: TcpProxy, proxied: str, home: Path, database: Database
+@pytest.mark.parametrize("end", ["killed", "ended"])
+def test_need_03_what_cannot_be_taken_over_while_the_disk_is_full_is_sent_in_its_turn(
+    end: str, proxy: TcpProxy, proxied: str, home: Path, database: Database
 ) -> None:
     proxy.stop()
-    with AgentProcess({"dsn": proxied, "dims": DIMS}, home) as dead:
-        dead.call("sync_turn", turn(1), ANSWER)
+    for life in range(2):
+        with AgentProcess({"dsn": proxied, "dims": DIMS}, home) as dead:
+            for number in range(80 * life, 80 * life + 80):  # more than one batch
+                dead.call("sync_turn", turn(number), "")
+            if end == "ended":
+                assert dead.exit() == 0
     with AgentProcess({"dsn": proxied, "dims": DIMS, "spool_keep_s": 0}, home) as agent:
-        agent.call("sync_turn", turn(2), ANSWER)
+        agent.call("sync_turn", turn(160), "")
         agent.fill_disk(True)
+        agent.call("sync_turn", turn(161), "")
         proxy.start()
-        until(lambda: user_turns(database) == [turn(2)], 40, "its own turn")
+        until(lambda: turn(161) in user_turns(database), 40, "its own turn")
+        assert user_turns(database) == [turn(number) for number in range(162)]
         agent.fill_disk(False)
-        until(lambda: len(user_turns(database)) == 2, 40, "the turn of the dead process")
+        until(lambda: len(list((home / "pgvector" / "spool").glob("*.db"))) == 1, 40, "the end of the others' files")
         assert "cannot be read" not in agent.log
         assert agent.exit() == 0
+    assert user_turns(database) == [turn(number) for number in range(162)]
     assert spool_of(home) == []
 
 
@@ -345,8 +353,7 @@ def test_need_03_what_a_full_disk_kept_from_being_taken_over_goes_before_what_is
     with AgentProcess({"dsn": proxied, "dims": DIMS}, home, full_disk=True) as agent:
         agent.call("sync_turn", turn(5), ANSWER)
         until(lambda: turn(5) in user_turns(database), 30, "a turn that only memory holds")
-        before = user_turns(database)
         agent.fill_disk(False)
         agent.call("sync_turn", turn(6), ANSWER)
         until(lambda: len(user_turns(database)) == 7, 40, "all turns")
-        assert user_turns(database) == [*before, *(turn(n) for n in range(5) if turn(n) not in before), turn(6)]
+        assert user_turns(database) == [turn(number) for number in range(7)]
