@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import errno
 import io
 import json
 import os
@@ -40,17 +42,34 @@ def read_section(home: Path) -> tuple[object, list[str]]:
     try:
         section, warnings = read_cached(path, _parse_config, lasts=True) or (None, [])
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        return None, [f"{path} cannot be read ({reason}); settings from it are not used"]
+        return None, [_illegible(path, error)]
     return section, list(warnings)
 
 
 def read_dotenv(home: Path, prefix: str = ENV_PREFIX) -> dict[str, str]:
-    """Return the variables of the home's .env whose names begin with `prefix`; empty if it cannot be read."""
+    """Return the variables of the home's .env whose names begin with `prefix`; empty if it cannot be read.
+
+    If the file is missing or empty, they are those that this process read before.
+    """
     with suppress(OSError, ValueError):
-        found = read_cached(home / DOTENV_NAME, _parse_dotenv) or {}
+        found = read_cached(home / DOTENV_NAME, _parse_dotenv, lasts=True) or {}
         return {name: value for name, value in found.items() if name.startswith(prefix)}
     return {}
+
+
+def dotenv_problem(home: Path) -> str:
+    """Return why the home's .env, which may name the database, cannot be read; "" if it can, or there is none."""
+    path = home / DOTENV_NAME
+    try:
+        read_cached(path, _parse_dotenv, lasts=True)
+    except (OSError, ValueError) as error:
+        return _illegible(path, error)
+    return ""
+
+
+def _illegible(path: Path, error: Exception) -> str:
+    reason = getattr(error, "strerror", None) or str(error)
+    return f"{path} cannot be read ({reason}); settings from it are not used"
 
 
 def form_path(home: Path) -> Path:
@@ -68,7 +87,8 @@ def read_form(home: Path) -> dict[str, object]:
 def read_cached(path: Path, parse: Callable[[Path, bytes], _T], *, lasts: bool = False) -> _T | None:
     """Return a file of the home, parsed, from the cache while it is unchanged; None if there is none.
 
-    With `lasts`, a missing or empty file is taken as it was. Raises OSError, or ValueError for an impossible path.
+    With `lasts`, a missing or empty file is taken as it was. Raises OSError, also for a link that leads nowhere, as to
+    a volume that is not mounted; ValueError for an impossible path.
     """
     key = os.fspath(path)
     known = _cache.get(key)
@@ -82,6 +102,8 @@ def read_cached(path: Path, parse: Callable[[Path, bytes], _T], *, lasts: bool =
                 known = _cache[key] = (stamp, parse(path, raw))
     except (FileNotFoundError, NotADirectoryError):
         known = known if lasts else None
+        if known is None and path.is_symlink():
+            raise OSError(errno.ENOENT, "it is a link that leads nowhere") from None
     value: _T | None = None if known is None else known[1]
     return value
 
@@ -196,6 +218,8 @@ def assignments(text: str) -> Iterator[Assignment]:
 
 
 def _parse_dotenv(path: Path, raw: bytes) -> dict[str, str]:
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise ValueError("it is not UTF-8 but UTF-16")
     found = assignments(raw.decode("utf-8-sig", "replace"))
     return {each.name: each.value for each in found if each.name}
 

@@ -14,7 +14,7 @@ from typing import Any
 from ..capture.sanitize import Sanitizer
 from ..config.loading import Loaded, load
 from ..config.settings import Settings
-from ..config.sources import read_dotenv, read_form, read_section
+from ..config.sources import dotenv_problem, read_dotenv, read_form, read_section
 from ..domain.errors import ConfigurationError
 from ..domain.redaction import identity_digest, mask_identifiers
 from ..domain.text import clean
@@ -198,15 +198,22 @@ def load_settings(config: Mapping[str, Any] | None, home: Path, environ: dict[st
     continuing with defaults would mean another database than the one that was named.
     """
     section, unreadable = (config, []) if config is not None else read_section(home)
+    if config is None and (problem := dotenv_problem(home)):
+        unreadable.append(problem)
     if unreadable:
         raise ConfigurationError("; ".join(unreadable))
     environ = environment(home) if environ is None else environ
     variables = ChainMap(read_dotenv(home, ""), environ)
     loaded = load(section, environ, read_form(home) if config is None else None, variables)
-    if isinstance(section, Mapping) and section.get("dsn") not in (None, "") and not loaded.settings.dsn:
+    if _may_name_one(section) and not loaded.settings.dsn:
         why = "; ".join(loaded.warnings) or "plugins.pgvector.dsn holds nothing but blanks"
         raise ConfigurationError(f"{why}; memory stays off rather than use another database")
     return _with_directory(loaded, home)
+
+
+def _may_name_one(section: object) -> bool:
+    """Return whether a section names a database, or holds something that was meant as settings and is none."""
+    return section.get("dsn") not in (None, "") if isinstance(section, Mapping) else bool(section)
 
 
 def _with_directory(loaded: Loaded, home: Path) -> Loaded:

@@ -38,6 +38,8 @@ def _start(home: Path, config: str) -> PgvectorMemoryProvider:
         "plugins:\n  pgvector:\n    dsn: host=db\n  pgvector:\n    dims: 384\n",
         "plugins:\n  pgvector:\n    dsn: host=db\nplugins:\n  enabled: [pgvector]\n",
         "plugins:\n  pgvector:\n    dsn: host=db\n    dsn:\n",
+        "plugins:\n  pgvector:\n    - dsn: host=db\n",
+        "plugins:\n  pgvector: 'dsn: host=db'\n",
     ],
 )
 def test_trap_12_a_broken_file_never_means_another_database(
@@ -51,7 +53,36 @@ def test_trap_12_a_broken_file_never_means_another_database(
     assert provider.runtime is None, "no store is better than another store"
     assert "doctor" in called(provider, "recall_memory", {"query": "atlas"})["error"]
     (said,) = records(logging.WARNING)
-    assert "config.yaml" in said or "plugins.pgvector.dsn" in said
+    assert "config.yaml" in said or "plugins.pgvector" in said
+
+
+@pytest.mark.parametrize("harm", ["mkdir", "link", "utf-16"])
+def test_trap_12_an_env_file_that_cannot_be_read_never_means_another_database(
+    home: Path, dsn: str, records: Records, harm: str
+) -> None:
+    """`setup` puts a DSN with a password there, and nowhere else."""
+    path = home / ".env"
+    written = f"HERMES_PGVECTOR_DSN={dsn}\n"
+    if harm == "mkdir":
+        path.mkdir()
+    elif harm == "link":
+        path.symlink_to(home / "volume" / "env")
+    else:
+        path.write_text(written, encoding="utf-16")
+    provider = _start(home, f"plugins: {{pgvector: {{dims: {DIMS}}}}}\n")
+    assert provider.runtime is None, "no store is better than another store"
+    (said,) = records(logging.WARNING)
+    assert f"memory is off: {path} cannot be read" in said
+
+
+def test_trap_12_an_env_file_that_is_gone_for_a_moment_never_means_another_database(home: Path, dsn: str) -> None:
+    """Also where the host has not read it into the environment: for another profile, or a server of MCP."""
+    path = home / ".env"
+    path.write_text(f"HERMES_PGVECTOR_DSN={dsn}\n", encoding="utf-8")
+    assert load_settings(None, home).settings.dsn == dsn
+    for harm in (lambda: path.write_bytes(b""), path.unlink):
+        harm()
+        assert load_settings(None, home).settings.dsn == dsn
 
 
 def test_trap_12_a_file_may_refer_to_variables_as_the_hosts_other_settings_do(

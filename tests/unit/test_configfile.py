@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.admin.common.yaml_file import set_values
-from hermes_memory_pgvector.config.sources import read_dotenv, read_section
+from hermes_memory_pgvector.config.sources import dotenv_problem, read_dotenv, read_section
 from hermes_memory_pgvector.domain.errors import ConfigurationError
 
 PROVIDER = ("memory", "provider")
@@ -93,6 +93,32 @@ def test_a_file_that_is_gone_or_empty_says_what_it_said_before(tmp_path: Path) -
         assert read_section(tmp_path) == ({"dims": 1}, [])
     _write(tmp_path, "plugins: {}\n")
     assert read_section(tmp_path) == (None, [])
+
+
+def test_a_link_that_leads_nowhere_is_no_missing_file(tmp_path: Path) -> None:
+    """It leads to a volume that is not mounted yet."""
+    (tmp_path / "config.yaml").symlink_to(tmp_path / "volume" / "config.yaml")
+    (tmp_path / ".env").symlink_to(tmp_path / "volume" / "env")
+    section, (warning,) = read_section(tmp_path)
+    assert section is None and "config.yaml cannot be read (it is a link that leads nowhere)" in warning
+    assert ".env cannot be read (it is a link that leads nowhere)" in dotenv_problem(tmp_path)
+    (tmp_path / "volume").mkdir()
+    (tmp_path / "volume" / "config.yaml").write_text("plugins: {pgvector: {dims: 1}}\n")
+    (tmp_path / "volume" / "env").write_text("HERMES_PGVECTOR_A=1\n")
+    assert read_section(tmp_path) == ({"dims": 1}, []) and dotenv_problem(tmp_path) == ""
+    (tmp_path / "volume").rename(tmp_path / "away")
+    assert read_section(tmp_path) == ({"dims": 1}, [])
+    assert read_dotenv(tmp_path) == {"HERMES_PGVECTOR_A": "1"}
+
+
+def test_dotenv_that_is_gone_or_empty_says_what_it_said_before(tmp_path: Path) -> None:
+    path = tmp_path / ".env"
+    path.write_text("HERMES_PGVECTOR_A=1\n")
+    for harm in (lambda: None, lambda: path.write_bytes(b""), path.unlink):
+        harm()
+        assert read_dotenv(tmp_path) == {"HERMES_PGVECTOR_A": "1"}
+    path.write_text("\n")
+    assert read_dotenv(tmp_path) == {}
 
 
 def test_dotenv(tmp_path: Path) -> None:

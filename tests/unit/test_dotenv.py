@@ -68,6 +68,14 @@ def test_no_device_or_pipe_is_replaced_by_a_file(tmp_path: Path) -> None:
     assert (tmp_path / "pipe").is_fifo()
 
 
+def test_the_last_line_leaves_a_file_that_says_so(tmp_path: Path) -> None:
+    """A process that has read the file takes an empty one for one that is about to be written."""
+    set_dotenv(tmp_path, {NAME: "secret"})
+    assert read_dotenv(tmp_path) == {NAME: "secret"}
+    set_dotenv(tmp_path, {NAME: None})
+    assert read_dotenv(tmp_path) == {}
+
+
 def test_what_cannot_stand_there_is_refused(tmp_path: Path) -> None:
     for value in ("a\nB=2", "a\0", "a\r"):
         with pytest.raises(ConfigurationError, match="one line"):

@@ -66,7 +66,9 @@ def _edited(text: str, values: Mapping[str, str | None]) -> str:
         pieces.append(written)
     kept = "".join(pieces)
     added = "".join(_line(name, value, newline) for name, value in left.items())
-    return kept + (newline if added and kept and not kept.endswith("\n") else "") + added
+    edited = kept + (newline if added and kept and not kept.endswith("\n") else "") + added
+    # Agents take an empty file for one that is about to be written, and go on with what it said.
+    return edited or newline * bool(text)
 
 
 def _line(name: str, value: str | None, newline: str) -> str:
