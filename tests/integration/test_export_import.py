@@ -15,6 +15,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector import cli
 from hermes_memory_pgvector.admin.transfer.export import ExportRequest, export
@@ -417,6 +418,20 @@ def test_need_16_an_export_is_of_one_moment_whatever_is_written_meanwhile(dsn: s
     with connect(dsn) as conn:
         done = export(conn, ExportRequest(), ThemeRules(), begun)
     assert (done.memories, done.turns, b"late" in written.getvalue()) == (3, 3, False)
+
+
+@pytest.mark.parametrize("verb", [["export", "-"], ["themes", "export", "sales"]])
+def test_need_16_a_server_that_takes_no_writes_is_exported(
+    configure: Callable[..., None], dsn: str, verb: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As one whose disk is full, or that was closed before a move."""
+    fill_theme(dsn, "sales", dims=DIMS)
+    configure(make_conninfo(dsn, options="-c default_transaction_read_only=on"))
+    assert cli.main(verb) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["turns"] == 4
+    configure(dsn)
+    assert cli.main(verb) == 0
+    assert Database(dsn).column("SELECT verb FROM hermes_maintenance") == ["export"]
 
 
 def test_need_22_an_export_takes_the_place_of_a_link_and_not_of_what_it_leads_to(

@@ -45,7 +45,7 @@ def os_user() -> str:
 def record_where_allowed(
     conn: DeadlineConnection, verb: str, arguments: Mapping[str, Any], done: Mapping[str, int]
 ) -> None:
-    """Do as `record`, except on a replica or for a role confined by row-level security, which may not use the log."""
+    """Do as `record`, except where nothing can be written, or for a role that row-level security keeps from the log."""
     if one(conn, query("may_write_log")).may:
         record(conn, verb, arguments, done)
 

@@ -282,7 +282,8 @@ SELECT has_column_privilege('memory_history', 'at', 'INSERT') AS may;
 
 -- name: may_write_log
 -- exempt: touches no table.
-SELECT has_any_column_privilege('hermes_maintenance', 'INSERT') AND NOT pg_is_in_recovery() AS may;
+SELECT has_any_column_privilege('hermes_maintenance', 'INSERT')
+       AND NOT (pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean) AS may;
 
 -- name: leaving_history
 -- With the current digest of the memory, if it still exists.
