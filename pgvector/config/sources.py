@@ -8,7 +8,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
@@ -28,6 +28,7 @@ _cache: dict[str, tuple[tuple[int, int, int], Any]] = {}
 _DECISIVE = ("dsn", "read_dsn", "embedded_dir", "retention")
 _LISTS = frozenset(field.key for field in FIELDS if field.kind is tuple)
 _YAML_TAG = "tag:yaml.org,2002:"
+_REFERENCE = re.compile(r"\$\{([^}:]*)(?::-([^}]*))?\}")
 _ASSIGNED = re.compile(r"\s*(?:export\s+)?(\w+)\s*=(.*)", re.ASCII | re.DOTALL)
 
 
@@ -46,15 +47,23 @@ def read_section(home: Path) -> tuple[object, list[str]]:
     return section, list(warnings)
 
 
-def read_dotenv(home: Path, prefix: str = ENV_PREFIX) -> dict[str, str]:
+def read_dotenv(home: Path, prefix: str = ENV_PREFIX, environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the variables of the home's .env whose names begin with `prefix`; empty if it cannot be read.
 
-    If the file is missing or empty, they are those that this process read before.
+    If the file is missing or empty, they are those that this process read before. As the host does, a value takes in
+    those of the lines above it, and of `environ` (default: the process's own), that it names by ${NAME}.
     """
+    found: dict[str, str] = {}
+    known = os.environ if environ is None else environ
     with suppress(OSError, ValueError):
-        found = read_cached(home / DOTENV_NAME, _parse_dotenv, lasts=True) or {}
-        return {name: value for name, value in found.items() if name.startswith(prefix)}
-    return {}
+        for name, value in read_cached(home / DOTENV_NAME, _parse_dotenv, lasts=True) or ():
+            found[name] = filled_in(value, {**known, **found}) if "${" in value else value
+    return {name: value for name, value in found.items() if name.startswith(prefix)}
+
+
+def filled_in(text: str, variables: Mapping[str, str]) -> str:
+    """Return a text with ${NAME} and ${NAME:-otherwise} replaced; a name that stands for nothing stays as written."""
+    return _REFERENCE.sub(lambda found: variables.get(found[1], found[0] if found[2] is None else found[2]), text)
 
 
 def dotenv_problem(home: Path) -> str:
@@ -217,11 +226,11 @@ def assignments(text: str) -> Iterator[Assignment]:
             yield Assignment(binding.key or "" if binding.value is not None else "", binding.value or "", written)
 
 
-def _parse_dotenv(path: Path, raw: bytes) -> dict[str, str]:
+def _parse_dotenv(path: Path, raw: bytes) -> list[tuple[str, str]]:
     if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise ValueError("it is not UTF-8 but UTF-16")
     found = assignments(raw.decode("utf-8-sig", "replace"))
-    return {each.name: each.value for each in found if each.name}
+    return [(each.name, each.value) for each in found if each.name]
 
 
 def yaml_place(error: Exception) -> str:

@@ -188,7 +188,7 @@ def environment(home: Path) -> dict[str, str]:
     if home == own:
         return dict(os.environ) | read_dotenv(home)
     kept = {name: value for name, value in os.environ.items() if value not in taken.get(name, ())}
-    return kept | read_dotenv(home, "")
+    return kept | read_dotenv(home, "", kept)
 
 
 def load_settings(config: Mapping[str, Any] | None, home: Path, environ: dict[str, str] | None = None) -> Loaded:
@@ -203,7 +203,7 @@ def load_settings(config: Mapping[str, Any] | None, home: Path, environ: dict[st
     if unreadable:
         raise ConfigurationError("; ".join(unreadable))
     environ = environment(home) if environ is None else environ
-    variables = ChainMap(read_dotenv(home, ""), environ)
+    variables = ChainMap(read_dotenv(home, "", environ), environ)
     loaded = load(section, environ, read_form(home) if config is None else None, variables)
     if _may_name_one(section) and not loaded.settings.dsn:
         why = "; ".join(loaded.warnings) or "plugins.pgvector.dsn holds nothing but blanks"

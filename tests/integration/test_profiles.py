@@ -192,6 +192,21 @@ def test_what_is_saved_for_the_own_profile_is_followed_where_the_host_had_it_fro
     assert load_settings(None, home).settings.dsn == "postgresql://service.invalid/hermes", "who started it said so"
 
 
+def test_need_27_a_profile_takes_in_what_its_own_env_file_names(
+    tmp_path: Path, dsn: str, second_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host has put the values of its own home's file into the environment, with what they name taken in."""
+    own = _home(tmp_path / "own", dotenv=f"DATABASE={dsn}\nHERMES_PGVECTOR_DSN=${{DATABASE}}\n")
+    other = _home(tmp_path / "other", dotenv=f"BASE={second_dsn}\nHERMES_PGVECTOR_DSN=${{BASE}}\n")
+    bare = _home(tmp_path / "bare", "    dsn: host=${DATABASE}\n")
+    monkeypatch.setenv("HERMES_HOME", str(own))
+    monkeypatch.setenv("DATABASE", dsn)
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", dsn)
+    assert load_settings(None, own).settings.dsn == dsn
+    assert load_settings(None, other).settings.dsn == second_dsn
+    assert load_settings(None, bare).settings.dsn == "host=${DATABASE}"
+
+
 def test_a_configuration_that_is_gone_for_a_moment_does_not_mean_another_database(
     tmp_path: Path, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from dotenv import dotenv_values
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -119,6 +120,25 @@ def test_dotenv_that_is_gone_or_empty_says_what_it_said_before(tmp_path: Path) -
         assert read_dotenv(tmp_path) == {"HERMES_PGVECTOR_A": "1"}
     path.write_text("\n")
     assert read_dotenv(tmp_path) == {}
+
+
+def test_dotenv_takes_in_what_it_names_as_the_host_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHELL_WORD", "of the shell")
+    monkeypatch.delenv("NOBODY_SET", raising=False)
+    path = tmp_path / ".env"
+    path.write_text(
+        "WORD=first\n"
+        "HERMES_PGVECTOR_A=host=h password=${WORD}\n"
+        "HERMES_PGVECTOR_B='${HERMES_PGVECTOR_A} ${SHELL_WORD}'\n"
+        'HERMES_PGVECTOR_C="${NOBODY_SET:-else}${WORD:-else}$WORD"\n'
+        "WORD=last\n"
+    )
+    found = read_dotenv(tmp_path)
+    assert found["HERMES_PGVECTOR_B"] == "host=h password=first of the shell"
+    assert found == {name: value for name, value in dotenv_values(path).items() if name in found}
+    assert read_dotenv(tmp_path, environ={})["HERMES_PGVECTOR_B"] == "host=h password=first ${SHELL_WORD}"
+    path.write_text("HERMES_PGVECTOR_A=a${NOBODY_SET}b${}\n")
+    assert read_dotenv(tmp_path) == {"HERMES_PGVECTOR_A": "a${NOBODY_SET}b${}"}, "a password may look like that"
 
 
 def test_dotenv(tmp_path: Path) -> None:
