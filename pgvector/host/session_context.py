@@ -223,7 +223,8 @@ def _with_directory(loaded: Loaded, home: Path) -> Loaded:
     """
     settings = loaded.settings
     if settings.embedded_dir:
-        return loaded
+        lost = "" if settings.dsn else _missing_from(Path(settings.embedded_dir), home)
+        return loaded._replace(warnings=(*loaded.warnings, lost)) if lost else loaded
     try:
         root, usual = root_of(home), default_root()
     except RuntimeError:  # a user without a home directory; whoever starts the server will say so
@@ -237,6 +238,26 @@ def _with_directory(loaded: Loaded, home: Path) -> Loaded:
     return loaded if root == usual else loaded._replace(settings=replace(settings, embedded_dir=str(root)))
 
 
+def _missing_from(chosen: Path, home: Path) -> str:
+    """Return a warning if the server that this home had in a directory of the settings no longer exists, else ""."""
+    try:
+        root = Path(os.path.abspath(chosen.expanduser()))
+    except (RuntimeError, ValueError):  # whoever starts the server will say what is wrong with it
+        return ""
+    if has_data(root):
+        record(home, root, chosen=True)
+        return ""
+    before = recorded(home, chosen=True)
+    return _is_missing(root) if before is not None and before.server == root else ""
+
+
+def _is_missing(root: Path) -> str:
+    return (
+        f"the data of this home's embedded Postgres, {root / 'data'}, is not there: memory begins anew; where that "
+        "was not your doing, stop the agents and put the folder back, or restore a backup"
+    )
+
+
 def _compare_with_record(home: Path, root: Path) -> str:
     """Return a warning if the server of this home no longer exists, "" if nothing is wrong."""
     if has_data(root):
@@ -244,10 +265,7 @@ def _compare_with_record(home: Path, root: Path) -> str:
         return ""
     before = recorded(home)
     if before is not None and before.server == root:
-        return (
-            f"the data of this home's embedded Postgres, {root / 'data'}, is not there: memory begins anew; where that "
-            "was not your doing, stop the agents and put the folder back, or restore a backup"
-        )
+        return _is_missing(root)
     if before is not None and not has_data(before.server):
         return (
             f"the embedded Postgres of this home was in {before.server} and is not there: memory begins anew in "

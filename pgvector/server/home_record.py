@@ -27,15 +27,15 @@ class HomeRecord(NamedTuple):
     server: Path
 
 
-def path_in(home: Path) -> Path:
-    """Return the path of the record's file."""
-    return home / "pgvector" / "embedded.json"
+def path_in(home: Path, *, chosen: bool = False) -> Path:
+    """Return the path of the record's file; with `chosen` that for a directory which the settings name."""
+    return home / "pgvector" / ("embedded_dir.json" if chosen else "embedded.json")
 
 
-def recorded(home: Path) -> HomeRecord | None:
+def recorded(home: Path, *, chosen: bool = False) -> HomeRecord | None:
     """Return the home's record; None if there is none that can be read."""
     with suppress(OSError, ValueError, KeyError, TypeError):
-        return read_cached(path_in(home), _parse)
+        return read_cached(path_in(home, chosen=chosen), _parse)
     return None
 
 
@@ -45,14 +45,15 @@ def _parse(path: Path, raw: bytes) -> HomeRecord | None:
     return record if record.server.is_absolute() else None
 
 
-def record(home: Path, server: Path) -> None:
+def record(home: Path, server: Path, *, chosen: bool = False) -> None:
     """Write the record if it changes anything; a home that is not there or cannot be written goes without one."""
     now = HomeRecord(home, server)
-    if recorded(home) == now or not home.is_dir():
+    if recorded(home, chosen=chosen) == now or not home.is_dir():
         return
     with suppress(OSError):
-        make_folder(path_in(home).parent, mode=FOLDER_MODE)
-        replace_text(path_in(home), json.dumps({"home": str(home), "server": str(server)}) + "\n")
+        path = path_in(home, chosen=chosen)
+        make_folder(path.parent, mode=FOLDER_MODE)
+        replace_text(path, json.dumps({"home": str(home), "server": str(server)}) + "\n")
 
 
 def copied_from(home: Path) -> Path | None:

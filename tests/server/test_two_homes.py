@@ -279,6 +279,25 @@ def test_need_40_a_data_folder_that_was_moved_away_is_named_as_such(user: Path) 
     assert "export there" not in said  # there is here
 
 
+def test_need_40_a_chosen_directory_that_is_not_mounted_is_named(user: Path) -> None:
+    home, volume = user / "one", user / "volume"
+    home.mkdir()
+    section = f"plugins: {{pgvector: {{embedded_dir: '{volume / 'pg'}'}}}}\n"
+    (home / "config.yaml").write_text(section)
+    assert load_settings(None, home).warnings == (), "it has had none there"
+    (volume / "pg" / "data").mkdir(parents=True)
+    assert load_settings(None, home).warnings == ()
+    volume.rename(user / "unmounted")
+
+    (said,) = load_settings(None, home).warnings
+
+    assert f"{volume / 'pg' / 'data'}, is not there" in said
+    (home / "config.yaml").write_text(section.replace("/pg'", "/other'"))
+    assert load_settings(None, home).warnings == (), "the operator has chosen another"
+    (home / "config.yaml").write_text("plugins: {}\n")
+    assert root_of(home) != volume / "pg" and load_settings(None, home).warnings == ()
+
+
 def test_need_04_a_home_that_has_used_a_server_of_its_own_gets_no_part_of_the_users(user: Path, run: Run) -> None:
     first = agent(user / ".hermes")
     first.on_memory_write("add", "memory", "The Atlas budget of the main home is secret")
