@@ -177,6 +177,19 @@ class Mirror:
         return found
 
 
+def read_in(home: Path) -> tuple[list[FileState], dict[Path, str]]:
+    """Return the files of a home as they are, noting nothing there, and why those that cannot be read cannot."""
+    states, unreadable = [], {}
+    for target, name in MEMORY_FILES.items():
+        path = home / "memories" / name
+        try:
+            if (signature := _signature(path)) is not None:
+                states.append(_read(target, path, signature))
+        except OSError as exc:
+            unreadable[path] = f"{path} cannot be read: {exc.strerror or exc}; {how_to_let_read(exc)}"
+    return states, unreadable
+
+
 def _make_whole(path: Path, text: str) -> None:
     """Create a file with its content atomically, unless it exists by now: two processes may do so at once."""
     make_folder(path.parent, mode=FOLDER_MODE)

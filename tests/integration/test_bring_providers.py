@@ -78,6 +78,20 @@ def test_need_29_the_memory_files_of_every_profile_come(bring: Bring, home: Path
     assert Database(dsn).column("SELECT DISTINCT created_at FROM memory_entries") == [written]
 
 
+def test_need_29_a_memory_file_that_cannot_be_read_is_told_and_nothing_is_left_in_a_home(
+    bring: Bring, home: Path, dsn: str
+) -> None:
+    file = home / "profiles" / "work" / "memories" / "MEMORY.md"
+    file.parent.mkdir(parents=True)
+    file.write_text("Invoices go to Bert.", encoding="utf-16")
+    (file.parent / "USER.md").write_text("Prefers short answers.", encoding="utf-8")
+    report = bring.report("files", "--yes", code=1)
+    assert report["failed"].keys() == {str(file)} and "UTF-16" in report["failed"][str(file)]
+    assert _memories(dsn) == [("work", "user", "Prefers short answers.")]
+    assert bring.text("files", code=1).count("UTF-16") == 1
+    assert not (home / "profiles" / "work" / "pgvector").exists(), "the source is not changed"
+
+
 def test_need_29_what_was_removed_since_is_not_brought_back(
     bring: Bring, home: Path, dsn: str, make_provider: MakeProvider
 ) -> None:

@@ -103,6 +103,7 @@ def bring(
         except ConfigurationError as exc:
             report.failed[source.where] = str(exc)
             continue
+        report.failed |= report.brought[-1].tally.failed
         counts = report.brought[-1].arrivals.counts()
         if intake.really and report.brought[-1].arrivals.added:
             with translated(), conn.transaction():

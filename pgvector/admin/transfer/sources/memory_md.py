@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
-from ....capture.mirror import FileState, Mirror
+from ....capture.mirror import Mirror, read_in
 from ....domain.text import digest
 from ..records import MemoryRecord, NotedEntry
 from .source import ProfileFile, SourceTally
@@ -21,13 +21,15 @@ class MemoryFiles(ProfileFile):
 
     def total(self) -> int:
         """Return how many entries there are."""
-        return sum(len(state.contents) for state in self._states())
+        return sum(len(state.contents) for state in read_in(self.home.path)[0])
 
     def records(self, tally: SourceTally) -> Iterator[MemoryRecord]:
-        """Yield a memory for each entry; a file that cannot be read is logged and yields none."""
+        """Yield a memory for each entry; a file that cannot be read yields none, and has failed."""
         target = self.destination.of_memory({"agent_identity": self.home.profile})
         noted = self._noted("" if isinstance(target, str) else target.files)
-        for state in self._states():
+        states, unreadable = read_in(self.home.path)
+        tally.failed.update({str(path): why for path, why in unreadable.items()})
+        for state in states:
             written = datetime.fromtimestamp(state.written_at, UTC)
             for content in state.contents:
                 tally.read += 1
@@ -47,6 +49,3 @@ class MemoryFiles(ProfileFile):
         if not (self.home.path / "pgvector" / "origin").is_file():
             return {}
         return self.destination.noted_entries(Mirror(self.home.path).origin, theme)
-
-    def _states(self) -> list[FileState]:
-        return [state for state in Mirror(self.home.path).changed() if state.contents]

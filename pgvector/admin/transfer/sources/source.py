@@ -44,10 +44,14 @@ Locate = Callable[[Mapping[str, Any]], HostSession]
 
 @dataclass
 class SourceTally:
-    """The counts of a reader: `read` for messages, facts and entries, `skipped` for those left out, by reason."""
+    """The counts of a reader: `read` for messages, facts and entries, `skipped` for those left out, by reason.
+
+    `failed`: the reason for each file of the source that could not be read.
+    """
 
     read: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
+    failed: dict[str, str] = field(default_factory=dict)
     examples: list[str] = field(default_factory=list)
 
     def skip(self, reason: str, where: str = "", count: int = 1) -> None:
