@@ -56,6 +56,20 @@ def test_what_an_admin_changes_is_the_database_of_the_agents(
     assert theirs.column("SELECT model FROM hermes_embedding") == [None]
 
 
+def test_what_is_brought_goes_where_the_agents_look(
+    config: Path, home: Path, admin_dsn: str, second_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "memories").mkdir()
+    (home / "memories" / "MEMORY.md").write_text("Atlas is blue", encoding="utf-8")
+    monkeypatch.setenv("HERMES_PGVECTOR_ADMIN_DSN", admin_dsn)
+    bring = ["bring", "files", "--yes", "--hermes-home", str(home)]
+    assert main(bring) == 0
+    assert Database(second_dsn).themes_of_memory("Atlas is blue") == ["default"]
+    assert Database(admin_dsn).themes_of_memory("Atlas is blue") == []
+    assert main([*bring, "--admin-dsn", admin_dsn]) == 0
+    assert Database(admin_dsn).themes_of_memory("Atlas is blue") == ["default"], "the option is obeyed"
+
+
 def test_doctor_mends_no_other_database(
     config: Path, home: Path, second_dsn: str, empty_admin_dsn: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -26,10 +26,9 @@ from ..common.commands import (
     Command,
     Verb,
     action,
-    add_admin_dsn,
+    add_login,
     add_yes,
     argument,
-    given_admin_dsn,
     printed,
 )
 from ..common.console import Column, said_if_interrupted, say, show_table, warn
@@ -134,7 +133,7 @@ def _bring(sources: Sources, name: str, args: argparse.Namespace, home: Path) ->
     since, until = parse_when(args.since, "--since"), parse_when(args.until, "--until", end=True)
     settings = settings_of(home)
     policy = Policy.of(settings)
-    with connection(settings, given_admin_dsn(args) or None) as conn:
+    with connection(settings, args.admin_dsn) as conn:
         destination = _destination(args, conn, policy, settings.turn_min_chars)
         intake = IngestOptions(settings, policy.rules, near_s=NEAR_S, really=args.yes)
         with said_if_interrupted(if_stopped(really=args.yes)):
@@ -223,7 +222,7 @@ _API_THEME = argument(
 _COMMON = (
     argument("--since WHEN", "what was said or noted from then on: 2026-05-03, 7d, yesterday"),
     argument("--until WHEN", "... before then; of a day, month or year, to its end"),
-    add_admin_dsn,
+    add_login,
     add_yes,
 )
 _PROFILE = argument("--profile NAME", "only this profile; of a --path, the profile it belongs to")
