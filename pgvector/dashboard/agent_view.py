@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -56,9 +56,9 @@ class _RecordingSearcher:
         self.mode = answer.mode
         return answer
 
-    def bars(self, text: str, until: float) -> MinSimilarity | None:
+    def bars(self, text: str, until: float, themes: Collection[str] = ()) -> MinSimilarity | None:
         """Return the bars, and record them."""
-        self.near = self._searcher.bars(text, until)
+        self.near = self._searcher.bars(text, until, themes)
         return self.near
 
     def before_session(self, *place: str, **limits: Any) -> list[Hit]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ..domain.text import is_of_other_script
+
 _RETRIEVE = "Represent this sentence for searching relevant passages: "
 _TASK = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery: "
 KNOWN = "auto"  # the setting that stands for the prefix that the model is known to want
@@ -55,6 +57,11 @@ _ENGLISH = re.compile(r"(?:^|[-_/.])en(?:[-_/.:]|$)|(?<![a-z])minilm-l(?:6|12)-v
 def is_for_english(model: str) -> bool:
     """Return whether a model is for texts in English only, as far as its name says."""
     return _ENGLISH.search(model) is not None and "multilingual" not in model.lower()
+
+
+def cannot_read(model: str, text: str) -> bool:
+    """Return whether a model is for English and a text in another script, of which it knows next to nothing."""
+    return is_for_english(model) and is_of_other_script(text)
 
 
 def instructions_for(model: str, *, document: str = KNOWN, query: str = KNOWN) -> Instructions:

@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import mul
 
@@ -99,6 +99,11 @@ class MinSimilarity:
     memories: float
     turns: float
     spread: float = _USUAL_SPREAD
+
+    @property
+    def of_other_language(self) -> MinSimilarity:
+        """Return the same for memories in a language that the model is not for, which it finds more alike."""
+        return replace(self, memories=max(self.memories, self.turns))
 
     @property
     def situations(self) -> float:

@@ -151,18 +151,20 @@ def _may_miss_some(
     return firm < limit and len(exchanges_in(looked_at)) - firm > firm
 
 
-def _bars(searcher: Searcher, found: Sequence[Hit], text: str, settings: Settings, end: float) -> MinSimilarity | None:
+def _bars(
+    searcher: Searcher, found: Sequence[Hit], text: str, settings: Settings, end: float, themes: Collection[str] = ()
+) -> MinSimilarity | None:
     """Return the similarity from which a row is worth showing, or None if only words and a cross-encoder can tell."""
     if settings.min_similarity != "auto":
         return MinSimilarity(settings.min_similarity, settings.min_similarity)
     if all(hit.similarity is None for hit in found):
         return None
-    return searcher.bars(text, end)
+    return searcher.bars(text, end, themes)
 
 
 def worth_showing(searcher: Searcher, found: Sequence[Hit], text: str, settings: Settings, until: float) -> list[Hit]:
     """Return those of `found` that likely answer, decided by the moment `until` (monotonic)."""
-    near = _bars(searcher, found, text, settings, until)
+    near = _bars(searcher, found, text, settings, until, {hit.theme for hit in found if hit.store == "memories"})
     # Words that even an earlier question like this one lacks, such as a ticket's number, say nothing about other rows.
     asked_before = (hit.coverage for hit in found if is_question(hit) and ask_alike(hit.content, text))
     most = max(asked_before, default=0.0) or 1.0

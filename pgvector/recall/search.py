@@ -8,10 +8,9 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from ..domain.named_times import named_periods
-from ..domain.text import is_of_other_script
 from ..domain.types import PAGES_END, Candidate, EmbeddingSpace, Hit, Question, Store
 from ..embed.embedder import Vector
-from ..embed.instructions import is_for_english
+from ..embed.instructions import cannot_read
 from ..store.lexical import EXACT_ROWS, LexicalSearch, QuestionReader, ask_size, search_words, size_of
 from ..store.pipeline import Pipeline, Rows
 from ..store.vector_search import (
@@ -144,7 +143,7 @@ class Search:
         for search in self._by_vectors.values():
             self._known_beside |= search.beside
         space = space_in(self._space)
-        if is_for_english(space.model) and is_of_other_script(self._text):
+        if cannot_read(space.model, self._text):
             self._vector_weight = FOREIGN_WEIGHT
         return space
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -19,6 +19,7 @@ from ..domain.text import both_ends
 from ..domain.types import Answer, Hit, Question, Scope, Store
 from ..embed.cache import CachedEmbedder
 from ..embed.embedder import Vector, space_of
+from ..embed.instructions import cannot_read, is_for_english
 from ..store.backend import Backend
 from ..store.pipeline import Pipeline
 from ..store.read_routing import ReadSource
@@ -32,6 +33,7 @@ from .search import Search
 _T = TypeVar("_T")
 QUERY_MAX_CHARS = 2000  # of a longer question its beginning and end, half each, one of which says what is asked
 _PATIENCE_S = 0.002  # waited with a connection held: returning it to the pool and acquiring another costs about as much
+_MAYBE_ENGLISH = ("english", "simple")  # `simple` stems nothing: the texts may be in any language
 _RESERVED = 0.3  # share of a deadline kept free after the embedding, and after a vector leg that can be dropped
 
 
@@ -105,15 +107,24 @@ class Searcher:
         if self._bars is not None:
             self._bars.begin()
 
-    def bars(self, text: str, until: float) -> MinSimilarity | None:
+    def bars(self, text: str, until: float, themes: Collection[str] = ()) -> MinSimilarity | None:
         """Return the similarity from which a row is worth showing, for a question that was asked before.
 
-        Return None if its vector is not cached, or the model could not be measured by the moment `until` (monotonic).
+        Return None if its vector is not cached, if the model could not be measured by the moment `until` (monotonic),
+        or if the model is for English and the question in another script: any two texts in it look alike to the model.
+        In another language they look somewhat alike, so the memories of `themes` in one must be as near as turns.
         """
-        if self._embedder is None or self._bars is None:
+        if self._embedder is None or self._bars is None or cannot_read(self._embedder.model, text):
             return None
         vector = self._embedder.known_query(both_ends(text, QUERY_MAX_CHARS))
-        return None if vector is None else self._bars.of(vector, until)
+        near = None if vector is None else self._bars.of(vector, until)
+        return near.of_other_language if near is not None and self._are_foreign(themes) else near
+
+    def _are_foreign(self, themes: Collection[str]) -> bool:
+        """Return whether the model is for English, and all of `themes` are in other languages."""
+        if self._embedder is None or not themes or not is_for_english(self._embedder.model):
+            return False
+        return not any(self._backend.languages.of(theme) in _MAYBE_ENGLISH for theme in themes)
 
     def with_similarity(self, procedures: Sequence[Hit], text: str, until: float) -> list[Hit]:
         """Return the procedures, each with the similarity of its situation to a question that was asked before.

@@ -13,7 +13,9 @@ from hermes_memory_pgvector.admin.doctor.prove import prove
 from hermes_memory_pgvector.cli import main
 from tests.conftest import DIMS, MakeProvider
 from tests.support.blocked_packages import PoorEnvironment
+from tests.support.hostile import plain_lines
 from tests.support.local_models import link_model
+from tests.support.memory import called, landed
 from tests.support.model_files import MODEL_NAME
 
 LOCAL = {"embed_url": f"local:{MODEL_NAME}", "recall_deadline_s": 30.0, "prefetch_deadline_s": 8.0}
@@ -36,6 +38,64 @@ def test_a_question_without_a_shared_word_finds_its_answer(home: Path, make_prov
     assert answer["mode"] == "hybrid"
     assert answer["results"][0]["content"] == FACTS[0]
     assert FACTS[0] in provider.prefetch("Where does a cat like to rest?")
+
+
+# By their script: what is remembered, a question about the first of it, and messages that nothing of it answers.
+IN_OTHER_SCRIPTS = {
+    "chinese": (
+        ["房东姓陈,电话是 138 0013 4410。", "妈妈住在苏州,膝盖不好。", "新办公室在南京西路 28 楼。"],
+        "房东的电话是多少?",
+        ["天空为什么是蓝色的?", "帮我写一首关于秋天的诗", "怎么煮米饭?"],
+    ),
+    "japanese": (
+        ["妹は札幌に住んでいて、看護師をしています。", "会議は毎週水曜日の午後2時からです。", "車検は三月に切れます。"],
+        "妹はどこに住んでいる?",
+        ["空はなぜ青いの?", "フランスの首都を教えて", "英語でありがとうは何と言う?"],
+    ),
+    "russian": (
+        ["Антон переезжает в Казань в январе.", "У Лены аллергия на орехи и мёд.", "Собрание отдела во вторник."],
+        "Куда переезжает Антон?",
+        ["Почему небо голубое?", "Напиши стихотворение про осень", "Как сварить рис?"],
+    ),
+}
+
+
+@pytest.mark.parametrize("script", IN_OTHER_SCRIPTS)
+def test_need_37_a_model_for_english_leaves_questions_in_other_scripts_to_the_words(
+    script: str, home: Path, make_provider: MakeProvider
+) -> None:
+    """To the model any two texts in another script are alike, and so each would stand before every message."""
+    link_model(home)
+    remembered, asked, besides = IN_OTHER_SCRIPTS[script]
+    provider = make_provider(LOCAL | {"tools": ["forget"]})
+    for fact in remembered:
+        provider.on_memory_write("add", "memory", fact)
+    landed(provider)
+
+    (line,) = plain_lines(provider.prefetch(asked))
+    assert remembered[0] in line
+    assert [provider.prefetch(message) for message in besides] == [""] * len(besides)
+    shown = called(provider, "forget", {"query": asked})["would_forget"]
+    assert [entry["content"] for entry in shown] == remembered[:1]
+
+
+def test_need_37_to_a_model_for_english_memories_in_another_language_must_be_as_near_as_turns(
+    home: Path, make_provider: MakeProvider
+) -> None:
+    link_model(home)
+    provider = make_provider(LOCAL | {"text_languages": ["marketing=german"]})
+    for fact in (
+        "Der Schornsteinfeger kommt am 19. Dezember zwischen 8 und 10 Uhr.",
+        "Mein Fahrrad steht bei Pedalwerk in der Reparatur, die Bremse ist defekt.",
+        "Unser Steuerberater heißt Ottmar Kling und sitzt in der Ulmenstraße.",
+    ):
+        provider.on_memory_write("add", "memory", fact)
+    landed(provider)
+
+    (line,) = plain_lines(provider.prefetch("Wer macht unsere Steuern?"))
+    assert "Ottmar Kling" in line
+    for message in ("Warum ist der Himmel blau?", "Wie kocht man Reis?", "Empfiehl mir einen guten Roman"):
+        assert provider.prefetch(message) == ""
 
 
 def test_need_16_forget_takes_only_what_fits_the_question(
