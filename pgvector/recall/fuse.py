@@ -23,15 +23,20 @@ TOLD_THEN = 2  # how the store marks a row of that time; one around it has 1
 
 
 def fuse(
-    vector: Sequence[Candidate], lexical: Sequence[Candidate], *, vector_weight: float | None = None
+    vector: Sequence[Candidate],
+    lexical: Sequence[Candidate],
+    *,
+    vector_weight: float | None = None,
+    far: float | None = None,
 ) -> dict[int, float]:
     """Score every candidate 0 to 1: the weighted mean of the legs' scores, scaled up to 1; absent from a leg counts 0.
 
     A row without any of the words scores 0, so the lexical leg has a natural zero; for vectors the last candidate's
-    score is used. If one leg is empty, the other decides alone. `vector_weight` is VECTOR_WEIGHT unless given.
+    score is used, or `far` if that is lower. If one leg is empty, the other decides alone. `vector_weight` is
+    VECTOR_WEIGHT unless given.
     """
     weight = VECTOR_WEIGHT if vector_weight is None else vector_weight
-    dense, words = _stretched(vector), _scaled(lexical)
+    dense, words = _stretched(vector, far), _scaled(lexical)
     if not dense or not words:
         return dense or words
     return {
@@ -81,5 +86,7 @@ def _scaled(leg: Sequence[Candidate]) -> dict[int, float]:
     return {c.id: c.score / best if best > 0 else 1.0 for c in leg}
 
 
-def _stretched(leg: Sequence[Candidate]) -> dict[int, float]:
-    return dict(zip((c.id for c in leg), stretched([c.score for c in leg]), strict=True))
+def _stretched(leg: Sequence[Candidate], far: float | None) -> dict[int, float]:
+    scores = [c.score for c in leg]
+    lower = [] if far is None else [far for score in scores[-1:] if far < score]
+    return dict(zip((c.id for c in leg), stretched(scores + lower), strict=False))

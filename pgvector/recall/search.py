@@ -204,8 +204,15 @@ class Search:
         return not self.asked.filters.restrict()
 
     def _scores(self, nearest: Legs, worded: Legs) -> dict[Store, dict[int, float]]:
+        # A leg with fewer candidates holds all rows of its store, of which the last may be near as well.
+        far = min((row.score for leg in nearest.values() for row in leg), default=None)
         return {
-            store: fuse(nearest.get(store, []), worded.get(store, []), vector_weight=self._vector_weight)
+            store: fuse(
+                leg := nearest.get(store, []),
+                worded.get(store, []),
+                vector_weight=self._vector_weight,
+                far=far if len(leg) < CANDIDATES else None,
+            )
             for store in self._stores
         }
 

@@ -44,6 +44,13 @@ def test_one_leg_decides_alone() -> None:
     assert fuse([], leg) == {1: 1.0, 2: pytest.approx(7 / 9), 3: pytest.approx(5 / 9)}
 
 
+def test_of_a_leg_of_near_rows_alone_the_last_is_not_far() -> None:
+    leg = [Candidate(1, 0.8), Candidate(2, 0.75)]
+    assert fuse(leg, [], far=0.3) == {1: 1.0, 2: pytest.approx(0.9)}
+    assert fuse(leg, [], far=0.9) == fuse(leg, []) == {1: 1.0, 2: 0.0}
+    assert fuse([], [], far=0.3) == {}
+
+
 def test_what_both_legs_find_comes_before_what_one_finds() -> None:
     scores = fuse(
         [Candidate(1, 0.80), Candidate(2, 0.78), Candidate(3, 0.20)],
