@@ -3,47 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import lru_cache
-from itertools import chain, groupby
+from itertools import chain, product, starmap
 
 from ..domain.types import Hit
-from .ranking import (
-    HOLDS,
-    SUBJECT_LEAST,
-    are_alike,
-    holds_of_the_same,
-    is_question,
-    newest_of_near_equals,
-    shared,
-)
+from .ranking import FITS_AS_WELL, are_alike, is_question, newest_of_near_equals
+from .values import about, replaced_part, values_in
 
 _ASKED_ALIKE = 0.6  # least share of words in common, of all words but numbers, of two questions that ask the same
 _WORD = re.compile(r"\w+")
-# A number with its sign and the commas between its digits.
-_TOKEN = re.compile(r"(?:(?<!\w)[-+\u2212](?=\d))?\w+(?:[.:/@-]\w+|(?<=\d),(?=\d)\w+)*")
-_VALUE_MOST = 4  # most words of a value, as of a date
-_TEXT_MAX_CHARS = 400  # a longer text says several things
-# Words right before a value. After any other word a number is part of a name: "ticket 12", "room 5".
-_LEADS = re.compile(
-    "at|on|in|by|to|from|until|till|for|about|around|every|within|after|before|than|the|a|an|port|version|only"
-    "|um|am|bis|ab|von|auf|nach|vor|im|alle"
-)
-_DAYS = re.compile(
-    "(mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|may|june|july|august|(sept|nov|dec)ember|october"
-    "|montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonntag"
-    "|januar|februar|märz|mai|juni|juli|oktober|dezember"
-)
-_HAVE = re.compile("has|have|hat|haben")  # also of the perfect, which tells events
-_DONE = re.compile(
-    "\\w{3,}ed|won|lost|met|paid|run|spent|taken|gone|seen|made|done|bought|sold|sent|got|given|left|had|drunk|eaten"
-)
-_GETAN = re.compile(
-    "(?!geöffnet|geschlossen)(?:\\w*ge\\w{2,}(?:t|en)|(?:be|ver|er|ent|zer)\\w{3,}(?:t|en)|\\w{2,}iert)"
-)
-_HOURS = re.compile("am|pm|a|p|m|uhr|o|clock")  # what belongs to a time of day
+_ECHO_MAX_CHARS = 160  # a longer reply says more than the statement that it confirms
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +42,14 @@ class Line:
             return self.told.content
         return f"{self.beside.content}\n{self.told.content}"
 
+    @property
+    def stated(self) -> tuple[Hit, ...]:
+        """Return the texts that state something: the one told, and what a short reply confirms."""
+        asked = self.beside
+        if asked is None or self.told.kind != "assistant" or is_question(asked):
+            return (self.told,)
+        return (self.told, asked) if len(self.told.content) <= _ECHO_MAX_CHARS else (self.told,)
+
 
 def lines_of(hits: Sequence[Hit]) -> list[Line]:
     """Return the lines made from `hits` in their order, except that some come last.
@@ -78,7 +57,7 @@ def lines_of(hits: Sequence[Hit]) -> list[Line]:
     These are the exchanges of which only the question was found, and behind them those whose question was asked before.
     """
     exchanges = sorted(exchanges_in(hits), key=lambda found: all(map(is_question, found)))
-    return _folded(_newest(_current(list(map(_line, exchanges)))))
+    return _folded(_newer_first(_newest(_current(list(map(_line, exchanges))))))
 
 
 def exchanges_in(hits: Sequence[Hit]) -> list[list[Hit]]:
@@ -146,12 +125,11 @@ def _current(lines: Sequence[Line]) -> list[Line]:
     kept: list[Line] = []
     places: dict[object, dict[str, int]] = {}
     for line in lines:
-        alike = [places.setdefault(key, {}) for key in _values_in(line.told)]
+        alike = [places.setdefault(key, {}) for said in line.stated for key in values_in(said)]
         for place in sorted(set(chain.from_iterable(each.values() for each in alike))):
             other = kept[place]
             newer, older = (line, other) if line.told.at > other.told.at else (other, line)
-            part = replaced_part(older.told, newer.told)
-            if part:
+            if part := _replaced_part(older, newer):
                 kept[place] = replace(newer, replaced=(part, older.told.at))
                 break
         else:
@@ -159,6 +137,33 @@ def _current(lines: Sequence[Line]) -> list[Line]:
                 each.setdefault(line.told.content, len(kept))
             kept.append(line)
     return kept
+
+
+def _replaced_part(older: Line, newer: Line) -> str:
+    """Return the part of the older line that the newer one replaces, or ""."""
+    return next(filter(None, starmap(replaced_part, product(older.stated, newer.stated))), "")
+
+
+def _newer_first(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines; those about the same that hold as much of the question take each other's places by date.
+
+    A line that scores far less than the best of them keeps its place, as where the others are of the time asked for.
+    """
+    places: dict[object, list[int]] = {}
+    for place, line in enumerate(lines):
+        keys = [key for said in line.stated for key in about(said)]
+        same = next((places[key] for key in keys if key in places), [])
+        same.append(place)
+        for key in keys:
+            places.setdefault(key, same)
+    ordered = list(lines)
+    for same in {id(each): each for each in places.values()}.values():
+        best = max(lines[place].told.score for place in same)
+        fitting = [place for place in same if lines[place].told.score >= FITS_AS_WELL * best]
+        newest_first = sorted((lines[place] for place in fitting), key=lambda line: line.told.at, reverse=True)
+        for place, line in zip(fitting, newest_first, strict=True):
+            ordered[place] = line
+    return ordered
 
 
 def _folded(lines: Sequence[Line]) -> list[Line]:
@@ -180,85 +185,3 @@ def _folded(lines: Sequence[Line]) -> list[Line]:
 def _words(question: str) -> frozenset[str]:
     """Return the words that distinguish a question from another: all without digits."""
     return frozenset(word for word in _WORD.findall(question.casefold()) if not any(map(str.isdigit, word)))
-
-
-# -- statements that replace an older one: the same words, and another value after the verb
-
-
-def replaced_part(older: Hit, newer: Hit) -> str:
-    """Return the part of the older text that the newer one replaces, or "" if that is not certain."""
-    if older.theme != newer.theme or older.at >= newer.at or is_question(newer):
-        return ""
-    if max(len(older.content), len(newer.content)) > _TEXT_MAX_CHARS:
-        return ""
-    (words, old), new = _older_words(older.content), _newer_words(newer.content)
-    if len(old) < SUBJECT_LEAST or old[:SUBJECT_LEAST] != new[:SUBJECT_LEAST]:
-        return ""
-    start = shared(old, new)
-    end = min(shared(old[::-1], new[::-1]), min(len(old), len(new)) - start)
-    before, gone, come = old[:start], old[start : len(old) - end], new[start : len(new) - end]
-    if not (_is_value(gone) and _is_value(come) and _leads_to_a_value(before)):
-        return ""
-    if _tells_an_event(before, old[len(old) - end :]):
-        return ""
-    return " ".join(words[start : len(old) - end])
-
-
-# Cached, as each text is compared with many.
-@lru_cache(maxsize=128)
-def _older_words(text: str) -> tuple[list[str], list[str]]:
-    """Return the words of a text, as written and casefolded."""
-    words = _TOKEN.findall(text)
-    return words, list(map(str.casefold, words))
-
-
-@lru_cache(maxsize=128)
-def _newer_words(text: str) -> list[str]:
-    return _TOKEN.findall(text.casefold())
-
-
-def _values_in(hit: Hit) -> Iterator[object]:
-    """Yield a key for each value that may replace another one: a text replaces only those with which it shares a key.
-
-    Hundreds of texts may differ in their numbers alone, so comparing all pairs would take long.
-    """
-    if len(hit.content) > _TEXT_MAX_CHARS:
-        return
-    words = _newer_words(hit.content)
-    verb = next((place for place, word in enumerate(words[1:], 1) if HOLDS.fullmatch(word)), len(words))
-    start = 0
-    for may_be_value, run in groupby(words, key=lambda word: bool(_HOURS.fullmatch(word)) or _is_number_or_day(word)):
-        end = start + len(list(run))
-        if may_be_value and verb < start and any(map(_leads, words[start - 1 : end])):
-            yield hit.theme, tuple(words[:start]), tuple(words[end:])
-        start = end
-
-
-def _leads_to_a_value(before: list[str]) -> bool:
-    """Return whether the words before a value say that something holds, and lead up to that value."""
-    return holds_of_the_same(before) and _leads(before[-1])
-
-
-def _tells_an_event(before: list[str], after: list[str]) -> bool:
-    """Return whether "has" and the like is part of a perfect: "has paid on", "hat 3 Kilo bestellt"."""
-    verb = next(place for place, word in enumerate(before[1:], 1) if HOLDS.fullmatch(word))
-    if not _HAVE.fullmatch(before[verb]):
-        return False
-    return any(map(_DONE.fullmatch, before[verb + 1 :])) or any(map(_GETAN.fullmatch, after[-1:]))
-
-
-def _leads(word: str) -> bool:
-    return bool(_LEADS.fullmatch(word) or HOLDS.fullmatch(word))
-
-
-def _is_value(words: list[str]) -> bool:
-    """Return whether the words are a number, a time or a date, and nothing else.
-
-    "8 cores" and "16 GB", or "port 80" and "port 81 in staging", are about two different things.
-    """
-    told = [word for word in words if not _HOURS.fullmatch(word)]
-    return len(told) > 0 and len(words) <= _VALUE_MOST and all(map(_is_number_or_day, told))
-
-
-def _is_number_or_day(word: str) -> bool:
-    return bool(_DAYS.fullmatch(word)) or any(map(str.isdigit, word))

@@ -16,13 +16,14 @@ HALF_LIFE_DAYS = 30.0  # after which half of that gain is left
 _SAME_SHARE = 0.8  # least share of words in common, of all words of two texts that say nearly the same
 _LONG_CHARS = 10_000  # from this length on, only identical texts count as the same: casefolding them takes long
 # Share of the best score of the same text. Neighbours lend up to a quarter of it, and a named time adds nearly half.
-_FITS_AS_WELL = 0.6
+FITS_AS_WELL = 0.6
 # A sign is part of a number and makes it a different one; between two words it is a hyphen.
 _WORD = re.compile(r"(?<!\w)[-+\u2212]\d\w*|\w+")
 # Verbs of what holds until it is replaced. Without "was" and verbs of single events: two events do not contradict.
 HOLDS = re.compile(
-    "is|are|has|have|costs|takes|runs|lives|starts|ends|opens|closes|leaves|uses|needs|expires|listens|sits|stays|must|will"
-    "|should|ist|sind|hat|haben|kostet|läuft|beginnt|endet|öffnet|schließt|braucht|nutzt|gilt"
+    "is|are|has|have|costs?|takes|runs|lives?|starts?|ends|opens?|closes?|lasts|leaves|uses|needs?|expires?|listens|sits"
+    "|stays?|weighs?|must|will|should|ist|sind|hat|haben|kostet|läuft|beginn(?:t|en)|endet|öffne(?:t|n)|schließ(?:t|en)"
+    "|brauch(?:t|en)|nutzt|gilt|gelten|dauer(?:t|n)|wieg(?:t|en)|beträgt|betragen|liegt|liegen|steht|lautet"
 )
 # "It is at 9", "the ticket for that is 12" and "Ben has a match on Friday" may be of another thing the next time.
 _PRONOUN = re.compile("it|that|this|there|he|she|they|es|das|dies|er|sie|da|dort|hier|dafür|davon|dabei|damit")
@@ -48,7 +49,7 @@ def settle(hits: Sequence[Hit]) -> list[Hit]:
     for hit in sorted(hits, key=lambda hit: -hit.score):
         same = statement_of(hit)
         other = kept.get(same)
-        if other is None or (hit.at > other.at and hit.score >= _FITS_AS_WELL * other.score):
+        if other is None or (hit.at > other.at and hit.score >= FITS_AS_WELL * other.score):
             kept[same] = hit if other is None else replace(hit, score=other.score)
     return list(kept.values())
 

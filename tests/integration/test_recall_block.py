@@ -9,6 +9,7 @@ import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import MakeProvider
+from tests.support.aged import age
 from tests.support.hostile import plain_lines
 from tests.support.memory import called, landed
 from tests.support.scripted_embedder import ScriptedEmbedder
@@ -197,3 +198,40 @@ def test_need_37_a_memory_with_another_value_replaces_the_older_one(
         landed(provider)
     (line,) = plain_lines(provider.prefetch("When is the stand-up of the team?"))
     assert '10:15 sharp." (replaces "9:30" of 20' in line
+
+
+def test_need_17_of_two_memories_of_the_same_the_newer_stands_first_among_many_turns(
+    config: dict[str, Any], make_provider: MakeProvider, dsn: str
+) -> None:
+    """The one less near is the last of its store, which does not make it farther than forty turns."""
+    provider = make_provider(config)
+    older, newer = (f"Limits: up to {limit} crowns the team lead approves, above that two." for limit in (5000, 7500))
+    for limit in (older, newer):
+        provider.on_memory_write("add", "memory", limit)
+    for number in range(40):
+        provider.sync_turn(
+            f"The harbour log of day {number} tells of fog and of a {number} hour wait.", "Kept as told."
+        )
+    landed(provider)
+    age(dsn, older, days=30)
+    lines = plain_lines(make_provider(config, session_id="session-2").prefetch("Up to what may a team lead approve?"))
+    assert [newer in lines[0], older in lines[1]] == [True, True]
+
+
+def test_need_17_what_held_at_the_time_asked_for_stands_before_what_holds_now(
+    config: dict[str, Any], make_provider: MakeProvider, dsn: str
+) -> None:
+    provider = make_provider(config)
+    older, newer = (
+        "The fee for a visit of the crane is 40 crowns.",
+        "Corrected: the fee for a visit of the crane is 45 crowns.",
+    )
+    for session, fee in enumerate((older, newer)):
+        talk(provider, f"day-{session}", (fee, "I have written that down for all of us."))
+    age(dsn, older, days=14)
+    asked = make_provider(config, session_id="session-2").prefetch("What is the fee for a visit of the crane?")
+    assert asked.index(newer) < asked.index(older)
+    then = make_provider(config, session_id="session-3").prefetch(
+        "What was the fee for a visit of the crane two weeks ago?"
+    )
+    assert then.index(older) < then.index(newer)

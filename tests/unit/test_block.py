@@ -260,6 +260,27 @@ def test_need_37_what_states_something_is_no_question_whatever_it_begins_with(te
         ("The limit is 20", "The limit is 20", ""),
         ("The freezer is at -18 degrees", "The freezer is at -20 degrees", "-18"),
         ("The rent is 1,299 euros", "The rent is 1,349 euros", "1,299"),
+        ("The hearing is on November 18 at 9:15", "The hearing is on November 25 at 13:00", "18 at 9:15"),
+        ("The stand-up is on Mondays at 9", "The stand-up is on Tuesdays at 10:30", "Mondays at 9"),
+        ("The library is open from 9 to 17", "The library is open from 8 to 16", "9 to 17"),
+        ("The bus is at 9 to Bonn and at 10 to Jena", "The bus is at 11 to Bonn and at 12 to Jena", ""),
+        ("The review is on Dec 4", "The review is on Jan 8", "Dec 4"),
+        ("The meeting is at noon", "The meeting is at 2 pm", "noon"),
+        ("The lease is until 3 May 2026", "The lease is until 3 May 2027", "2026"),
+        ("The phone of the vet is 020 7946 0018", "The phone of the vet is 020 7946 0199", "020 7946 0018"),
+        ("The cat weighs 4.1 kg", "The cat weighs 4.6 kg", "4.1"),
+        ("The lessons start at 9", "The lessons start at 10", "9"),
+        ("Test run 12 has failed", "Test run 13 has failed", ""),
+        (
+            "Der Termin von Lukas ist am 12. Mai um 15 Uhr",
+            "Der Termin von Lukas ist am 26. Mai um 16:30 Uhr",
+            "12 Mai um 15",
+        ),
+        ("Die Praxis ist von 8 bis 12 Uhr geöffnet", "Die Praxis ist von 9 bis 13 Uhr geöffnet", "8 bis 12"),
+        ("Die Sprechstunde ist montags um 9", "Die Sprechstunde ist dienstags um 10", "montags um 9"),
+        ("Die Miete beträgt 980 Euro", "Die Miete beträgt 1.020 Euro", "980"),
+        ("Die Katze wiegt 4,1 Kilo", "Die Katze wiegt 4,6 Kilo", "4,1"),
+        ("Frau Mohn hat am Montag um 9 gearbeitet", "Frau Mohn hat am Freitag um 8 gearbeitet", ""),
         ("5", "6", ""),
     ],
 )
@@ -276,3 +297,60 @@ def test_need_37_of_what_contradicts_the_newer_stands_first_and_says_what_it_rep
     first, second = lines_of(hits[::-1] if reverse else hits)
     assert first.told == newer and first.replaced == ("9:30", older.at)
     assert second.told == SAID and second.replaced is None
+
+
+def confirmed(said: str, reply: str, row: int, *, day: int = 0, coverage: float = 0.5) -> tuple[Hit, Hit]:
+    """An exchange in which the assistant confirms a statement, the assistant's half as the better match."""
+    asked, answered = exchange(said, reply, row, day=day)
+    return replace(answered, coverage=coverage), replace(asked, coverage=coverage)
+
+
+def test_need_37_a_newer_value_replaces_the_older_one_also_where_its_confirmation_was_found_first() -> None:
+    older = confirmed("The stand-up is at 9:30.", "Noted: half past nine.", 10)
+    newer = confirmed("The stand-up is at 10:00.", "Moved, ten sharp.", 20, day=2)
+    for hits in ((*older, *newer), (*newer, *older)):
+        (line,) = lines_of(hits)
+        assert line.told == newer[0] and line.replaced == ("9:30", older[0].at)
+    at_length = "I have put it on the calendar of everybody who takes part. " * 4
+    longer = confirmed("The stand-up is at 9:30.", f"{at_length}The room has a new projector.", 10)
+    assert len(lines_of((*longer, *newer))) == 2, "a long reply says more than what it confirms"
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("The password of the guild is cold hearth.", "The password of the guild is warm ashes now."),
+        ("The deadline of the thesis is 15 May.", "Got an extension: the deadline of the thesis is 12 June."),
+        ("The fee for a visit is 40 euros.", "Sorry, I was wrong: the fee for a visit is 45 euros, since March."),
+        ("Der Code der Haustür ist 4471.", "Der Code der Haustür ist ab Mai ein anderer."),
+        (
+            "Limits: up to 5,000 the team lead, above that the director.",
+            "Limits: up to 7,500 the team lead, above that the director.",
+        ),
+        ("Le code de l'immeuble est 4812.", "Le code de l'immeuble est 5107."),
+        ("La riunione con il notaio è il 3 dicembre alle 10.", "La riunione con il notaio è il 9 dicembre alle 15."),
+    ],
+)
+def test_need_17_of_what_is_said_of_the_same_the_newer_stands_first(older: str, newer: str) -> None:
+    before, after = memory(older), memory(newer, 2, day=2)
+    for hits in ((before, SAID, after), (after, SAID, before)):
+        hits = tuple(replace(hit, coverage=0.5) for hit in hits)
+        assert [text for text, _ in told(*hits)] == [newer, SAID.content, older]
+    replies = confirmed(older, "Noted.", 10), confirmed(newer, "All right.", 20, day=2)
+    assert [line.told.content for line in lines_of([*replies[0], *replies[1]])] == ["All right.", "Noted."]
+
+
+def test_need_17_the_order_stays_where_the_older_fits_better_or_is_of_something_else() -> None:
+    older, newer = memory("The oak door has the code 4471."), memory("The oak door has a squeak.", 2, day=2)
+    words = replace(older, coverage=0.9), replace(newer, coverage=0.4)
+    then = replace(older, coverage=0.5), replace(newer, coverage=0.5, score=0.4)  # the question names its day
+    far = older, newer  # without a word of the question
+    about_others = memory("The kitchen's budget is 900 euros."), memory("The cellar's budget is 200 euros.", 2, day=2)
+    anything = memory("We are in the new house."), memory("We are getting a dog.", 2, day=2)
+    for hits in (
+        words,
+        then,
+        far,
+        *(tuple(replace(hit, coverage=0.5) for hit in pair) for pair in (about_others, anything)),
+    ):
+        assert [text for text, _ in told(*hits)] == [hit.content for hit in hits]
