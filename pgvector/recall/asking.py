@@ -21,6 +21,7 @@ _STANDING = re.compile(
 )
 _BE = r"(?:is|are|was|were|am|do|does|did|can|could|should|would|will|has|have|had|may|might)"
 _THEY = r"(?:i|you|we|he|she|it|they|there)"
+_ANYONE = r"(?:any(?:one|body|thing)?|some(?:one|body)|every(?:one|body))"
 _OURS = rf"(?:{_THEY}|this|that|these|those|the|my|your|our|his|her|their)"
 _IST = (
     r"(?:ist|sind|war|waren|bin|hat|haben|habe|hatte|hatten|kann|können|kannst|konnte|soll|sollen|muss|müssen|wird|werden"
@@ -57,7 +58,8 @@ def _asks_by_words(head: str, end: str) -> bool:
 def _unmarked() -> re.Pattern[str]:
     """Return the pattern for the beginning of a question.
 
-    None is "what we need is", "what was best is", "did the dishes", "do it today" or "habe ich bezahlt".
+    None is "what we need is", "what was best is", "did the dishes", "do it today", "who comes first is", "had somebody
+    look at it", "habe ich bezahlt" or "wer zuerst kommt, mahlt zuerst".
     """
     return re.compile(
         rf"{_PLEASE}(?:"
@@ -69,11 +71,20 @@ def _unmarked() -> re.Pattern[str]:
         rf"|(?:is|are|can|could|will|would|does|shall|may)\s+{_OURS}\b|(?:was|were|has)\s+{_THEY}\b"
         r"|(?:do|did|have|had)\s+(?:i|you|we|he|she|they)\b"
         rf"|should\s+(?:i|we|he|she|it|they|the|my|our)\b"
+        rf"|(?:is|are|can|could|will|would|does|did|has|was|were|should)\s+{_ANYONE}\b|do\s+any(?:one|body)?\b"
+        r"|who\s+(?!knows\b)(?:\w+s|\w+ed|won|made|got|took|went|came|wrote|said|sent|told|left|bought|paid)\b"
+        r"(?!.*\b(?:is|was|are|were|will|can|must|should|would)\b)|(?:how|what)\s+about\b|how\s+come\b"
+        r"|any\s+(?:news|updates?|word|luck|progress)\b|any\s+ideas?\s+(?:who|what|when|where|why|how|if|whether)\b"
         rf"|(?:was|wer|wem|wen|wann|wo|woher|wohin|womit|worüber|wofür|warum|wieso|wie)\s+{_IST}\b"
+        r"|(?:wer|wem|wen|wann|wohin|woher|womit|wofür|warum|wieso|weshalb)\s+\w+(?:t|te|en)\b(?!.*,)"
+        r"|gibt(?:\s+es|['\u2019]?s)\b(?!.*\b(?:nicht|nichts|kein\w*)\b)"
         rf"|wie\s?(?:viel|viele|lange|oft|alt|weit|hoch|spät)\b|welche[rsnm]?\s"
         r"|(?:kannst|könntest|hast|bist|weisst|willst|sollst|darfst|könnt|könntet|habt|seid|wisst)\s+(?:du|ihr)\b"
         r"|(?:(?:por|para|de|a|en|con)\s+)?(?:qué(?!\s+(?:bien|bueno|buena|rico|pena|lástima))|cuánt[oa]s?|cuándo|dónde|cómo|quién"
         r"|quiénes|cuál|cuáles)\s"
+        r"|(?:puedes|podrías)\s+(?:decir|hacer|escribir|explicar|dar|\w+r(?:me|nos))\b"
+        r"|(?:où|quand)\s+(?:est|sont|était)\b|qui\s+(?:est|sont|s['\u2019]occupe)\b|y\s+a-t-il\b"
+        r"|(?:peux|pourrais|sais|as|es|veux)-tu\b|(?:pouvez|pourriez|savez|avez|êtes|voulez)-vous\b"
         r"|(?:est-ce\s+qu|qu['\u2019]est-ce|combien\s|pourquoi\s|comment\s+(?:faire|on|je|ça|dit|se)\b|quel(?:le)?s?\s+(?:est|sont)\b)"
         ")"
     )
@@ -86,23 +97,33 @@ def _anywhere() -> re.Pattern[str]:
         r"\b(?:what|whom?|where|when|why|how)\s+(?:do|does|did|can|could|should|shall)\s+(?:i|we|you|they)\b"
         r"|\b(?:was|wen|wem|wo|warum|wie)\s+(?:soll|sollen|kann|können|muss|müssen|mache|machen)\s+(?:ich|wir)\b"
         r"|(?<!\bher\s)\bne\s+(?:zaman|kadar)\b|\bm[ıiuü](?:s[ıiuü]n(?:[ıiuü]z)?|y[ıiuü][mz]|yd[ıiuü])?$"
-        r"|\bqué\s+(?:hago|hacemos|puedo|podemos|debo|debemos)\b|\b(?:nedir|neydi|nerede|nasıl)$|(?:怎么办|怎么做|怎么样|怎么回事|多少钱)$"
+        r"|\bqué\s+(?:hago|hacemos|puedo|podemos|debo|debemos)\b|\b(?:nedir|neydi|nerede|nasıl|kaç(?:ta|a)?)$"
+        r"|^(?:谁|哪[里儿个位天]|为什么|什么时候|几点)(?!.*[都也])|(?:几点|什么时候)(?:开始|结束|到|来|去|开门|关门)$|(?:怎么办|怎么做|怎么样|怎么回事|多少钱)$"
     )
 
 
 @cache
 def _request() -> re.Pattern[str]:
-    """Return the pattern for the beginning of an order for a text, whose answer is what counts."""
+    """Return the pattern for the beginning of an order for a text or to play a part, whose answer is what counts."""
+    kinds = r"(?:table|list|checklist|summary|plan|outline|poem|story|text|letter|e?-?mail|template|chart|quiz|agenda)"
     some = r"(?:an?|the|some|me|us|another|my|our|this|that|\d+|two|three|four|five|ten)"
     return re.compile(
         rf"{_PLEASE}(?:(?:can|could|would|will)\s+you\s+(?:please\s+)?)?(?:"
         rf"(?:draft|compose|sketch|suggest|list|describe|rewrite|rephrase|proofread|outline)\s+{some}\b"
+        rf"|(?:calculate|compute|convert)\s+{some}\b"
+        rf"|(?:make|create|generate)\s+(?:(?:me|us)\s+)?(?:an?|the|another|two|three|\d+)\s+(?:[\w-]+\s+)?{kinds}s?\b"
+        r"|help\s+(?:me|us)\s+(?:to\s+)?(?:write|draft|phrase|word|compose|translate|explain)\b"
+        r"|(?:speak|talk|answer|reply|respond|act)\s+(?:as|like)\s+(?!if\b|usual|soon|before|always|well\b|long\b)"
+        r"|pretend\s+(?:to\s+be|(?:that\s+)?you)\b|(?:sprich|antworte|rede)\s+(?:als|wie)\s+(?!ob\b|immer|bisher|gehabt)"
+        r"|(?:habla|responde|actúa)\s+como\s+(?!si\b|siempre)|(?:parle|parlez|réponds|répondez)\s+comme\s+(?!si\b|toujours)"
         r"|write\s+(?:me|us|an?|the|some|another|two|three|four|five|\d+)\b"
         r"|(?:translate|explain|summari[sz]e|paraphrase)\s"
-        r"|(?:give|show|tell)\s+(?:me|us)\s+(?:an?|the|some|another|about|how|why|what|two|three|four|five|ten|\d+)\b"
+        r"|(?:give|show|tell)\s+(?:me|us)\s+"
+        r"(?:an?|the|some|another|about|again|who|when|where|which|how|why|what|two|three|four|five|ten|\d+)\b"
         r"|(?:schreib|schreibe|entwirf|formuliere|erstelle|nenn|nenne|zeig|zeige|gib|erklär|erkläre|übersetz|übersetze"
-        r"|erzähl|erzähle)\s+(?:(?:mir|uns|bitte|mal|doch)\s+)*(?:ein|eine|einen|den|die|das|drei|zwei|fünf|\d+|wie|was"
-        r"|warum)\b"
+        r"|erzähl|erzähle|sage?\s+(?:mir|uns)|berechne|vergleich|vergleiche|kürz|kürze|korrigier|korrigiere)\s+"
+        r"(?:(?:mir|uns|bitte|mal|doch|noch|nochmal)\s+)*(?:ein|eine|einen|den|die|das|drei|zwei|fünf|\d+|wie|was"
+        r"|warum|wer|wann|wo)\b|mach(?:e)?\s+(?:mir|uns)\s+(?:bitte\s+)?(?:ein|eine|einen)\b|rechne\s+\d"
         r"|(?:escribe|escríbeme|escríbenos|redacta|redáctame|traduce|tradúceme|explica|explícame|resume|resúmeme|dame)\s+"
         r"(?:un|una|el|la|los|las|lo|este|esta|otro|otra|dos|tres|\d+|qué|cómo|por)\b"
         r"|(?:écris|écrivez|rédige|rédigez|traduis|traduisez|explique|expliquez|résume|résumez)(?:-moi|-nous)?\s+"
