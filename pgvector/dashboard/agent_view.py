@@ -110,7 +110,7 @@ class _Asked:
         self.block = prefetch_block(self._searcher, self._transcript, text, self._where, self._settings)
         found = list(self._recorded.found.values())
         self._worth = worth_showing(self._searcher, found, text, self._settings, time.monotonic() + _AFTER_S)
-        self._lines = lines_of(self._worth)
+        self._lines = lines_of(self._worth, text)
 
     @property
     def mode(self) -> str | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import chain, product, starmap
 
+from ..domain.named_times import named_periods
 from ..domain.types import Hit
 from .ranking import FITS_AS_WELL, are_alike, is_question, newest_of_near_equals
 from .values import about, replaced_part, values_in
@@ -51,13 +52,15 @@ class Line:
         return (self.told, asked) if len(self.told.content) <= _ECHO_MAX_CHARS else (self.told,)
 
 
-def lines_of(hits: Sequence[Hit]) -> list[Line]:
-    """Return the lines made from `hits` in their order, except that some come last.
+def lines_of(hits: Sequence[Hit], question: str = "") -> list[Line]:
+    """Return the lines of `hits` in their order, except that of the same the newer are first, and that some come last.
 
     These are the exchanges of which only the question was found, and behind them those whose question was asked before.
     """
     exchanges = sorted(exchanges_in(hits), key=lambda found: all(map(is_question, found)))
-    return _folded(_newer_first(_newest(_current(list(map(_line, exchanges))))))
+    lines = _newest(_current(list(map(_line, exchanges))))
+    # What held at a time that the question names need not be the newest.
+    return _folded(lines if named_periods(question, datetime.now(UTC)) else _newer_first(lines))
 
 
 def exchanges_in(hits: Sequence[Hit]) -> list[list[Hit]]:
@@ -147,7 +150,7 @@ def _replaced_part(older: Line, newer: Line) -> str:
 def _newer_first(lines: Sequence[Line]) -> list[Line]:
     """Return the lines; those about the same that hold as much of the question take each other's places by date.
 
-    A line that scores far less than the best of them keeps its place, as where the others are of the time asked for.
+    A line that scores far less than the best of them keeps its place: then what stands beside it matches.
     """
     places: dict[object, list[int]] = {}
     for place, line in enumerate(lines):

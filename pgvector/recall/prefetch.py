@@ -89,7 +89,7 @@ def _lines(
         worth = worth_showing(searcher, list(found.values()), text, settings, end)
         new = [hit for hit in worth if not transcripts.holds(where.session, hit)]
         # All together, as the last turns may say the same as what was found.
-        said = lines_of([*besides, *_in_order(new, settings.prefetch_passes)])
+        said = lines_of([*besides, *_in_order(new, settings.prefetch_passes)], text)
         lines = [line for line in said if not transcripts.was_shown(where.session, line.statement)]
         if len(some) < limit or not _may_miss_some(said, worth, some, settings.prefetch_limit):
             break

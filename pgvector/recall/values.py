@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import dropwhile, pairwise
 
 from ..domain.types import Hit
 from .ranking import HOLDS, SUBJECT_LEAST, holds_of_the_same, is_question, shared
@@ -38,8 +38,13 @@ _GETAN = re.compile(
     "(?!geöffnet|geschlossen)(?:\\w*ge\\w{2,}(?:t|en)|(?:be|ver|er|ent|zer)\\w{3,}(?:t|en)|\\w{2,}iert)"
 )
 _HOURS = re.compile("am|pm|a|p|m|uhr|o|clock")  # what belongs to a time of day
+# What may stand before a name: "our new printer is" and "the printer is" are about the same one.
+_DETERMINER = re.compile(
+    "the|my|our|your|his|her|their|new|current|latest|der|die|das|(mein|dein|unser|euer|eure|ihr|sein)(e[rsnm]?)?"
+    "|(neu|aktuell)e[rsnm]?"
+)
 # A sentence or a label ends. The dot of "Mr." does not end one.
-_CLAUSE_ENDS = re.compile(r"(?<=\w{4})[.!?]\s+|[:;]\s+|\n|\s[-\u2013\u2014]\s")
+_CLAUSE_ENDS = re.compile(r"(?<=\w{4})[.!?]+\s+|[:;]\s+|\n|\s[-\u2013\u2014]\s")
 
 
 def replaced_part(older: Hit, newer: Hit) -> str:
@@ -79,8 +84,12 @@ def values_in(hit: Hit) -> Iterator[object]:
 
 
 def about(hit: Hit) -> Iterator[object]:
-    """Yield a key for each thing that a statement is about, and for how much of the question it holds."""
-    if is_question(hit):
+    """Yield a key for each thing that a statement is about, and for how much of the question it holds.
+
+    There is none where a rerank endpoint has put the hits in order, which stays as it is.
+    """
+    by_endpoint = hit.rerank_rank is not None and hit.relevance is None
+    if by_endpoint or is_question(hit):
         return
     held = hit.theme, round(hit.coverage, 3)
     if shape := _shape_of(hit.content):
@@ -111,7 +120,9 @@ def _subjects_in(text: str) -> tuple[tuple[str, ...], ...]:
 
 def _subject(words: Sequence[str]) -> tuple[str, ...]:
     verb = next((place for place, word in enumerate(words) if HOLDS.fullmatch(word)), 0)
-    return tuple(words[: verb + 1]) if verb >= _NAME_LEAST and holds_of_the_same(words[: verb + 1]) else ()
+    if verb < _NAME_LEAST or not holds_of_the_same(words[: verb + 1]):
+        return ()
+    return tuple(dropwhile(_DETERMINER.fullmatch, words[: verb + 1]))
 
 
 # Cached, as each text is compared with many.

@@ -214,7 +214,8 @@ def test_need_17_of_two_memories_of_the_same_the_newer_stands_first_among_many_t
         )
     landed(provider)
     age(dsn, older, days=30)
-    lines = plain_lines(make_provider(config, session_id="session-2").prefetch("Up to what may a team lead approve?"))
+    asked = "Up to what may a team lead approve?"
+    lines = plain_lines(make_provider(config, session_id="session-2").prefetch(asked))
     assert [newer in lines[0], older in lines[1]] == [True, True]
 
 

@@ -361,6 +361,7 @@ def test_need_37_a_newer_value_replaces_the_older_one_also_where_its_confirmatio
         ("The password of the guild is cold hearth.", "The password of the guild is warm ashes now."),
         ("The deadline of the thesis is 15 May.", "Got an extension: the deadline of the thesis is 12 June."),
         ("The fee for a visit is 40 euros.", "Sorry, I was wrong: the fee for a visit is 45 euros, since March."),
+        ("The piano tuner is Mr. Lund.", "Mr. Lund cancelled!! Our new piano tuner is Ms. Berg."),
         ("Der Code der Haustür ist 4471.", "Der Code der Haustür ist ab Mai ein anderer."),
         (
             "Limits: up to 5,000 the team lead, above that the director.",
@@ -382,13 +383,15 @@ def test_need_17_of_what_is_said_of_the_same_the_newer_stands_first(older: str, 
 def test_need_17_the_order_stays_where_the_older_fits_better_or_is_of_something_else() -> None:
     older, newer = memory("The oak door has the code 4471."), memory("The oak door has a squeak.", 2, day=2)
     words = replace(older, coverage=0.9), replace(newer, coverage=0.4)
-    then = replace(older, coverage=0.5), replace(newer, coverage=0.5, score=0.4)  # the question names its day
+    beside = replace(older, coverage=0.5), replace(newer, coverage=0.5, score=0.4)  # what stands beside it matches
+    by_endpoint = tuple(replace(hit, coverage=0.5, rerank_rank=rank) for rank, hit in enumerate((older, newer), 1))
     far = older, newer  # without a word of the question
     about_others = memory("The kitchen's budget is 900 euros."), memory("The cellar's budget is 200 euros.", 2, day=2)
     anything = memory("We are in the new house."), memory("We are getting a dog.", 2, day=2)
     for hits in (
         words,
-        then,
+        beside,
+        by_endpoint,
         far,
         *(tuple(replace(hit, coverage=0.5) for hit in pair) for pair in (about_others, anything)),
     ):
