@@ -35,10 +35,11 @@ class BorrowedFile(MemoryQueue):
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        """Yield a connection that writes nothing and needs no shared memory, which would be a file to write to."""
+        """Yield a connection that needs no shared memory, which would be a file to write to, and waits for no lock."""
+        address = f"file:{quote(str(self.path))}?mode=rw"
         with (
             as_spool_error(self.path),
-            closing(sqlite3.connect(f"file:{quote(str(self.path))}?mode=rw", uri=True, isolation_level=None)) as conn,
+            closing(sqlite3.connect(address, uri=True, timeout=0, isolation_level=None)) as conn,
         ):
             conn.execute("PRAGMA locking_mode=EXCLUSIVE")
             conn.execute("PRAGMA query_only=ON")
