@@ -152,21 +152,29 @@ def _newer_first(lines: Sequence[Line]) -> list[Line]:
 
     A line that scores far less than the best of them keeps its place: then what stands beside it matches.
     """
-    places: dict[object, list[int]] = {}
-    for place, line in enumerate(lines):
-        keys = [key for said in line.stated for key in about(said)]
-        same = next((places[key] for key in keys if key in places), [])
-        same.append(place)
-        for key in keys:
-            places.setdefault(key, same)
     ordered = list(lines)
-    for same in {id(each): each for each in places.values()}.values():
+    for same in _about_the_same(lines):
         best = max(lines[place].told.score for place in same)
         fitting = [place for place in same if lines[place].told.score >= FITS_AS_WELL * best]
         newest_first = sorted((lines[place] for place in fitting), key=lambda line: line.told.at, reverse=True)
         for place, line in zip(fitting, newest_first, strict=True):
             ordered[place] = line
     return ordered
+
+
+def _about_the_same(lines: Sequence[Line]) -> list[list[int]]:
+    """Return the places of the lines about each thing, in order."""
+    groups: list[list[int]] = []
+    group_of: dict[object, list[int]] = {}
+    for place, line in enumerate(lines):
+        keys = [key for said in line.stated for key in about(said)]
+        same = next((group_of[key] for key in keys if key in group_of), None)
+        if same is None:
+            groups.append(same := [])
+        same.append(place)
+        for key in keys:
+            group_of.setdefault(key, same)
+    return groups
 
 
 def _folded(lines: Sequence[Line]) -> list[Line]:
