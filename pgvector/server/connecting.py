@@ -38,12 +38,32 @@ class ServerAnswer:
     error: str = ""
 
 
+# What libpq is told instead of what its variables say, which are about the user's other servers.
+_NOT_OF_VARIABLES = {
+    "hostaddr": "", "options": "", "client_encoding": "UTF8", "target_session_attrs": "any", "require_auth": "none",
+    "channel_binding": "prefer", "gssencmode": "disable", "sslmode": "prefer", "sslnegotiation": "postgres",
+    "load_balance_hosts": "disable", "min_protocol_version": "3.0", "max_protocol_version": "3.0",
+    "ssl_min_protocol_version": "", "ssl_max_protocol_version": "",
+}  # fmt: skip
+
+
 def conninfo(layout: Layout, *, user: str, dbname: str = DATABASE) -> str:
     """Return the libpq connection string of one role."""
     from psycopg.conninfo import make_conninfo
 
     # A long path puts the socket into /tmp, where anyone could pose as the server while it is down.
-    return make_conninfo(host=str(layout.sockets), port=PORT, user=user, dbname=dbname, requirepeer=layout.owner)
+    where = str(layout.sockets)
+    return make_conninfo(host=where, port=PORT, user=user, dbname=dbname, requirepeer=layout.owner, **_overruled())
+
+
+def _overruled() -> dict[str, str]:
+    """Return an option for each of libpq's variables that is set and would lead elsewhere, or nowhere."""
+    from psycopg import pq
+
+    known = {each.keyword.decode(): each.envvar.decode() for each in pq.Conninfo.get_defaults() if each.envvar}
+    # A service may set any of them.
+    set_now = {name for name, variable in known.items() if {variable, "PGSERVICE"} & os.environ.keys()}
+    return {name: value for name, value in _NOT_OF_VARIABLES.items() if name in set_now}
 
 
 def look(layout: Layout) -> ServerAnswer:

@@ -49,6 +49,37 @@ def test_the_roles_and_the_database(shared: EmbeddedServer) -> None:
             ask(ready.runtime, statement)
 
 
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("PGHOSTADDR", "127.0.0.1"),
+        ("PGHOST", "db.invalid"),
+        ("PGOPTIONS", "-c no_such_setting=1"),
+        ("PGSSLMODE", "verify-full"),
+        ("PGREQUIREAUTH", "scram-sha-256"),
+        ("PGCHANNELBINDING", "require"),
+        ("PGGSSENCMODE", "require"),
+        ("PGTARGETSESSIONATTRS", "standby"),
+        ("PGCLIENTENCODING", "no_such_encoding"),
+        ("PGSERVICE", "elsewhere"),
+    ],
+)
+def test_variables_for_other_servers_lead_nowhere_else(
+    shared: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    """An operator's shell has them for psql."""
+    shared.ensure()
+    service = tmp_path / "service.conf"
+    service.write_text("[elsewhere]\nhostaddr=127.0.0.1\nport=1\nuser=stranger\noptions=-c no_such_setting=1\n")
+    monkeypatch.setenv("PGSERVICEFILE", str(service))
+    monkeypatch.setenv(variable, value)
+    other = EmbeddedServer(shared.root, bin_dir=BIN_DIR)
+    try:
+        assert ask(other.ensure().runtime, "SELECT current_user::text") == "hermes"
+    finally:
+        other.release()
+
+
 def test_only_the_owner_and_root_are_let_in_and_only_by_the_socket(shared: EmbeddedServer) -> None:
     ready = shared.ensure()
     assert ask(ready.admin, "SHOW listen_addresses") == ""
