@@ -72,8 +72,8 @@ class AdoptedSpools:
         known = {each.path: each for each in self._borrowed}
         self._borrowed = []
         if self._waiting and not self._directory.held.delay_any():
-            with contextlib.suppress(SpoolError, OSError), contextlib.closing(self._directory.unowned()) as paths:
-                for path in paths:
+            with contextlib.suppress(SpoolError, OSError):
+                for path in self._directory.unowned():
                     file = known.get(path) or BorrowedFile(path)
                     if self._directory.destination.takes(*file.accepted_for):
                         self._borrowed.append(file)

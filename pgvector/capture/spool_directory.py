@@ -15,7 +15,7 @@ import os
 import sqlite3
 import time
 import uuid
-from collections.abc import Container, Generator, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ..config.settings import Settings
@@ -205,15 +205,15 @@ class SpoolDirectory:
             self._delete_left_locks()
             yield from itertools.islice(self._adopt_in_order(), at_most)
 
-    def unowned(self) -> Generator[Path]:
-        """Yield the files of dead processes that are not adopted, oldest first, each locked by us meanwhile."""
+    def unowned(self) -> Iterator[Path]:
+        """Yield the files of dead processes that are not adopted, oldest first, up to one that is held."""
         for path in self._paths():
             left_alone = path in self._locks or path in self._unreadable or self._rests(path)
-            if not left_alone and self._acquire(path):
-                try:
-                    yield path
-                finally:
-                    self.release(path)
+            if not left_alone and self._try_lock(path):
+                self.release(path)
+                yield path
+            elif self.held.delays(path):
+                return
 
     def _delete_left_locks(self) -> None:
         """Delete the locks of files that somebody deleted, where the process died before it could delete its lock."""
@@ -310,15 +310,18 @@ class SpoolDirectory:
     def _take_over(self, path: Path) -> Spool | None:
         """Lock and return the spool of a dead process; None if its owner lives, or if the file no longer exists."""
         with as_spool_error(path):
-            if not self._acquire(path):
-                if fcntl is not None and is_of_nobody(path):
-                    self.held.note(path)
+            if not self._try_lock(path):
                 return None
             if not path.exists():  # its holder finished and deleted it while we looked
                 Path(f"{path}.lock").unlink(missing_ok=True)
                 self.release(path)
                 return None
         return Spool(path, max_bytes=self._max_bytes, sync=self._sync)
+
+    def _try_lock(self, path: Path) -> bool:
+        if not (taken := self._acquire(path)) and fcntl is not None and is_of_nobody(path):
+            self.held.note(path)
+        return taken
 
     def give_up(self, spool: Spool, exc: SpoolError) -> None:
         """Release a file that cannot be read any further, and leave it as it is."""
