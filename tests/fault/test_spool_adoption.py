@@ -199,9 +199,10 @@ def looked_at(path: Path) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("held", [opened_by_nobody_else, looked_at])
+@pytest.mark.parametrize(("held", "named"), [(opened_by_nobody_else, Path), (looked_at, Path), (looked_at, renumbered)])
 def test_need_03_what_is_said_waits_for_what_was_left_in_a_file_that_somebody_looks_at(
     held: Callable[[Path], AbstractContextManager[None]],
+    named: Callable[[Path], Path],
     proxy: TcpProxy,
     proxied: str,
     home: Path,
@@ -211,7 +212,7 @@ def test_need_03_what_is_said_waits_for_what_was_left_in_a_file_that_somebody_lo
 ) -> None:
     monkeypatch.setattr(held_files, "HOLD_S", 60.0)
     proxy.stop()
-    left = file_of_a_killed_agent(proxied, home, turns=5)
+    left = named(file_of_a_killed_agent(proxied, home, turns=5))
     with held(left):
         proxy.start()
         provider = make_provider({"dsn": proxied})
@@ -270,26 +271,6 @@ def test_need_03_what_a_later_life_left_waits_for_an_earlier_one_s_file_that_som
         provider = make_provider({"dsn": proxied})
         until(runtime_of(provider).spools.held.delay_any, 30, "an attempt to bring home what was left")
     until(lambda: len(user_turns(database)) >= 6, 30, "the turns of both lives")
-    assert user_turns(database) == [turn(number) for number in range(6)]
-
-
-def test_need_03_a_file_that_is_looked_at_is_a_dead_process_s_though_its_number_lives_again(
-    proxy: TcpProxy,
-    proxied: str,
-    home: Path,
-    make_provider: MakeProvider,
-    database: Database,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(held_files, "HOLD_S", 60.0)
-    proxy.stop()
-    left = renumbered(file_of_a_killed_agent(proxied, home, turns=5))
-    with looked_at(left):
-        proxy.start()
-        provider = make_provider({"dsn": proxied})
-        provider.sync_turn(turn(5), "")
-        until(runtime_of(provider).spools.held.delay_any, 30, "an attempt to bring home what was left")
-    landed(provider)
     assert user_turns(database) == [turn(number) for number in range(6)]
 
 
