@@ -323,10 +323,12 @@ class _Few(HeaderDeadline):
     most = 5
 
 
-def slow_until(released: threading.Event) -> Any:
-    """An application that answers requests of `/slow` once it is told to, and others at once."""
+def slow_until(released: threading.Event, begun: list[str] | None = None) -> Any:
+    """An application that answers requests of `/slow` once it is told to, and others at once; `begun` lists them."""
 
     async def slow(scope: Any, receive: Any, send: Any) -> None:
+        if begun is not None and scope["type"] == "http":
+            begun.append(scope["path"])
         while scope["type"] != "lifespan" and scope["path"] == "/slow" and not released.is_set():
             await asyncio.sleep(0.05)
         await tell(scope, receive, send)
@@ -357,12 +359,15 @@ def test_connections_without_end_keep_nobody_out(home: Path) -> None:
 def test_streams_without_end_keep_nobody_out(home: Path) -> None:
     """Their clients take up their sessions again; a request that is being answered is not given up for another."""
     released = threading.Event()
-    guard = HttpGuard(slow_until(released), TokenFile(home), listen="127.0.0.1")
+    begun: list[str] = []
+    guard = HttpGuard(slow_until(released, begun), TokenFile(home), listen="127.0.0.1")
     with AsgiServer(guard, _Few) as server, ExitStack() as wires:
 
         def asking(request: bytes) -> socket.socket:
+            before = len(begun)
             wire = wires.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
             wire.sendall(request)
+            until(lambda: len(begun) > before, 60, "the request to begin, before others do")
             return wire
 
         call = asking(b"POST /slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx")
