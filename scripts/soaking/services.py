@@ -79,8 +79,9 @@ class Service:
             process.send_signal(number)
         self._wait(how, meanwhile)
         code = self._code()
-        # Before it has a handler it ends by the signal itself.
-        if how != "SIGKILL" and code not in (0, 130, -number):
+        # Before it has a handler it ends by the signal itself. 130 stands for SIGINT, by which Python ends where an
+        # interrupt has reached code that was made from text, as that of a dataclass is, though it was caught.
+        if how != "SIGKILL" and code not in (0, 130, -signal.SIGINT, -number):
             with self._ledger.lock:
                 self._ledger.accuse(f"{self.name} ended with {code} after {how}")
 
