@@ -208,8 +208,7 @@ class SpoolDirectory:
     def unowned(self) -> Iterator[Path]:
         """Yield the files of dead processes that are not adopted, oldest first, up to one that is held."""
         for path in self._paths():
-            left_alone = path in self._locks or path in self._unreadable or self._rests(path)
-            if not left_alone and self._try_lock(path):
+            if not self._is_left_alone(path) and self._try_lock(path):
                 self.release(path)
                 yield path
             elif self.held.delays(path):
@@ -241,7 +240,7 @@ class SpoolDirectory:
 
     def _adopt(self, path: Path) -> Spool | None:
         """Return the spool of a file without an owner; None for a file that is to be left alone."""
-        if path in self._locks or path in self._unreadable or self._rests(path):
+        if self._is_left_alone(path):
             return None
         spool: Spool | None = None
         try:
@@ -289,6 +288,9 @@ class SpoolDirectory:
     def rejected_count(self) -> int:
         """Return how many rejected operations are in the files that are left alone."""
         return sum(rejected for _, rejected in self._resting.values())
+
+    def _is_left_alone(self, path: Path) -> bool:
+        return path in self._locks or path in self._unreadable or self._rests(path)
 
     def _rests(self, path: Path) -> bool:
         if path in self._resting and self._resting[path][0] == written_at(path):
@@ -368,8 +370,7 @@ class SpoolDirectory:
 
     def release(self, path: Path) -> None:
         """Release the lock of `path`, so that another process can take it."""
-        handle = self._locks.pop(path, None)
-        if handle is not None:
+        if (handle := self._locks.pop(path, None)) is not None:
             os.close(handle)
 
     def forget_after_fork(self) -> None:

@@ -57,11 +57,11 @@ def read_dotenv(home: Path, prefix: str = ENV_PREFIX, environ: Mapping[str, str]
     known = os.environ if environ is None else environ
     with suppress(OSError, ValueError):
         for name, value in read_cached(home / DOTENV_NAME, _parse_dotenv, lasts=True) or ():
-            found[name] = filled_in(value, {**known, **found}) if "${" in value else value
+            found[name] = _filled_in(value, {**known, **found}) if "${" in value else value
     return {name: value for name, value in found.items() if name.startswith(prefix)}
 
 
-def filled_in(text: str, variables: Mapping[str, str]) -> str:
+def _filled_in(text: str, variables: Mapping[str, str]) -> str:
     """Return a text with ${NAME} and ${NAME:-otherwise} replaced; a name that stands for nothing stays as written."""
     return _REFERENCE.sub(lambda found: variables.get(found[1], found[0] if found[2] is None else found[2]), text)
 

@@ -34,18 +34,18 @@ def try_exclusive(fd: int) -> bool:
 
 def is_free(path: Path) -> bool:
     """Return True when no process holds the lock file. Raises: OSError, also when there is none."""
-    fd = open_lock(path, make=False)
-    try:
-        return try_exclusive(fd)
-    finally:
-        os.close(fd)
+    return _can_take(path, fcntl.LOCK_EX)
 
 
 def is_owned(path: Path) -> bool:
     """Return whether a process holds the lock file for itself, not only to look who does. Raises: OSError."""
+    return not _can_take(path, fcntl.LOCK_SH)
+
+
+def _can_take(path: Path, kind: int) -> bool:
     fd = open_lock(path, make=False)
     try:
-        return not _try(fd, fcntl.LOCK_SH)
+        return _try(fd, kind)
     finally:
         os.close(fd)
 
