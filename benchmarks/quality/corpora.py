@@ -6,18 +6,21 @@ The files are for evaluation only and no part of this repository; docs/recall-qu
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 LOCOMO = "locomo10"
 REALTALK = "realtalk"
+REALMEM = "realmem"
 NAMES = (LOCOMO, "beam100k", "lifebench_en", "madial_en", "madial_zh", "precisionmem_en")
-ALL_NAMES = (*NAMES, REALTALK)  # nothing is chosen on the last: it tells whether what was chosen holds elsewhere
+# Nothing in the order of results is chosen on the last two: they tell whether what was chosen holds elsewhere.
+ALL_NAMES = (*NAMES, REALTALK, REALMEM)
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}  # of LoCoMo
 _LOCOMO_SHA256 = "79fa87e90f04081343b8c8debecb80a9a6842b76a7aa537dc9fdf651ea698ff4"
 _DATE = "%I:%M %p on %d %B, %Y"
@@ -49,12 +52,16 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A question and the names of what answers it; `held`: it is in the half that nothing is chosen on."""
+    """A question and the names of what answers it; `held`: it is in the half that nothing is chosen on.
+
+    `until`: when it was asked, where the theme also holds what was said later.
+    """
 
     text: str
     category: str
     gold: frozenset[str]
     held: bool
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +79,11 @@ def read_corpus(folder: Path, name: str) -> list[Theme]:
     if name == REALTALK:
         chats = sorted((folder / name).glob("Chat_*.json"))
         return [_chat(place, each.stem, json.loads(each.read_bytes())) for place, each in enumerate(chats)]
+    if name == REALMEM:
+        people = sorted((folder / name).glob("*_dialogues_256k.json"))
+        return [
+            _person(place, each.stem, json.loads(each.read_bytes())["dialogues"]) for place, each in enumerate(people)
+        ]
     path = folder / f"{name}.json"
     body = path.read_bytes()
     if name == LOCOMO:
@@ -122,6 +134,27 @@ def _chat(place: int, name: str, chat: dict[str, Any]) -> Theme:
         for turn in chat[f"session_{number}"]
     )
     return Theme(REALTALK, name.casefold(), turns, _asked(chat["qa"], turns, held=bool(place % 2)))
+
+
+def _person(place: int, name: str, sessions: list[dict[str, Any]]) -> Theme:
+    """A person's sessions with an assistant; its questions are messages for whose answer earlier ones were needed."""
+    turns: list[Turn] = []
+    questions: list[Asked] = []
+    seen: set[str] = set()
+    for number, session in enumerate(sessions):
+        name_of, said = session["session_uuid"], session["dialogue_turns"]
+        began = datetime.fromisoformat(session["current_time"][:10]).replace(tzinfo=UTC) + timedelta(minutes=number)
+        for second, turn in enumerate(said):
+            role, at = turn["speaker"].lower(), began + timedelta(seconds=second)
+            turns.append(Turn(name_of, f"session-{number}", role, turn["speaker"], turn["content"], at))
+        for message, reply in itertools.pairwise(said):
+            gold = {used["session_uuid"] for used in reply.get("memory_used") or ()} & seen
+            if message.get("is_query") and gold:
+                questions.append(
+                    Asked(message["content"], message["category_name"], frozenset(gold), not place % 2, began)
+                )
+        seen.add(name_of)
+    return Theme(REALMEM, name.casefold(), tuple(turns), tuple(questions))
 
 
 def _asked(asked: list[dict[str, Any]], turns: tuple[Turn, ...], *, held: bool) -> tuple[Asked, ...]:

@@ -1,10 +1,10 @@
 """Evidence recall through the provider: is what answers a question among the best rows?
 
 Each theme of the corpora is written with its dates, as turns or as memories, and each question asked as the recall
-tools do, in its theme, before a tool folds exchanges and cuts long texts. evidence recall@k = found gold / gold among
-the first k, mean over questions; of a session any turn counts. Beside it stand plain BM25 (k1 1.2, b 0.75, words as
-they are written) and variants: the shipped code with one constant changed, and the difference to it with a paired
-bootstrap interval.
+tools do, in its theme, before a tool folds exchanges and cuts long texts. A message of realmem is asked as when it was
+said: without what was said in its session and later. evidence recall@k = found gold / gold among the first k, mean over
+questions; of a session any turn counts. Beside it stand plain BM25 (k1 1.2, b 0.75, words as they are written) and
+variants: the shipped code with one constant changed, and the difference to it with a paired bootstrap interval.
 
     python recall.py --data DIR [--corpus NAME ...] [--no-model | --model-dir DIR --model-name NAME --dims N]
                      [--themes N] [--embedded] [--cache FILE] [--variants] [--held]
@@ -23,9 +23,10 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 sys.path += [str(folder) for folder in Path(__file__).resolve().parents[:3]]
@@ -35,7 +36,7 @@ from corpora import ALL_NAMES, NAMES, Theme, read_corpus
 from vectors import CachedModel, texts_of
 
 from hermes_memory_pgvector.domain.operations import Message, RememberMemory, StoreTurn
-from hermes_memory_pgvector.domain.types import Hit, Question, Scope, Store
+from hermes_memory_pgvector.domain.types import Filters, Hit, Question, Scope, Store
 from hermes_memory_pgvector.embed.instructions import instructions_for
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall import fuse, search
@@ -95,7 +96,8 @@ class Stored:
         found, took_ms = [], []
         for asked in (each for each in self.theme.questions if each.held == held):
             started = time.perf_counter()
-            question = Question(asked.text, Scope("theme", self.theme.name), max(_DEPTHS), _PATIENCE_S)
+            filters = Filters(until=asked.until)
+            question = Question(asked.text, Scope("theme", self.theme.name), max(_DEPTHS), _PATIENCE_S, filters)
             hits = provider.runtime.searcher.recall([self.store], question).hits
             took_ms.append((time.perf_counter() - started) * 1000)
             found.append(_recall(asked.gold, self.names_of(hits)))
@@ -112,24 +114,38 @@ def _recall(gold: frozenset[str], found: Sequence[set[str]]) -> tuple[float, flo
     return at_5, at_10
 
 
-def plain_bm25(theme: Theme, *, held: bool) -> Found:
-    """Recall of each question of one half by what a search engine without any of this finds."""
-    docs = [Counter(_TERM.findall(turn.text.lower())) for turn in theme.turns]
-    lengths = [doc.total() for doc in docs]
-    mean = statistics.fmean(lengths)
+class _Index(NamedTuple):
+    """The texts of a theme as BM25 has them: the words of each, their mean number, and who holds a word."""
+
+    docs: list[Counter[str]]
+    mean: float
+    holding: dict[str, list[int]]
+
+
+@lru_cache(maxsize=1)
+def _index(theme: Theme, until: datetime | None) -> _Index:
+    turns = [turn for turn in theme.turns if until is None or turn.at < until]
+    docs = [Counter(_TERM.findall(turn.text.lower())) for turn in turns]
     holding: dict[str, list[int]] = {}
     for number, doc in enumerate(docs):
         for term in doc:
             holding.setdefault(term, []).append(number)
+    return _Index(docs, statistics.fmean(doc.total() for doc in docs), holding)
+
+
+def plain_bm25(theme: Theme, *, held: bool) -> Found:
+    """Recall of each question of one half by what a search engine without any of this finds."""
     found = []
     for asked in (each for each in theme.questions if each.held == held):
+        docs, mean, holding = _index(theme, asked.until)
         scores: Counter[int] = Counter()
         for term in set(_TERM.findall(asked.text.lower())):
             rows = holding.get(term, [])
             idf = math.log(1 + (len(docs) - len(rows) + 0.5) / (len(rows) + 0.5))
             for row in rows:
                 often = docs[row][term]
-                scores[row] += idf * often * (_K1 + 1) / (often + _K1 * (1 - _B + _B * lengths[row] / mean))  # type: ignore[assignment]
+                length = docs[row].total() / mean
+                scores[row] += idf * often * (_K1 + 1) / (often + _K1 * (1 - _B + _B * length))  # type: ignore[assignment]
         best = sorted(scores, key=lambda row: (-scores[row], row))[: max(_DEPTHS)]
         found.append(_recall(asked.gold, [{theme.turns[row].name} for row in best]))
     return found

@@ -1,13 +1,15 @@
 """What is near enough to be put before a turn: how often nothing is the answer when nothing is known, and the reverse.
 
 Asks as the provider does for each turn, of four kinds of themes: conversations (LoCoMo), 120 made-up facts (facts.py),
-15 memories of a person and 15 of a team (standalone.py). `answered`: share of the questions that the theme can answer
-whose answer is among the lines shown. `false`: share of those that it cannot of which any line is shown.
+15 memories of a person and 15 of a team (standalone.py). With `--messages` instead: what people write to an assistant,
+of their own earlier sessions and of another person's (realmem). `answered`: share of the questions that the theme can
+answer whose answer is among the lines shown. `false`: share of those that it cannot of which any line is shown.
 Lines are made as the provider makes them. With `--rerank` the bundled cross-encoder scores what it does before a turn,
 without a deadline. Bars are moved in the shipped code: `above` are the spreads above what is unrelated to the question,
-other bars are fixed ones. `words`: those shared count `near` the bar of meaning only, as shipped; `anyhow`; or not at
-all (`no`). They are to be chosen without the half of the conversations that is held out. `--scale` makes another model
-of the one given, as far as the similarity of unrelated texts goes.
+`above talk` those above talk about something else, other bars are fixed ones. `words`: those shared count `near` the
+bar of meaning only, as shipped; `anyhow`; or not at all (`no`). They are to be chosen without the half of the
+conversations that is held out. `--scale` makes another model of the one given, as far as the similarity of unrelated
+texts goes.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,16 +32,16 @@ from unittest import mock
 sys.path += [str(folder) for folder in Path(__file__).resolve().parents[:3]]
 import common
 import facts
-from corpora import LOCOMO, Theme, read_corpus
-from recall import options
+from corpora import LOCOMO, REALMEM, Theme
+from recall import options, themes_of
 from recall import write as write_theme
 from standalone import PERSON, REQUESTS, TEAM, Statement
 from vectors import CachedModel
 
 from hermes_memory_pgvector.domain.operations import RememberMemory
-from hermes_memory_pgvector.domain.types import Hit, Question, Scope
+from hermes_memory_pgvector.domain.types import Filters, Hit, Question, Scope
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from hermes_memory_pgvector.recall import prefetch
+from hermes_memory_pgvector.recall import bars, prefetch
 from hermes_memory_pgvector.recall.bars import MEMORIES_ABOVE, TURNS_ABOVE, MinSimilarity
 from hermes_memory_pgvector.recall.block import lines_of
 from tests.support.embedding_server import EmbeddingServer, Model
@@ -54,27 +57,36 @@ PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
 STEPS = (-0.4, -0.2, 0.2, 0.4)  # spreads, by which the shipped bars are moved
 MEMORIES_EVIDENCE = (-11.0, -10.0, -9.5, -9.0)
 TURNS_EVIDENCE = (-9.0, -8.0, -7.0)
+TALK = (-100.0, 2.0, 2.5, 3.5, 4.0)  # the first leaves it out
 NEVER = 2.0  # a bar that nothing passes
 SHOWN = 5  # lines, the default of prefetch_limit
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A question asked of a theme, and the texts there that answer it: none, where nothing does."""
+    """A question asked of a theme, and the texts there that answer it: none, where nothing does.
+
+    `until`: what was said from then on is left out.
+    """
 
     group: str
     theme: str
     question: str
     answers: frozenset[str] = frozenset()
+    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the provider looks at before it decides what to show, and the bars it has; None without a model."""
+    """What the provider looks at before it decides what to show, and the bars it has; None without a model.
+
+    `beside_talk`: the bars if turns had to be that many spreads above talk about something else.
+    """
 
     case: Case
     hits: list[Hit]
     near: MinSimilarity | None
+    beside_talk: dict[float, MinSimilarity | None]
 
 
 def cases(conversations: Sequence[Theme], every: int) -> Iterator[Case]:
@@ -107,9 +119,14 @@ def asked_of(provider: PgvectorMemoryProvider, case: Case) -> Found:
     assert provider.runtime is not None
     searcher, limit = provider.runtime.searcher, SHOWN * prefetch._SPARE
     scope = Scope("theme", case.theme)
-    question = Question(case.question, scope, limit, 120.0, around=True, rerank=searcher.reranks_prefetch)
+    filters, rerank = Filters(until=case.until), searcher.reranks_prefetch
+    question = Question(case.question, scope, limit, 120.0, filters, around=True, rerank=rerank)
     hits = list(searcher.recall(["memories", "turns"], question).hits)
-    return Found(case, hits, searcher.bars(case.question, time.monotonic() + 60.0))
+    beside_talk = {}
+    for above in TALK:
+        with mock.patch.object(bars, "TALK_ABOVE", above):
+            beside_talk[above] = searcher.bars(case.question, time.monotonic() + 60.0)
+    return Found(case, hits, searcher.bars(case.question, time.monotonic() + 60.0), beside_talk)
 
 
 def rates(
@@ -119,8 +136,8 @@ def rates(
     counted: dict[str, list[bool]] = {}
     with mock.patch.dict(vars(prefetch), constants):
         for each in found:
-            case, bars = each.case, near(each.near)
-            lines = lines_of([hit for hit in each.hits if prefetch.is_worth_showing(hit, bars)])[:SHOWN]
+            case, limits = each.case, near(each.near)
+            lines = lines_of([hit for hit in each.hits if prefetch.is_worth_showing(hit, limits)])[:SHOWN]
             shown = [hit.content for line in lines for hit in (line.told, line.beside) if hit is not None]
             good = bool(case.answers.intersection(shown)) if case.answers else bool(shown)
             counted.setdefault(f"{'answered' if case.answers else 'false'}: {case.group}", []).append(good)
@@ -204,6 +221,17 @@ def _dot(one: Sequence[float], other: Sequence[float]) -> float:
     return sum(a * b for a, b in zip(one, other, strict=True))
 
 
+def messages(people: Sequence[Theme], every: int) -> Iterator[Case]:
+    """What people write to an assistant, asked of what they said before, and of what somebody else did."""
+    for name, held in (("chosen on", False), ("held out", True)):
+        ours = [each for each in people if all(asked.held == held for asked in each.questions)]
+        for about, other in zip(ours, [*ours[1:], *ours[:1]], strict=True):
+            for asked in about.questions[::every]:
+                gold = frozenset(turn.text for turn in about.turns if turn.name in asked.gold)
+                yield Case(f"messages, {name}", about.name, asked.text, gold, asked.until)
+                yield Case(f"messages, {name}", other.name, asked.text)
+
+
 def write(provider: PgvectorMemoryProvider, conversations: Sequence[Theme]) -> None:
     """Store every theme."""
     assert provider.runtime is not None
@@ -252,13 +280,20 @@ def main() -> None:
         "--scale", type=float, default=0.0, help="so much more of what the model's vectors have in common"
     )
     parser.add_argument("--every", type=int, default=EVERY, help="of the questions about conversations one is asked")
+    parser.add_argument("--messages", action="store_true", help="what people write to an assistant, of --data/realmem")
     parser.add_argument("--rerank", action="store_true", help="let the bundled cross-encoder score what is found")
     args = parser.parse_args()
-    conversations = read_corpus(args.data, LOCOMO)
-    with store(args, conversations) as provider:
-        pairs = [] if args.no_model else distribution(provider, conversations)
-        found = [asked_of(provider, case) for case in cases(conversations, args.every)]
+    args.corpus = [REALMEM if args.messages else LOCOMO]
+    themes = themes_of(args)
+    asked = messages(themes, args.every) if args.messages else cases(themes, args.every)
+    with store(args, themes) as provider:
+        pairs = [] if args.no_model else distribution(provider, themes)
+        found = [asked_of(provider, case) for case in asked]
     rows = table(found, meaning=not args.no_model)
+    if not args.no_model:
+        for above in TALK:
+            moved_so = [replace(each, near=each.beside_talk[above]) for each in found]
+            rows.append({"turns": f"{above} above talk"} | rates(moved_so, same))
     parameters = {
         "model": None if args.no_model else args.model_name,
         "pairs": pairs,

@@ -27,6 +27,9 @@ from .background import Background, result_by
 # nearer is the nearest unrelated one.
 MEMORIES_ABOVE = 2.8
 TURNS_ABOVE = 4.2
+# Above what is said in other conversations. Messages and answers of some length resemble one another by how people and
+# assistants speak, whatever they are about.
+TALK_ABOVE = 3.0
 SITUATIONS_ABOVE = 4.3  # chosen with benchmarks/quality/structure.py
 # The weight of a question's own similarity to the texts, the rest being what is usual for the model. A question with a
 # rare word is far from everything, and only a memory that shares the word by chance is near it.
@@ -72,6 +75,49 @@ _TEXTS = (
     "The new shoes hurt, so she sent them back.",
     "The server answers with an error at midnight.",
 )
+_TALK = (
+    "Hi again. I went through the list you made for the garden yesterday, and most of it looks good. The only "
+    "thing I am not sure about is the order. What should I start with this weekend, and what can wait until it is "
+    "warmer?",
+    "Thanks, that helps a lot! I like the second version better, it sounds more like me. Could you make the "
+    "opening a little shorter and take out the part about the prize? Then I think it is ready to be sent.",
+    "Okay, perfect. So we have settled on the blue tiles and the smaller basin. Let us move on to the lighting. I "
+    "want something warm but not too dim, and please keep in mind that the ceiling is low.",
+    "No, that is not what I asked for. I said that the numbers should be grouped by month, not by customer. "
+    "Please do it again, and this time check the totals before you send them to me.",
+    "Good morning! I slept badly and I feel a bit overwhelmed by everything that is on my plate. Can we look at "
+    "what is really urgent today and put off the rest? I just need a clear plan for the next few hours.",
+    "Great, I finished the third chapter last night. It was harder than I expected, and I am not sure that I "
+    "understood the part about inheritance. What would be the best way to practise it before the exam?",
+    "Hello. I am ready to continue where we left off. Last time we agreed on the structure, so the next step "
+    "would be to fill in the details, right? What do you need from me to get going?",
+    "I talked to my sister about it, and she thinks that it is too risky. I see her point, but I do not want to "
+    "give up the idea entirely. Is there a way to try it on a smaller scale first?",
+    "That is a great question, and I am glad that you brought it up. There are three things to keep in mind: the "
+    "weight, the price and how easy it is to clean. Based on what you told me, I would suggest the second model, "
+    "since it fits your budget and needs little care. Would you like me to compare it with the others in a table?",
+    "Understood. I have updated the plan accordingly: the interviews move to Tuesday, the report is due on "
+    "Thursday, and Friday stays free for corrections. The next step is to inform the others. Shall I draft a "
+    "short message for them?",
+    "I completely understand how frustrating that must be, and I am sorry for the confusion. You are right that "
+    "the earlier figures did not match. Here is the corrected version, with the sources next to each value. "
+    "Please let me know if anything still looks wrong to you.",
+    "Excellent choice! To get the most out of your visit, I recommend that you begin early, before the crowds "
+    "arrive. Here is a possible schedule: the old harbour in the morning, lunch at the market hall, and the "
+    "lighthouse in the afternoon. Would you like suggestions for the evening as well?",
+    "Certainly! Here is a step-by-step guide. First, soak the beans overnight. Second, boil them for about forty "
+    "minutes. Third, mix them with oil, lemon and salt. Finally, let them rest for an hour before you serve them. "
+    "Let me know if you would like a variation without lemon.",
+    "Great progress! You have completed four of the six exercises, and your answers are getting more precise. For "
+    "the next session, I suggest that we focus on the two remaining ones and then review the mistakes together. "
+    "How does that sound to you?",
+    "To solve this, we have to look at the log of the job first. The error means that the process could not write "
+    "to its folder. Please check who owns it, and run the command again. If it still fails, send me the last "
+    "twenty lines of the output, and we will go from there.",
+    "Thank you for sharing this with me. It takes courage to look at things so honestly. What you describe is a "
+    "very common reaction to stress, and there are small steps that can help. We could start with a short routine "
+    "in the evening, and see after a week whether anything has changed.",
+)
 _QUESTIONS = (
     "Which colour did they choose for the gate?",
     "How long does the tunnel stay closed?",
@@ -116,30 +162,31 @@ class Unrelated:
     """The similarities of questions and texts that have nothing to do with each other.
 
     `centre` is the mean vector of the texts, `usual` the mean similarity, and `spread` how far the similarities of a
-    question lie from their mean.
+    question lie from their mean. `talk` is the mean vector of messages and answers of some length.
     """
 
     centre: Vector
+    talk: Vector
     usual: float
     spread: float
 
     @classmethod
-    def of(cls, questions: Sequence[Vector], texts: Sequence[Vector]) -> Unrelated:
+    def of(cls, questions: Sequence[Vector], texts: Sequence[Vector], talk: Sequence[Vector]) -> Unrelated:
         """Measure the similarities of unit vectors."""
         # The distance of unit vectors gives their similarity, and `math` computes it five times as fast.
         others = list(map(tuple, texts))
         near = [[1 - math.dist(one, other) ** 2 / 2 for other in others] for one in yielding_gil(map(tuple, questions))]
-        centre = list(map(_mean, zip(*texts, strict=True)))
         means = list(map(_mean, near))
         variances = [_mean([(value - mean) ** 2 for value in each]) for each, mean in zip(near, means, strict=True)]
-        return cls(centre, _mean(means), math.sqrt(_mean(variances)))
+        return cls(_centre(texts), _centre(talk), _mean(means), math.sqrt(_mean(variances)))
 
     def bars(self, question: Vector) -> MinSimilarity:
         """Return the similarities that a row must reach to be nearer to the question than unrelated texts are."""
         differs = _dot(question, self.centre) - self.usual
         memories = self.usual + _OWN_SHARE_OF_MEMORIES * differs + MEMORIES_ABOVE * self.spread
         turns = self.usual + _OWN_SHARE_OF_TURNS * differs + TURNS_ABOVE * self.spread
-        return MinSimilarity(memories, turns, self.spread)
+        as_they_talk = _dot(question, self.talk) + TALK_ABOVE * self.spread
+        return MinSimilarity(memories, max(turns, as_they_talk), self.spread)
 
 
 class Situations:
@@ -209,8 +256,13 @@ class Bars:
 
 
 def _measure(embedder: Embedder) -> Unrelated:
-    texts = embedder.embed_documents(_TEXTS, timeout_s=_TIMEOUT_S)
-    return Unrelated.of(embedder.embed_queries(_QUESTIONS, timeout_s=_TIMEOUT_S), texts)
+    texts = embedder.embed_documents([*_TEXTS, *_TALK], timeout_s=_TIMEOUT_S)
+    questions = embedder.embed_queries(_QUESTIONS, timeout_s=_TIMEOUT_S)
+    return Unrelated.of(questions, texts[: len(_TEXTS)], texts[len(_TEXTS) :])
+
+
+def _centre(vectors: Sequence[Vector]) -> Vector:
+    return list(map(_mean, zip(*vectors, strict=True)))
 
 
 def _mean(values: Sequence[float]) -> float:  # `statistics` takes longer to import than all this

@@ -98,6 +98,40 @@ def test_need_37_to_a_model_for_english_memories_in_another_language_must_be_as_
         assert provider.prefetch(message) == ""
 
 
+# An exchange about a fence, messages about something else that sound like it, and one about the fence.
+THE_FENCE = (
+    "Hi. I have set all the posts for the new fence, and I am happy with how straight they are. What would be the next "
+    "step, and what do you need from me to get going?",
+    "That is great to hear! Now that the posts are set, the next step is to fix the rails, with the galvanised screws. "
+    "For that I need to know how wide the gaps are. Shall we go through it together?",
+)
+SOUNDING_ALIKE = (
+    "Hi again! The slides for the board are done, and I feel good about them. Which part should we work on now, and is "
+    "there anything that I should send you before we go on?",
+    "Thanks, that is really helpful! I have booked the ferry now. Let us move on to the rooms, please. What should I "
+    "tell you so that we can get started?",
+    "Hi again! The slides for the board are done, and they look good. Which part comes after that, and is there "
+    "anything I should send you before we continue?",
+)
+ABOUT_THE_FENCE = (
+    "Hi. The fence has stood the storm well, and I would like to go on. What did we say about the rails, and which "
+    "screws did I want to use for them?"
+)
+
+
+def test_need_37_a_message_that_only_sounds_like_an_earlier_one_is_not_answered_by_it(
+    home: Path, make_provider: MakeProvider
+) -> None:
+    link_model(home)
+    provider = make_provider(LOCAL)
+    provider.sync_turn(*THE_FENCE, session_id="before")
+    landed(provider)
+
+    assert [provider.prefetch(message, session_id=f"later {n}") for n, message in enumerate(SOUNDING_ALIKE)] == [""] * 3
+    (line,) = plain_lines(provider.prefetch(ABOUT_THE_FENCE, session_id="later"))
+    assert "galvanised screws" in line
+
+
 def test_need_16_forget_takes_only_what_fits_the_question(
     dsn: str,
     home: Path,

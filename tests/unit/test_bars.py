@@ -14,7 +14,7 @@ import pytest
 from hermes_memory_pgvector.embed.cache import CachedEmbedder
 from hermes_memory_pgvector.embed.embedder import Vector
 from hermes_memory_pgvector.embed.http_embedder import HttpEmbedder
-from hermes_memory_pgvector.recall.bars import MEMORIES_ABOVE, TURNS_ABOVE, Bars, Unrelated
+from hermes_memory_pgvector.recall.bars import MEMORIES_ABOVE, TALK_ABOVE, TURNS_ABOVE, Bars, Unrelated
 from tests.support.scripted_embedder import ScriptedEmbedder
 
 DIMS = 64
@@ -36,7 +36,7 @@ def vectors(number: int, *, common: float) -> list[Vector]:
 @pytest.mark.parametrize("common", [0.0, 0.5, 2.0])
 def test_bars_stand_as_many_spreads_above_what_is_unrelated_whatever_the_model(common: float) -> None:
     questions, texts = vectors(150, common=common), vectors(151, common=common)
-    measured = Unrelated.of(questions, texts)
+    measured = Unrelated.of(questions, texts, texts)
     unrelated = [sum(map(mul, question, text)) for question in questions for text in texts]
     assert measured.usual == pytest.approx(sum(unrelated) / len(unrelated))
     shown = [similarity >= measured.bars(questions[0]).memories for similarity in unrelated]
@@ -50,10 +50,21 @@ def test_bars_stand_as_many_spreads_above_what_is_unrelated_whatever_the_model(c
 
 def test_a_question_that_is_near_to_everything_has_a_higher_bar() -> None:
     texts = vectors(100, common=1.0)
-    measured = Unrelated.of(vectors(101, common=1.0), texts)
+    measured = Unrelated.of(vectors(101, common=1.0), texts, texts)
     special, general = measured.bars(vectors(1, common=0.0)[0]), measured.bars(unit([1.0] + [0.0] * (DIMS - 1)))
     assert general.turns > special.turns
     assert general.memories > special.memories
+
+
+def test_a_message_said_as_people_talk_must_be_nearer_to_turns_than_talk_is() -> None:
+    texts = vectors(100, common=0.0)
+    talk = [unit([*each[:-1], each[-1] + 2.0]) for each in vectors(16, common=0.0)]
+    measured = Unrelated.of(vectors(101, common=0.0), texts, talk)
+    plain, talking = unit([1.0] + [0.0] * (DIMS - 1)), unit([1.0] + [0.0] * (DIMS - 2) + [2.0])
+    nearness = sum(sum(map(mul, talking, each)) for each in talk) / len(talk)
+    assert measured.bars(talking).turns == pytest.approx(nearness + TALK_ABOVE * measured.spread)
+    assert measured.bars(talking).turns > measured.bars(plain).turns
+    assert measured.bars(talking).memories == pytest.approx(measured.bars(plain).memories, abs=measured.spread)
 
 
 @pytest.fixture
