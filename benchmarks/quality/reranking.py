@@ -3,10 +3,10 @@
 `search`: as words and meaning have it. `reranked`: the best of it blended as shipped, however long that takes. `in
 time`: with what is scored within the default deadline on this machine as it is. `--variants`: the shipped code with one
 constant changed. Changes are those to `search`, question by question. `read` is the share of the questions that the
-provider has reranked; here all of them are.
+provider has reranked; here all of them are. `--by-length`: questions that are short enough for it, and the others.
 
     python reranking.py --data DIR --reranker DIR [--corpus NAME ...] [--themes N] [--embedded] [--cache FILE]
-                        [--half chosen held] [--variants [NAME ...]] [--questions N]
+                        [--half chosen held] [--variants [NAME ...]] [--questions N] [--by-length]
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from recall import Stored, loaded, options, share_found, themes_of, with_interva
 
 from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.domain.measures import Latencies
-from hermes_memory_pgvector.domain.types import Question, Scope
-from hermes_memory_pgvector.embed.cross_encoder import LANGUAGE, CrossEncoder, Logits
+from hermes_memory_pgvector.domain.types import Filters, Question, Scope
+from hermes_memory_pgvector.embed.cross_encoder import LANGUAGE, QUESTION_MAX_CHARS, CrossEncoder, Logits
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall import reranking
 from hermes_memory_pgvector.recall.reranking import BUNDLED_S, MAX_CANDIDATES, BundledReorderer
@@ -105,7 +105,8 @@ def evaluate(
 ) -> dict[str, tuple[list[float], float]]:
     """By way, the share of what answers a question that it finds at each depth, and what it takes beside the search."""
     assert provider.runtime is not None
-    question = Question(asked.text, Scope("theme", stored.theme.name), MAX_CANDIDATES, _PATIENCE_S)
+    scope, filters = Scope("theme", stored.theme.name), Filters(until=asked.until)
+    question = Question(asked.text, scope, MAX_CANDIDATES, _PATIENCE_S, filters)
     began = time.perf_counter()
     hits = list(provider.runtime.searcher.recall([stored.store], question).hits)
     orders = {"search": (hits, (time.perf_counter() - began) * 1000)}
@@ -141,6 +142,7 @@ def main() -> None:
         "--variants", nargs="*", choices=list(VARIANTS), metavar="NAME", help="one constant changed; of all by default"
     )
     parser.add_argument("--questions", type=int, default=300, metavar="N", help="of a half of a corpus, a sample")
+    parser.add_argument("--by-length", action="store_true", help="a line for short questions, and one for longer ones")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="as `embed_threads`")
     args = parser.parse_args()
     names = list(VARIANTS) if args.variants == [] else args.variants or []
@@ -153,7 +155,16 @@ def main() -> None:
             asked = [(q, each) for each in every for q in each.theme.questions if q.held == _HALVES[half]]
             sample = random.Random(common.SEED).sample(asked, min(args.questions, len(asked)))
             rows = [evaluate(provider, question, each, compared) for question, each in sample]
-            lines = list(summary({"corpus": corpus, "half": half}, rows))
+            about = {"corpus": corpus, "half": half}
+            lines = list(summary(about, rows))
+            if args.by_length:
+                for name, is_long in (("short", False), ("long", True)):
+                    some = [
+                        row
+                        for row, (question, _) in zip(rows, sample, strict=True)
+                        if (len(question.text) > QUESTION_MAX_CHARS) == is_long
+                    ]
+                    lines += summary(about | {"questions": name}, some) if some else []
             table += lines
             reads = compared["reranked"].reorderer.reads
             read[corpus] = round(statistics.fmean(reads(question.text, [LANGUAGE]) for question, _ in sample), 2)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..domain.errors import EmbedderError, EmbedderUnavailable
 from ..domain.lru import LruDict
-from ..domain.text import both_ends, digest
+from ..domain.text import digest
 from .embedder import Counters, readable
 from .onnx_session import OnnxSession, SharedModels, Translated, exclusively, load_session
 
@@ -26,7 +26,7 @@ SHA256 = {
     "model.onnx": "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1",
     "tokenizer.json": "cb374d6bc042c22455946f4e09a89d29882a199fdaf8fb25be00dc8b8857a448",
 }
-_QUESTION_MAX_CHARS = 300
+QUESTION_MAX_CHARS = 200  # it was trained on short questions, and finds less than the search for a longer message
 _TEXT_MAX_CHARS = 2_000  # only bounds what is tokenized; of that, the tokens below are read
 _PAIR_MAX_TOKENS = 128  # time and memory grow with it
 _MENDS = f"run: hermes-pgvector model install {MODEL}"
@@ -58,7 +58,7 @@ class CrossEncoder:
         session = shared.ready() if shared is not None else None
         if shared is None or session is None:
             return ()
-        question = readable(both_ends(question, _QUESTION_MAX_CHARS), _QUESTION_MAX_CHARS)
+        question = readable(question, QUESTION_MAX_CHARS)
         key = digest("\0".join((question, *texts)))
         with self._lock:
             known = self._remembered.use(key)

@@ -16,7 +16,7 @@ from ..domain.errors import EmbedderError
 from ..domain.measures import Latencies
 from ..domain.text import is_of_other_script
 from ..domain.types import Hit
-from ..embed.cross_encoder import LANGUAGE, CrossEncoder
+from ..embed.cross_encoder import LANGUAGE, QUESTION_MAX_CHARS, CrossEncoder
 from ..embed.factory import cross_encoder_for, reranker_for
 from ..store.question_words import phrases
 from .background import Background, result_by
@@ -143,13 +143,13 @@ class BundledReorderer:
         self.counts: Counter[str] = Counter()
 
     def reads(self, question: str, languages: Collection[str]) -> bool:
-        """Return whether there is a model and, by settings and script, everything is in its language.
+        """Return whether there is a model, the question is short and, by settings and script, all is in its language.
 
         A question with a quoted phrase is not for a model to judge: the rows that hold the phrase come first.
         """
         if self._encoder.state() in ("none", "open"):
             return False  # no rows are fetched and cut for a model that is not there
-        if set(languages) != {LANGUAGE} or phrases(question):
+        if len(question) > QUESTION_MAX_CHARS or set(languages) != {LANGUAGE} or phrases(question):
             return False
         return not is_of_other_script(question)
 

@@ -146,9 +146,14 @@ def test_switched_off_it_is_never_loaded(home: Path, make_provider: MakeProvider
         ({}, "В каком ресторане Ann любит ужинать?"),
         ({"text_language": "german"}, QUESTION),
         ({}, 'Which "dinner music" does Ann like?'),
+        (
+            {},
+            f"Hello again! We had settled the flights and the rooms, and I am happy with both of them. {QUESTION} "
+            "I would like to book a table for the second evening, and then we can go on with the museums.",
+        ),
     ],
 )
-def test_another_language_and_a_quoted_phrase_are_left_alone(
+def test_another_language_a_quoted_phrase_and_a_long_message_are_left_alone(
     config: dict[str, Any], question: str, home: Path, make_provider: MakeProvider
 ) -> None:
     encoder = CrossEncoder(link_reranker(home))
