@@ -14,11 +14,12 @@ from ..domain.text import PLAIN_LETTERS
 
 HIT_BUDGET = 2000  # rows that the index may return, by estimate: each is tested for every word of the question
 WIDE_BUDGET = 100_000  # the same for the second try of a question that has found too little
-MAX_TERMS = 32  # words of a question that are looked up
-PLAIN_TERMS = 20
+MAX_TERMS = 48  # words of a question that are looked up
+PLAIN_TERMS = 32
 MAX_PHRASES = 4  # more quoted strings than that are pasted text, not things to look for
 ENDS_CHARS = 200  # at either end of a question: their words come first if there are too many
 _MAX_TOGETHER = 8  # combinations of common words that are looked up
+_MAX_COMBINED = 24  # of the common words, the rarest, that are combined: more have too many combinations
 _MAX_TERM_CHARS = 199
 # Share of its weight for a term that no row holds, where that says little: half of all pairs of characters span two
 # words, and the numbers of a pasted log occur nowhere else.
@@ -162,7 +163,8 @@ def _together(common: Sequence[QuestionWord], rows: float, budget: float) -> lis
     Words are assumed to occur independently; where that is wrong, the statement's own limit bounds the cost.
     """
     clauses: list[set[str]] = []
-    for group in chain(combinations(common, 2), combinations(common, 3)):
+    rarest = common[:_MAX_COMBINED]
+    for group in chain(combinations(rarest, 2), combinations(rarest, 3)):
         matchers = {word.matcher for word in group}
         expected = rows * math.prod(_estimate(word) / rows for word in group)
         if expected <= budget and len(clauses) < _MAX_TOGETHER and not any(clause <= matchers for clause in clauses):

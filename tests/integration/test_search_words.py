@@ -517,3 +517,19 @@ def test_need_19_the_question_after_a_pasted_log_counts(provider: PgvectorMemory
         assert len(pasted) > 100_000
         assert recalled(provider, pasted)[0] == ROWS["ticket"]
     assert ROWS["ticket"] in provider.prefetch(pasted)
+
+
+def test_need_19_a_short_name_in_the_middle_of_a_message_counts(provider: PgvectorMemoryProvider) -> None:
+    """A message of a paragraph or two has more words than a question, and each of them may be what it is about."""
+    provider.on_memory_write("add", "memory", "Ines keeps bees.")
+    provider.on_memory_write("add", "memory", "The brochure describes the harbour.")
+    landed(provider)
+    message = (
+        "Good morning! The presentation yesterday went considerably better than expected, and everybody seemed "
+        "satisfied, especially with the photographs that we had selected together on Wednesday afternoon. Before we "
+        "continue with preparations for the exhibition: I met Ines, who wondered whether something could be arranged "
+        "around Christmas. Perhaps somebody remembers what she mentioned. Otherwise, please summarise the remaining "
+        "decisions, estimate realistic expenses, and suggest a timetable that leaves sufficient space for unforeseen "
+        "difficulties and corrections."
+    )
+    assert called(provider, "recall_memory", {"query": message})["results"][0]["content"] == "Ines keeps bees."
