@@ -6,11 +6,13 @@ import io
 import json
 import os
 import shlex
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -484,6 +486,24 @@ def test_need_16_forget_drops_refused_copies_from_the_spool_and_names_waiting_on
     assert [item.operation.theme for item in left.rejected()] == ["sales"], "what another theme says is not meant"
     assert left.depth == 2
     left.close()
+
+
+@pytest.mark.parametrize("verb", ["forget", "themes delete"])
+def test_need_40_a_rejected_copy_in_a_spool_that_is_held_is_not_said_to_be_dropped(
+    ask: Ask, home: Path, verb: str
+) -> None:
+    ref = ask("add", "Atlas costs 900", "--theme", "marketing")["rows"][0]["ref"]
+    entry = {"target": "memory", "content": "Atlas costs 900", "origin": "", "metadata": {}}
+    path = leave_spool(home, [operation("add", "marketing", entry, 1.0)])
+    spool = Spool(path, max_bytes=1_000_000)
+    spool.reject(spool.take(1)[0], "refused")
+    spool.close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as another_program:
+        another_program.execute("BEGIN IMMEDIATE")
+        (note,) = ask(*verb.split(), ref if verb == "forget" else "marketing", "--yes")["notes"]
+        another_program.execute("ROLLBACK")
+    assert str(path) in note and "may be left in it" in note and "dropped" not in note
+    assert [item["text"] for item in ask("spool", "list")] == ["Atlas costs 900"]
 
 
 @pytest.mark.parametrize(

@@ -6,25 +6,21 @@ import contextlib
 import json
 import os
 import time
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from ...capture.kept import change_kept, without_texts
 from ...capture.private_folders import is_in_other_hands, is_private
 from ...capture.spool import Spool
 from ...capture.spool_directory import Destination, destination_of, spool_folder, spool_folders
 from ...capture.spool_format import COLUMNS, RejectedWrite, move
 from ...config.settings import Settings
 from ...domain.errors import InvalidArgument, SpoolError, SpoolGone
-from ...domain.format import plural
 from ...domain.gil import SHORT_SLICE, in_slices
-from ...domain.operations import MalformedWrite, MemoryOperation, Operation, RemoveMemory, ReplaceMemory, StoreTurn
+from ...domain.operations import MalformedWrite, Operation, RemoveMemory
 from ...domain.text import on_one_line
 
 try:
@@ -78,7 +74,7 @@ def send(settings: Settings, home: Path, *, really: bool) -> list[SpoolView]:
     here = destination_of(settings, home)
     meant = [view for view in inspect_spools(home) if not view.living and not view.is_for(here)]
     for view in meant if really else ():
-        with _unless_gone(view.path), _opened(view.path) as spool:
+        with _unless_gone(view.path), opened_spool(view.path) as spool:
             spool.label(here.place, here.database, anew=True)
     return meant
 
@@ -98,7 +94,7 @@ def inspect_spools(home: Path) -> list[SpoolView]:
     for path in spool_paths(home):
         living = _is_held(path)
         try:
-            with _opened(path) as spool:
+            with opened_spool(path) as spool:
                 with spool.reading() as conn:
                     conn.execute("SELECT sum(length(payload)) FROM operations").fetchone()
                 at, report = published(spool)
@@ -178,7 +174,7 @@ def change_rejected(
         some = [item for item in view.rejected if item.operation.op_id.hex.startswith(prefixes)]
         meant += some
         if really and some:
-            with _unless_gone(view.path), _opened(view.path) as spool:
+            with _unless_gone(view.path), opened_spool(view.path) as spool:
                 change(spool, [item.operation for item in some])
     return meant
 
@@ -203,7 +199,8 @@ def _unless_gone(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Spool]:
+def opened_spool(path: Path) -> Iterator[Spool]:
+    """Yield the spool of a file, which another process may be using. Raises SpoolError."""
     if not path.exists():  # SQLite would create one
         raise SpoolGone(f"the spool {path} is no longer there")
     spool = Spool(path, max_bytes=_UNBOUNDED, patience_ms=_PATIENCE_MS)
@@ -238,46 +235,6 @@ def drop(spool: Spool, ops: Sequence[Operation]) -> None:
             conn.execute("DELETE FROM aside WHERE seq IN (SELECT value FROM json_each(?))", (numbers,))
 
 
-def drop_copies(home: Path, texts: Collection[tuple[str, str]], *, really: bool = True) -> tuple[int, int]:
-    """Count the rejected and waiting writes that hold one of these (theme, text) pairs; drop the rejected if `really`.
-
-    The texts are also removed from acknowledged writes, which are kept for a while. Return (rejected, waiting).
-    """
-    wanted: defaultdict[str, set[str]] = defaultdict(set)
-    for theme, text in texts:
-        wanted[theme].add(text)
-    dropped, waiting = 0, 0
-    for path in spool_paths(home) if wanted else []:
-        with contextlib.suppress(SpoolError), _opened(path) as spool:
-            rejected = [item.operation for item in spool.rejected() if _is_meant(item.operation, wanted)]
-            dropped += len(rejected)
-            waiting += sum(_is_meant(op, wanted) for op in spool.take(_UNBOUNDED // 2))
-            if not really:
-                continue
-            drop(spool, rejected)
-            for theme, meant in wanted.items():
-                change_kept(spool, theme, partial(without_texts, gone=meant.__contains__))
-    return dropped, waiting
-
-
-def _is_meant(op: Operation, wanted: Mapping[str, set[str]]) -> bool:
-    return bool(_said_texts(op) & wanted.get(op.theme, set()))
-
-
-def _said_texts(op: Operation) -> set[str]:
-    """Return the texts that a write would store as memories, and the text it would replace or remove."""
-    match op:
-        case MalformedWrite(payload=payload):
-            many = payload.get("contents")
-            found = [payload.get("content"), payload.get("old_text"), *(many if isinstance(many, list) else [])]
-            return {text for text in found if isinstance(text, str)}
-        case ReplaceMemory() | RemoveMemory():
-            return {*op.texts(), op.old_text}
-        case MemoryOperation():
-            return {*op.texts()}
-    return set()
-
-
 def _is_held(path: Path) -> bool:
     """Return whether the process that created the spool `path` is alive and holds it; an adopter does not count."""
     if fcntl is None:
@@ -293,53 +250,6 @@ def _is_held(path: Path) -> bool:
     finally:
         os.close(handle)
     return False
-
-
-def drop_of(home: Path, theme: str, session_id: str | None = None, *, really: bool = True) -> tuple[int, int]:
-    """Count a theme's rejected and waiting writes, or only the turns of a session; drop the rejected ones if `really`.
-
-    Matching acknowledged writes, which are kept for a while, are dropped too. Waiting writes are counted in all files
-    that can be opened. Return (rejected, waiting).
-    """
-    dropped, waiting = 0, 0
-    for path in spool_paths(home):
-        with contextlib.suppress(SpoolError), _opened(path) as spool:
-            rejected = [
-                item.operation
-                for item in spool.rejected()
-                if item.operation.theme == theme and _is_of(item.operation, session_id)
-            ]
-            dropped += len(rejected)
-            waiting += sum(
-                op.theme == theme and bool(op.texts()) and _is_of(op, session_id) for op in spool.take(_UNBOUNDED // 2)
-            )
-            if really:
-                drop(spool, rejected)
-                change_kept(spool, theme, lambda op: None if _is_of(op, session_id) else op)
-    return dropped, waiting
-
-
-def _is_of(op: Operation, session_id: str | None) -> bool:
-    """Return whether a write is a turn of the session; every write is if no session is named."""
-    match op:
-        case StoreTurn():
-            return session_id in (None, op.session_id)
-        case MalformedWrite(payload=payload):
-            return session_id in (None, payload.get("session_id"))
-    return session_id is None
-
-
-def told_of_copies(dropped: int, waiting: int, what: str, *, really: bool, again: str) -> list[str]:
-    """Return notes on rejected and waiting writes of something deleted; `what` is a phrase like "of the same text"."""
-    notes = []
-    if dropped:
-        verb = "was dropped" if dropped == 1 else "were dropped"
-        said = f"{plural(dropped, 'write')} {what} that Postgres had rejected"
-        notes.append(f"{said} {verb if really else 'would be dropped'}")
-    if waiting:
-        verb = "waits in the spool and brings" if waiting == 1 else "wait in the spool and bring"
-        notes.append(f"{plural(waiting, 'write')} {what} {verb} it back: {again} it again then")
-    return notes
 
 
 def _shown(op: Operation) -> str:

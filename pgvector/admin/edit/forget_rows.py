@@ -26,7 +26,7 @@ from ..common.fetching import one
 from ..common.operators import operator
 from ..common.outcome import Outcome
 from ..common.refs import Ref, one_theme
-from ..common.spool_views import drop_copies, drop_of, told_of_copies
+from ..common.spool_copies import drop_copies, drop_of
 from .editing import entry_of, memory, record_change, still_in_files
 from .removals import RemovedMemory, removed
 
@@ -155,14 +155,12 @@ def _are_gone(conn: DeadlineConnection, gone: Sequence[RemovedMemory]) -> bool:
 def drop_spooled(context: CommandContext, done: Outcome, *, really: bool = True) -> list[str]:
     """Drop rejected and acknowledged writes of forgotten texts from the spool; return notes about it."""
     texts = [(row["theme"], row["content"]) for row in done.rows]
-    dropped, waiting = drop_copies(context.home, texts, really=really)
-    return told_of_copies(dropped, waiting, "of the same text", really=really, again="forget")
+    return drop_copies(context.home, texts, really=really).notes("of the same text", really=really, again="forget")
 
 
 def drop_spooled_session(home: Path, theme: str, session_id: str, *, really: bool = True) -> list[str]:
     """Drop rejected and acknowledged turns of a forgotten session from the spool; return notes about it."""
-    dropped, waiting = drop_of(home, theme, session_id, really=really)
-    return told_of_copies(dropped, waiting, "of this session", really=really, again="forget")
+    return drop_of(home, theme, session_id, really=really).notes("of this session", really=really, again="forget")
 
 
 def forget_versions(conn: DeadlineConnection, refs: Sequence[Ref], *, really: bool) -> Outcome:

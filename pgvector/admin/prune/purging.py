@@ -18,7 +18,7 @@ from ..common.command_context import CommandContext
 from ..common.operators import operator, record_where_allowed
 from ..common.outcome import Outcome
 from ..common.refs import Ref
-from ..common.spool_views import drop_copies
+from ..common.spool_copies import drop_copies
 from ..common.theme_names import ThemeChoice
 
 _query = partial(query, package=__package__)
@@ -67,7 +67,9 @@ class Purging:
             done.counts["memories"] += len(rows)
             done.rows += [_shown(theme, row) for row in rows[: _SHOWN - len(done.rows)]]
             if self.really:
-                drop_copies(self.context.home, [(theme, row.content) for row in rows])
+                copies = drop_copies(self.context.home, [(theme, row.content) for row in rows])
+                notes = copies.notes_on_untouched("of the same texts")
+                done.notes += [note for note in notes if note not in done.notes]
 
     def _record(self, state: str) -> None:
         if not self.really or not self.done.counts["memories"]:

@@ -12,7 +12,7 @@ from ..common.commands import Argument, Command, action, add_login, add_yes, arg
 from ..common.console import Column, say, show_pairs, show_table
 from ..common.database import database
 from ..common.outcome import ADD_YES, Outcome, counted, fit_for_json, print_outcome
-from ..common.spool_views import drop_of, told_of_copies
+from ..common.spool_copies import drop_of
 from . import theme_changes, theme_moves
 
 _COLUMNS = (
@@ -56,8 +56,8 @@ def _change(args: argparse.Namespace, home: Path) -> int:
     if change.verb != "delete":
         change.notes += theme_changes.other_in_settings(settings, change.facts["theme"], change.facts["into"])
     else:
-        dropped, waiting = drop_of(home, change.facts["theme"], really=change.done)
-        change.notes += told_of_copies(dropped, waiting, "of this theme", really=change.done, again="delete")
+        copies = drop_of(home, change.facts["theme"], really=change.done)
+        change.notes += copies.notes("of this theme", really=change.done, again="delete")
     return print_outcome(
         change, as_json=args.json, before=lambda: _show_change(change), summary="done" if change.done else ADD_YES
     )
