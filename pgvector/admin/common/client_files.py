@@ -9,7 +9,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +22,7 @@ from ...domain.commandline import command_of
 from ...domain.errors import ConfigurationError, WrongUsage
 from ...domain.files import read_regular_file
 from ...domain.redaction import masked
-from .file_replacing import replace_file, write_file
+from .file_replacing import changing, replace_file, write_file
 from .toml_tables import without_table, written_table
 from .yaml_file import set_values
 
@@ -81,6 +81,14 @@ def install(place: ClientFile, name: str, entry: Mapping[str, Any], *, really: b
     this name.
     """
     path = Path(os.path.realpath(place.path))  # a symlink is kept: the file it points to is replaced
+    try:
+        with changing(path) if really and place.form != "yaml" else nullcontext():  # `set_values` does so itself
+            return _install(place, path, name, entry, really=really)
+    except OSError as exc:
+        raise ConfigurationError(f"{path} was left as it is: {exc.strerror or exc}") from exc
+
+
+def _install(place: ClientFile, path: Path, name: str, entry: Mapping[str, Any], *, really: bool) -> Installed:
     before = _text(place)
     found = _servers(place, before).get(name)
     if found is not None and not is_ours(found):

@@ -9,7 +9,7 @@ from pathlib import Path
 from ...config.sources import DOTENV_NAME, assignments
 from ...domain.errors import ConfigurationError
 from ...domain.files import read_regular_file
-from .file_replacing import replace_file
+from .file_replacing import changing, replace_file
 
 _BOM = "\ufeff"
 _OWNER_ONLY = 0o600
@@ -27,11 +27,12 @@ def set_dotenv(home: Path, values: Mapping[str, str | None]) -> bytes | None:
         if _NOT_ONE_LINE.intersection(value or ""):
             raise ConfigurationError(f"{name} must be one line")
     try:
-        before = read_regular_file(path) if path.exists() else None
-        text = (before or b"").decode(errors="surrogateescape")
-        edited = _edited(text, values)
-        if edited != text:
-            replace_file(path, edited.encode(errors="surrogateescape"), mode=_OWNER_ONLY)
+        with changing(path):
+            before = read_regular_file(path) if path.exists() else None
+            text = (before or b"").decode(errors="surrogateescape")
+            edited = _edited(text, values)
+            if edited != text:
+                replace_file(path, edited.encode(errors="surrogateescape"), mode=_OWNER_ONLY)
     except OSError as error:
         raise ConfigurationError(
             f"{path} was left as it is: it cannot be written ({error.strerror or error}); set there by hand: "

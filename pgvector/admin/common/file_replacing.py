@@ -15,6 +15,7 @@ from ...domain.files import leave_to_owner, make_folder
 from ...server.locks import open_lock, try_exclusive
 
 _POLL_S = 0.05
+_PATIENCE_S = 10.0
 
 
 def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
@@ -69,6 +70,44 @@ def write_file(path: Path, data: bytes, otherwise: str, *, mode: int | None = No
         replace_file(path, data, mode=mode)
     except OSError as exc:
         raise ConfigurationError(f"{path} cannot be written ({exc.strerror or exc}); {otherwise}") from exc
+
+
+@contextmanager
+def changing(path: Path) -> Iterator[None]:
+    """Keep other commands of ours from changing a file in the block, which reads it and then replaces it.
+
+    It is the folder that is locked, so no lock file appears among other programs' files. Not to be nested. Raises
+    OSError if others are still at it after ten seconds.
+    """
+    folder = _lockable(path.parent)
+    try:
+        until = time.monotonic() + _PATIENCE_S
+        while folder is not None and not _taken(folder):
+            if time.monotonic() >= until:
+                raise OSError(errno.EBUSY, "another command is changing a file in that folder")
+            time.sleep(_POLL_S)
+        yield
+    finally:
+        if folder is not None:
+            os.close(folder)
+
+
+def _lockable(folder: Path) -> int | None:
+    """Return a descriptor of a folder, made if missing; None if there can be none: whoever writes there says why."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return None
+    with suppress(OSError):
+        make_folder(folder, mode=0o700)
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    return None
+
+
+def _taken(folder: int) -> bool:
+    """Return whether the folder is locked now, or in a file system without such locks."""
+    try:
+        return try_exclusive(folder)
+    except OSError:
+        return True
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from ...config.sources import CONFIG_NAME, yaml_place
 from ...domain.errors import ConfigurationError
 from ...domain.files import read_regular_file
 from ...domain.redaction import mask_dsn
-from .file_replacing import replace_file
+from .file_replacing import changing, replace_file
 
 Key = tuple[str, ...]
 _BOM = "\ufeff"
@@ -39,23 +40,23 @@ def set_values(home: Path, values: Mapping[Key, object], *, really: bool = True)
     # A symlink is kept: the file it points to is replaced.
     path = Path(os.path.realpath(home / CONFIG_NAME))
     plain = {key: _plain(value) for key, value in values.items()}
-    text, edited = _before_and_after(path, plain)
-    if really and edited != text:
-        try:
-            replace_file(path, edited.encode())
-        except OSError as error:
-            raise _refusal(path, plain, f"it cannot be written ({error.strerror})") from error
+    try:
+        with changing(path) if really else nullcontext():
+            text, edited = _before_and_after(path, plain)
+            if really and edited != text:
+                if _read(path) != text.encode():
+                    raise _refusal(path, plain, "it was changed by another program just now")
+                replace_file(path, edited.encode())
+    except OSError as error:
+        raise _refusal(path, plain, f"it cannot be written ({error.strerror})") from error
     return edited != text
 
 
 def _before_and_after(path: Path, values: Mapping[Key, object]) -> tuple[str, str]:
     try:
-        before = _read(path)
-        text = before.decode()
+        text = _read(path).decode()
         bom = _BOM if text.startswith(_BOM) else ""
         edited = bom + _edited(text.removeprefix(_BOM), values)
-        if _read(path) != before:
-            raise _CannotEdit("it was changed by another program just now")
     except OSError as error:
         raise _refusal(path, values, f"it cannot be read ({error.strerror})") from error
     except UnicodeDecodeError:

@@ -13,6 +13,8 @@ from ...domain.theme import CHATS_ALONE, is_chat, normalise_theme
 from ...mcp.tokens import ANY_THEME, Token, TokenFile, check_name, dumped, hash_of, new_secret
 from ..common.file_replacing import locked, write_file
 
+_PATIENCE_S = 10.0
+
 
 @dataclass(frozen=True)
 class NewToken:
@@ -65,5 +67,6 @@ def remove_token(home: Path, name: str, *, really: bool) -> Token:
 def _changing(home: Path) -> Iterator[tuple[TokenFile, tuple[Token, ...]]]:
     """Yield the token file and its tokens, locked against changes by other commands."""
     file = TokenFile(home)
-    with locked(file.path.with_suffix(".lock"), "another command changes the tokens right now; try again"):
+    busy = "another command changes the tokens right now; try again"
+    with locked(file.path.with_suffix(".lock"), busy, wait_s=_PATIENCE_S):
         yield file, file.read()
