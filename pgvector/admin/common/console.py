@@ -98,27 +98,25 @@ def say(text: str = "", style: str = "") -> None:
 
 def remark(text: str) -> None:
     """Print to stderr what a person should know about the output and no program needs."""
-    print(harmless(text, lines=True), file=sys.stderr)
+    _tell(text)
 
 
 def warn(text: str) -> None:
     """Print a warning to stderr."""
-    print(f"warning: {harmless(typed(text), lines=True)}", file=sys.stderr)
+    _tell(f"warning: {typed(text)}")
 
 
 def complain(text: str) -> None:
     """Print an error to stderr."""
-    print(f"error: {harmless(text, lines=True)}", file=sys.stderr)
+    _tell(f"error: {text}")
 
 
-@contextmanager
-def said_if_interrupted(text: str) -> Iterator[None]:
-    """Warn with `interrupted: TEXT` if Ctrl-C, or a signal that ends the command, stops the block."""
+def _tell(line: str) -> None:
+    """Print a line to stderr. If that takes nothing any more, the command goes on without saying it."""
     try:
-        yield
-    except KeyboardInterrupt:
-        warn(f"interrupted: {text}")
-        raise
+        print(harmless(line, lines=True), file=sys.stderr, flush=True)
+    except OSError:
+        abandon(sys.stderr)
 
 
 @contextmanager
@@ -131,7 +129,7 @@ def said_while(line: str, busy: Callable[[], bool]) -> Iterator[None]:
         while looks < _LOOKS and not over.wait(_LOOK_S):
             looks = looks + 1 if busy() else 0
         if looks == _LOOKS:
-            print(line, file=sys.stderr, flush=True)
+            _tell(line)
 
     watching = threading.Thread(target=look, name="hermes-pgvector-said-while", daemon=True)
     watching.start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,7 +58,8 @@ def connection(
     StoreUnavailable, and DimensionMismatch unless `any_dims`; within the block, database errors are translated to ours.
     """
     with borrowed_server(settings) as locate, ExitStack() as stack:
-        with naming(named or ("--admin-dsn" if login else "dsn")):
+        option = named or ("--admin-dsn" if login else "dsn")
+        with naming(option):
             conninfo = login or settings.dsn or locate()
             conn = stack.enter_context(connect(conninfo))
             stack.enter_context(lock_waits_told(conn, conninfo))
@@ -68,16 +69,18 @@ def connection(
                 if not any_dims:
                     raise
                 warn(str(exc))
-        with translated():
+        with naming(option, lambda: conn.closed), translated():
             yield conn
 
 
 @contextmanager
-def naming(option: str) -> Iterator[None]:
-    """Make errors in the block name the option that gave the DSN instead of the setting `dsn`."""
+def naming(option: str, is_meant: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """Make errors in the block name the option that gave the DSN instead of the setting `dsn`, if that is meant."""
     try:
         yield
     except StoreUnavailable as exc:
+        if not is_meant():
+            raise
         raise type(exc)(str(exc).replace("`dsn`", f"`{option}`")) from exc
 
 

@@ -59,6 +59,14 @@ def counted(counts: Mapping[str, int], *, also_none: bool = False) -> str:
     return ", ".join(told) or "nothing"
 
 
+def changed_by_others(count: int) -> str:
+    """Return a warning about `count` planned rows that were not found again when their turn came."""
+    return (
+        f"{plural(count, 'planned row')} left out: changed or deleted by somebody else meanwhile, or moved to another "
+        "theme; run it again"
+    )
+
+
 def _noun(name: str) -> tuple[str, str]:
     """Return the singular and the plural for the name of a count, such as `turns` or `secrets_masked`."""
     words = "earlier texts" if name == "texts" else name.replace("_", " ")

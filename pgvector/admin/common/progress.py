@@ -65,11 +65,11 @@ class ProgressLine:
             self._write(line + "\n")
 
     def _write(self, text: str) -> None:
-        """Print the text; if nobody reads it any more, the work goes on without it."""
+        """Print the text; if it is not read any more, or the disk it goes to is full, the work goes on without it."""
         try:
             self._stream.write(text)
             self._stream.flush()
-        except BrokenPipeError:
+        except OSError:
             abandon(self._stream)
 
     def _rate(self) -> float:

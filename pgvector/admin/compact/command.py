@@ -11,7 +11,7 @@ from typing import Any
 
 from ...config.settings import Settings
 from ...domain.commandline import typed
-from ...domain.errors import EmbedderError, WrongUsage
+from ...domain.errors import WrongUsage
 from ...domain.format import format_bytes, plural
 from ...domain.theme import Languages, ThemeRules
 from ...host.session_context import Policy
@@ -32,8 +32,9 @@ from ..common.commands import (
 )
 from ..common.console import Column, say, show_table, warn
 from ..common.database import connection, settings_of
-from ..common.outcome import ADD_YES
+from ..common.outcome import ADD_YES, changed_by_others
 from ..common.row_options import THEME_CHOICE
+from ..common.stopped import said_if_stopped
 from ..common.theme_names import ThemeChoice
 from .compact_rows import Sizes
 from .compaction import (
@@ -106,11 +107,10 @@ def _make_smaller(args: argparse.Namespace, conn: DeadlineConnection, rules: The
 
 def _carry_out(args: argparse.Namespace, conn: DeadlineConnection, plan: CompactPlan) -> int:
     compaction = Compaction(conn, plan)
-    try:
+    with said_if_stopped(lambda: f"{_counted(compaction.done)}; run it again to go on"):
         done = compaction.run()
-    except KeyboardInterrupt:
-        warn(f"interrupted: {_counted(compaction.done)}; run it again to go on")
-        raise
+    if (gone := sum(plan.totals()[name] - count for name, count in done.items())) > 0:
+        warn(changed_by_others(gone))
     sizes = vacuum(conn, full=args.vacuum == "full") if args.vacuum else ()
     vacuumed = dict(zip(("before", "after"), map(asdict, sizes), strict=False))
     return printed(args, plan.as_json(done) | {"vacuumed": vacuumed}, lambda: _show_done(plan, done, sizes))
@@ -213,11 +213,10 @@ def _preview(args: argparse.Namespace, summaries: SessionSummaries) -> int:
 
 def _replace_sessions(args: argparse.Namespace, summaries: SessionSummaries) -> int:
     cost = summaries.model.cost
-    try:
+    with said_if_stopped(
+        lambda: f"{plural(summaries.done['sessions'], 'session')} replaced, with {cost}; run it again to go on"
+    ):
         done = summaries.run() if summaries.sessions or args.json else {}
-    except (KeyboardInterrupt, EmbedderError):
-        warn(f"{plural(summaries.done['sessions'], 'session')} replaced, with {cost}; run it again to go on")
-        raise
     if args.json:
         print_json(
             {

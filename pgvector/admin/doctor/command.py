@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -21,6 +20,7 @@ from ..common.commands import (
     argument,
     given_admin_dsn,
     print_json,
+    read_or_not,
 )
 from ..common.console import say
 from ..common.embedded_server import borrowed_server
@@ -80,13 +80,14 @@ def _repaired(
     )
     if args.json:
         return list(repair_all(checks, context))
-    _show(checks)
-    print()
+    with read_or_not():
+        _show(checks)
+        print()
     repairs = []
     for repair in repair_all(checks, context):
-        say(repair.render())
-        sys.stdout.flush()
         repairs.append(repair)
+        with read_or_not():
+            say(repair.render())
     print()
     return repairs
 

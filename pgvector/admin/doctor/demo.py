@@ -47,6 +47,17 @@ def run_demo(home: Path) -> bool:
     """Run the demonstration with the real provider; return True if every theme saw exactly what it should."""
     print("Three agents share one memory. Each names its theme in the header X-Hermes-Session-Key.\n")
     fleet = {theme: _provider(home, theme) for theme in _FLEET}
+    try:
+        _write(fleet)
+        if not all(provider.runtime and provider.runtime.writer.flush(_WAIT_S) for provider in fleet.values()):
+            print(typed("The writes are safe in the spool, but did not reach Postgres; run: hermes-pgvector doctor"))
+            return False
+        return _show_isolation(fleet)
+    finally:  # also after Ctrl-C, and if stdout takes nothing
+        _clean_up(fleet)
+
+
+def _write(fleet: dict[str, TrialProvider]) -> None:
     for theme, (memory, (question, answer)) in _FLEET.items():
         started = time.perf_counter()
         fleet[theme].on_memory_write("add", "memory", memory)
@@ -54,13 +65,6 @@ def run_demo(home: Path) -> bool:
         took_us = (time.perf_counter() - started) * 1e6
         print(f"{theme}\n  remembers  {memory}\n  was asked  {question}\n  answered   {answer}")
         print(f"             (both hooks returned after {took_us:.0f} microseconds, with the writes on disk)\n")
-    try:
-        if not all(provider.runtime and provider.runtime.writer.flush(_WAIT_S) for provider in fleet.values()):
-            print(typed("The writes are safe in the spool, but did not reach Postgres; run: hermes-pgvector doctor"))
-            return False
-        return _show_isolation(fleet)
-    finally:  # also after Ctrl-C
-        _clean_up(fleet)
 
 
 def _show_isolation(fleet: dict[str, TrialProvider]) -> bool:

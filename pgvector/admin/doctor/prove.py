@@ -42,10 +42,10 @@ def prove(home: Path, theme: str = THEME) -> bool:
         session_id=word,
     )
     provider.on_memory_write("add", "memory", _FACT)
-    print(f"  wrote     a memory and a turn with the code {word}, theme {theme}", flush=True)
     try:
+        print(f"  wrote     a memory and a turn with the code {word}, theme {theme}", flush=True)
         landed = _landed(provider)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, OSError):  # also if stdout takes nothing
         _clean_up(provider, theme, word)
         raise
     if not landed:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...config.settings import Settings
 from ...domain.dates import parse_when
-from ...domain.errors import EmbedderError, WrongUsage
+from ...domain.errors import WrongUsage
 from ...domain.format import plural
 from ...domain.redaction import masker
 from ...domain.theme import ThemeRules
@@ -20,6 +20,7 @@ from ..common.console import Column, say, show_table, warn
 from ..common.database import database
 from ..common.outcome import fit_for_json
 from ..common.row_options import add_theme, tell_theme
+from ..common.stopped import said_if_stopped
 from ..common.theme_names import theme_to_read
 from ..common.theme_rows import every_theme
 from .extraction import Extraction, Unread
@@ -78,11 +79,8 @@ def _preview(args: argparse.Namespace, unread: Unread) -> int:
 
 
 def _read(args: argparse.Namespace, extraction: Extraction) -> int:
-    try:
+    with said_if_stopped(lambda: f"{_told(extraction)}; run it again to go on"):
         extraction.run()
-    except (KeyboardInterrupt, EmbedderError):
-        warn(f"{_told(extraction)}; run it again to go on")
-        raise
     if args.json:
         print_json(_as_json(extraction))
     else:

@@ -27,16 +27,18 @@ from ..common.commands import (
     given_admin_dsn,
     printed,
 )
-from ..common.console import Column, say, show_table
+from ..common.console import Column, remark, say, show_table
 from ..common.database import database, settings_of
 from ..common.hnsw import HnswIndex, build, drop, indexes, to_build
 from ..common.new_vectors import admin_connection
 from ..common.outcome import ADD_YES
 from ..common.progress import building
+from ..common.stopped import said_if_stopped
 from ..common.theme_indexes import build_for, drop_for, found_share, theme_indexes, to_build_for
 from ..common.theme_names import existing
 from .build_memory import build_memory, size
 
+_UNFINISHED = "the index that was being built may be unfinished, see index show; run it again to go on"
 _ENOUGH = 0.97  # share of the nearest rows that an index of a theme must find to be worth having
 
 
@@ -100,14 +102,15 @@ def _built(
     args: argparse.Namespace, conn: DeadlineConnection, conninfo: str, todo: Sequence[HnswIndex], memory: str
 ) -> dict[str, Any]:
     """Build the indexes; return their names and, for those of a theme, the share of the nearest rows they find."""
-    done: dict[str, Any] = {"built": [index.name for index in todo]}
-    with building() as tell:
+    with building() as tell, said_if_stopped(_UNFINISHED):
         if args.theme is None:
-            build(conn, conninfo, tell, memory=memory, full=args.full)
-            return done
+            return {"built": build(conn, conninfo, tell, memory=memory, full=args.full)}
         build_for(conn, conninfo, tell, todo, memory=memory)
     shares = {index.name: found_share(conn, index) for index in todo}
-    return done | {"found_share": {name: round(share, 3) for name, share in shares.items() if share is not None}}
+    return {
+        "built": [index.name for index in todo],
+        "found_share": {name: round(share, 3) for name, share in shares.items() if share is not None},
+    }
 
 
 def _of_theme(conn: DeadlineConnection, given: str, rules: ThemeRules) -> list[HnswIndex]:
@@ -138,10 +141,9 @@ def _memory_for(todo: Sequence[HnswIndex], *, ours: bool) -> str:
     wants = max((index.wants_bytes for index in todo), default=0)
     given = max((index.given_bytes for index in todo), default=0)
     if not ours and wants > given:
-        say(
+        remark(
             f"maintenance_work_mem is {size(given)}, and about {size(wants)} would be used: with less it takes "
-            "several times as long; --memory SIZE gives it more",
-            "dim",
+            "several times as long; --memory SIZE gives it more"
         )
     return build_memory(wants, given, on_this_machine=ours)
 

@@ -20,6 +20,7 @@ from ..common.commands import (
     add_admin_dsn,
     given_admin_dsn,
     printed,
+    read_or_not,
 )
 from ..common.console import say
 from ..common.database import naming, settings_of
@@ -84,7 +85,7 @@ def _chosen(args: argparse.Namespace, settings: Settings) -> int:
 
 def _migrate(args: argparse.Namespace, settings: Settings) -> int:
     admin_dsn, role, dims = given_admin_dsn(args), args.runtime_role, settings.dims
-    tell = (lambda line: None) if args.json else say
+    tell = (lambda line: None) if args.json else _say_or_not
     with ExitStack() as stack:
         upgraded: Upgraded | None = None
         if admin_dsn or not (settings.dsn or role):
@@ -99,6 +100,12 @@ def _migrate(args: argparse.Namespace, settings: Settings) -> int:
     if not (admin_dsn or settings.dsn):
         lines.append(f"embedded Postgres in {embedded_server(settings).root}")
     return printed(args, as_json(report, upgraded), lambda: say("\n".join(lines)))
+
+
+def _say_or_not(line: str) -> None:
+    """Print a line before the work is done, which goes on if nobody reads it."""
+    with read_or_not():
+        say(line)
 
 
 def _checked(dims: int) -> int:

@@ -18,11 +18,11 @@ from ...embed.model_folder import is_local
 from ...store.connection import DeadlineConnection
 from ...store.pool import connect
 from ..common import hnsw
-from ..common.console import said_if_interrupted
 from ..common.migrations import MigrationReport, migrate
 from ..common.new_vectors import vacuum
 from ..common.pooler import require_session
 from ..common.progress import building, progress
+from ..common.stopped import said_if_stopped
 from ..common.upgrade_progress import NAMELESS, SCHEMA, UpgradeProgress, under_way
 from . import upgrade_tables
 from .upgrade_tables import ForeignTables, OldRow, RowDestination
@@ -147,7 +147,7 @@ def run_upgrade(admin_dsn: str, settings: Settings, *, dims: int, role: str, say
                 say(line)
             if not plan.begun:
                 upgrade_tables.begin(conn, dims=plan.dims, keeps_vectors=bool(plan.vectors and not plan.vectors_lost))
-            with said_if_interrupted("the upgrade is begun and not undone: the same command goes on with it"):
+            with said_if_stopped("the upgrade is begun and not undone: the same command goes on with it"):
                 migration = _take_over(conn, admin_dsn, settings, plan)
             done = _begun(conn)
         with building() as tell:

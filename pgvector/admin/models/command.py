@@ -15,7 +15,7 @@ from ...embed.onnx_session import missing_packages
 from ..common.admin_login import resize_embedded
 from ..common.choose import apply_choice, choose_embedding
 from ..common.commands import EXIT_FAILED, EXIT_OK, Command, action, add_yes, argument, printed
-from ..common.console import say
+from ..common.console import remark, say
 from ..common.database import known_settings, settings_of
 from ..common.embedded_server import existing_database
 from ..common.installed_models import (
@@ -42,7 +42,7 @@ def _install(args: argparse.Namespace, home: Path) -> int:
     if args.use and args.name == RERANKER.name:
         raise WrongUsage(f"{RERANKER.name} makes no vectors; once it is installed, it reranks (setting `rerank`)")
     done = install_model(
-        home, settings, args.name or BUNDLED.name, source=args.source, pooling=args.pooling, say=_progress
+        home, settings, args.name or BUNDLED.name, source=args.source, pooling=args.pooling, say=remark
     )
     model = done.model
     changed = args.use and use_model(home, model)
@@ -99,14 +99,10 @@ def _choose(args: argparse.Namespace, home: Path) -> int:
     if args.plan:
         return printed(args, {"mode": choice.mode}, lambda: say(choice.mode))
     if choice.resize and resize_embedded(settings, choice.dims):
-        _progress(f"the database has no vectors yet: it takes vectors of {choice.dims} dimensions now")
-    choice = apply_choice(choice, home, settings, _progress, source=args.source)
+        remark(f"the database has no vectors yet: it takes vectors of {choice.dims} dimensions now")
+    choice = apply_choice(choice, home, settings, remark, source=args.source)
     said = f"recall goes {choice.said}" + (typed(f"\n  for more: {choice.advice}") if choice.advice else "")
     return printed(args, {"mode": choice.mode, "said": choice.said, "advice": choice.advice}, lambda: say(said))
-
-
-def _progress(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def _line(model: ModelView) -> str:

@@ -10,8 +10,9 @@ from ...domain.format import format_bytes
 from ..common.commands import Command, add_login, add_yes, argument, filled, positive, printed, read_or_not
 from ..common.console import Column, say, show_table, warn
 from ..common.database import database
-from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
+from ..common.outcome import ADD_YES, Outcome, changed_by_others, counted, print_outcome
 from ..common.row_options import THEME_CHOICE
+from ..common.stopped import said_if_stopped
 from ..common.theme_names import ThemeChoice
 from .pruning import PrunePlan, PruneRequest, Pruning, plan
 
@@ -39,11 +40,10 @@ def _prune(args: argparse.Namespace, home: Path) -> int:
             with read_or_not():
                 print_outcome(meant, as_json=False, before=lambda: _show(planned))
         pruning = Pruning(conn, planned)
-        try:
+        with said_if_stopped(lambda: f"{_deleted(pruning.deleted)} deleted; run it again to go on"):
             done = pruning.run()
-        except KeyboardInterrupt:
-            warn(f"interrupted: {_deleted(pruning.deleted)} deleted; run it again to go on")
-            raise
+    if (gone := sum(meant.counts.values()) - sum(done.counts.values()) - pruning.left.total()) > 0:
+        warn(changed_by_others(gone))
     return printed(args, done.as_json(), lambda: _show_deleted(done, pruning.left))
 
 

@@ -27,12 +27,13 @@ from ..common.commands import (
     given_admin_dsn,
     printed,
 )
-from ..common.console import said_if_interrupted, say
+from ..common.console import say
 from ..common.database import settings_of
 from ..common.embedded_server import borrowed_server
 from ..common.given_dims import dims_given
 from ..common.outcome import ADD_YES
 from ..common.saving import set_settings
+from ..common.stopped import said_if_stopped
 from .reembedding import Reembedding, backfill, cold_turns, plan
 
 _MAX_DIMS = 2000  # limit of a vector in an HNSW index
@@ -61,7 +62,7 @@ def _backfill(args: argparse.Namespace, home: Path) -> int:
             rows = PendingRows(backend, documents, cold=args.cold)
             if not rows.possible():
                 raise ConfigurationError(_why_not(embedder))
-            with said_if_interrupted("what has its vector keeps it; run it again to go on"):
+            with said_if_stopped("what has its vector keeps it; run it again to go on"):
                 done = backfill(backend, rows, rows_per_s=args.rate, cold=args.cold)
             counts = backend.counts()
             cold = cold_turns(backend) if args.cold else 0
@@ -109,7 +110,7 @@ def _reembed(args: argparse.Namespace, home: Path) -> int:
             worker = Reembedding(
                 conn, embedder, chunk_tokens=wanted.chunk_tokens, rows_per_s=args.rate, again=args.again
             )
-            with said_if_interrupted(_STOPPED):
+            with said_if_stopped(_STOPPED):
                 refused = worker.run() if planned.needed or args.again else 0
     finally:
         embedder.close()

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from ...domain.format import local_minute
+from ...domain.theme import ThemeRules
+from ...store.connection import DeadlineConnection
 from ..common.commands import Argument, Command, action, add_login, add_yes, argument, positive, printed
 from ..common.console import Column, say, show_pairs, show_table
 from ..common.database import database
 from ..common.outcome import ADD_YES, Outcome, counted, fit_for_json, print_outcome
 from ..common.spool_copies import drop_of
+from ..common.stopped import said_if_stopped
 from . import theme_changes, theme_moves
 
 _COLUMNS = (
@@ -24,6 +27,8 @@ _COLUMNS = (
     Column("last", style="dim"),
     Column("note", "", style="yellow"),
 )
+_WHOLE = "a theme is changed as a whole or not at all; to see which: hermes-pgvector themes list"
+_NOTHING = "nothing was changed"
 
 
 def _list(args: argparse.Namespace, home: Path) -> int:
@@ -45,14 +50,8 @@ def _show(args: argparse.Namespace, home: Path) -> int:
 
 
 def _change(args: argparse.Namespace, home: Path) -> int:
-    with database(args, home) as (conn, settings, rules):
-        match args.pgvector_command_1:
-            case "rename":
-                change = theme_changes.rename(conn, args.theme, args.into, rules, really=args.yes)
-            case "merge":
-                change = theme_changes.merge(conn, args.theme, args.into, rules, really=args.yes)
-            case _:
-                change = theme_changes.delete(conn, args.theme, rules, really=args.yes)
+    with database(args, home) as (conn, settings, rules), said_if_stopped(_WHOLE if args.yes else _NOTHING):
+        change = _changed(args, conn, rules)
     if change.verb != "delete":
         change.notes += theme_changes.other_in_settings(settings, change.facts["theme"], change.facts["into"])
     else:
@@ -61,6 +60,16 @@ def _change(args: argparse.Namespace, home: Path) -> int:
     return print_outcome(
         change, as_json=args.json, before=lambda: _show_change(change), summary="done" if change.done else ADD_YES
     )
+
+
+def _changed(args: argparse.Namespace, conn: DeadlineConnection, rules: ThemeRules) -> Outcome:
+    match args.pgvector_command_1:
+        case "rename":
+            return theme_changes.rename(conn, args.theme, args.into, rules, really=args.yes)
+        case "merge":
+            return theme_changes.merge(conn, args.theme, args.into, rules, really=args.yes)
+        case _:
+            return theme_changes.delete(conn, args.theme, rules, really=args.yes)
 
 
 def _show_change(change: Outcome) -> None:

@@ -31,8 +31,9 @@ from ..common.commands import (
     argument,
     printed,
 )
-from ..common.console import Column, said_if_interrupted, say, show_table, warn
+from ..common.console import Column, say, show_table, warn
 from ..common.database import connection, settings_of
+from ..common.stopped import said_if_stopped
 from ..common.stored_rows import themes_of_session
 from .bring import NEAR_S, Report, SourceReport, bring
 from .command import if_stopped
@@ -136,7 +137,7 @@ def _bring(sources: Sources, name: str, args: argparse.Namespace, home: Path) ->
     with connection(settings, args.admin_dsn) as conn:
         destination = _destination(args, conn, policy, settings.turn_min_chars)
         intake = IngestOptions(settings, policy.rules, near_s=NEAR_S, really=args.yes)
-        with said_if_interrupted(if_stopped(really=args.yes)):
+        with said_if_stopped(if_stopped(really=args.yes)):
             report = bring(conn, name, sources(args, home, destination), intake, since, until)
     if report.failed and not report.brought:
         raise ConfigurationError("; ".join(report.failed.values()))

@@ -13,10 +13,11 @@ from ...domain.dates import parse_when
 from ...domain.errors import WrongUsage
 from ...domain.format import plural
 from ..common.commands import EXIT_FAILED, EXIT_OK, Command, add_login, argument, printed
-from ..common.console import Column, said_if_interrupted, say, show_table, warn
+from ..common.console import Column, remark, say, show_table, warn
 from ..common.database import database
 from ..common.new_vectors import own_space
 from ..common.outcome import counted
+from ..common.stopped import said_if_stopped
 from .export import ExportRequest, export
 from .export_rows import TimeRange
 from .import_file import Import, ImportOptions, absent_themes, import_file
@@ -52,7 +53,7 @@ def _export(args: argparse.Namespace, home: Path) -> int:
     rows = counted({"memories": done.memories, "turns": done.turns}, also_none=True).replace(", ", " and ")
     removed = f", and {plural(done.removed, 'digest')} of removed memories," if done.removed else ""
     said = f"{rows}{removed} written to {file or 'stdout'}"
-    return printed(args, asdict(done) | {"file": str(file)}, lambda: print(said, file=sys.stderr))
+    return printed(args, asdict(done) | {"file": str(file)}, lambda: remark(said))
 
 
 @contextlib.contextmanager
@@ -83,7 +84,7 @@ def _import(args: argparse.Namespace, home: Path) -> int:
             salvage=args.salvage,
             really=not args.dry_run,
         )
-        with said_if_interrupted(if_stopped(really=not args.dry_run)):
+        with said_if_stopped(if_stopped(really=not args.dry_run)):
             done = import_file(conn, None if args.file == "-" else Path(args.file), options)
     printed(args, done.as_json() | {"dry_run": args.dry_run}, lambda: _show_imported(done, dry_run=args.dry_run))
     if done.absent:

@@ -26,11 +26,12 @@ from ..common.commands import (
     given_admin_dsn,
     printed,
 )
-from ..common.console import Column, said_if_interrupted, say, show_table, warn
+from ..common.console import Column, say, show_table, warn
 from ..common.database import connection, settings_of
 from ..common.database_identity import identity
 from ..common.outcome import counted
 from ..common.saving import changes_to, save, warn_overruled
+from ..common.stopped import said_if_stopped
 from .command import add_themes, if_stopped, show_arrivals
 from .copy_themes import Copy, CopyRequest, copy
 
@@ -52,7 +53,7 @@ def _copy(args: argparse.Namespace, home: Path) -> int:
     with (
         connection(source, named="--from" if args.source else "dsn") as here,
         _target(args, target) as there,
-        said_if_interrupted(if_stopped(really=not args.dry_run)),
+        said_if_stopped(if_stopped(really=not args.dry_run)),
     ):
         done = copy(CopyRequest(here, there, settings, Policy.of(settings).rules, args.themes, not args.dry_run))
     if args.dry_run:

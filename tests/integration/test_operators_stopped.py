@@ -1,0 +1,225 @@
+"""What operators are told when a command is stopped in the middle, or when nothing takes what it prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+import yaml
+from psycopg.conninfo import conninfo_to_dict
+
+from hermes_memory_pgvector.admin.common.spool_views import inspect_spools
+from tests.conftest import DIMS
+from tests.support.waiting import until
+
+from .conftest import Run, command_environment
+from .test_operators_beside_writers import column, ended, waits, written_first
+
+Start = Callable[..., "subprocess.Popen[str]"]
+OURS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+    " AND application_name = 'hermes-pgvector' AND wait_event_type = 'Lock'"
+)
+
+
+def fill(dsn: str, theme: str, turns: int) -> None:
+    """Store turns of 2020 in a theme."""
+    with psycopg.connect(dsn) as conn:
+        conn.execute(
+            "INSERT INTO conversations (agent_identity, session_id, role, content, ts)"
+            " SELECT %s, 's1', 'user', 'Crane ' || n, timestamptz '2020-01-01' + n * interval '1 minute'"
+            "   FROM generate_series(1, %s) AS n",
+            (theme, turns),
+        )
+
+
+@pytest.fixture
+def configured(home: Path, dsn: str) -> Path:
+    """The home's config.yaml, which names the test's database."""
+    path = home / "config.yaml"
+    path.write_text(json.dumps({"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS}}}))
+    return path
+
+
+@pytest.fixture
+def lost(admin_dsn: str) -> Callable[[], None]:
+    """Ends the connection of the command that waits for a lock."""
+
+    def end() -> None:
+        waits(admin_dsn)
+        assert column(admin_dsn, OURS) == [True]
+
+    return end
+
+
+@pytest.fixture
+def nobody_reads() -> Iterator[int]:
+    """A descriptor of a pipe whose reader is gone."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    yield writing
+    os.close(writing)
+
+
+def part_of(dsn: str, turn: int) -> str:
+    """The statement that gives a turn, counted from the oldest, a part: deleting the turn waits for who holds that."""
+    return (
+        "INSERT INTO conversation_chunks (row_id, part, agent_identity, first_char, embedding, sig)"
+        " SELECT id, 1, agent_identity, 9, array_fill(0.1::real, ARRAY[384])::vector, (repeat('1', 384))::bit(384)"
+        f"   FROM conversations ORDER BY ts, id OFFSET {turn} LIMIT 1"
+    )
+
+
+@pytest.mark.usefixtures("configured")
+def test_need_02_who_loses_the_database_in_the_middle_is_told_what_is_done(
+    start_cli: Start, dsn: str, lost: Callable[[], None]
+) -> None:
+    fill(dsn, "sre", 2500)
+    with psycopg.connect(dsn) as holder:
+        holder.execute(part_of(dsn, 1500))
+        holder.commit()
+        holder.execute("SELECT FROM conversation_chunks FOR UPDATE")
+        pruning = start_cli("prune", "--theme", "sre", "--older-than", "2024", "--yes", "--json")
+        lost()
+        code, said = ended(pruning)
+    assert code == 1 and "interrupted: 1,000 turns deleted; run it again to go on" in said, said
+    assert column(dsn, "SELECT count(*) FROM conversations") == [1500]
+
+
+@pytest.mark.usefixtures("configured")
+def test_need_02_who_loses_the_database_while_a_theme_is_changed_is_told_that_it_is_whole(
+    start_cli: Start, dsn: str, lost: Callable[[], None]
+) -> None:
+    fill(dsn, "sre", 3)
+    with written_first(dsn):
+        renaming = start_cli("themes", "rename", "sre", "ops", "--yes")
+        lost()
+        code, said = ended(renaming)
+    assert code == 1 and "interrupted: a theme is changed as a whole or not at all" in said, said
+    assert column(dsn, "SELECT DISTINCT agent_identity FROM conversations") == ["sre"]
+
+
+@pytest.mark.parametrize("which", ["source", "target"])
+def test_need_02_a_copy_that_loses_one_of_its_databases_says_which(
+    configured: Path, start_cli: Start, dsn: str, second_dsn: str, which: str
+) -> None:
+    fill(dsn, "sre", 3)
+    names = {"source": conninfo_to_dict(dsn)["dbname"], "target": conninfo_to_dict(second_dsn)["dbname"]}
+    with psycopg.connect(second_dsn) as holder:
+        holder.execute("LOCK TABLE conversations IN SHARE MODE")
+        copying = start_cli("copy", "--to", second_dsn)
+        waits(second_dsn)
+        with psycopg.connect(second_dsn, autocommit=True) as killer:
+            killer.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = %s AND application_name = 'hermes-pgvector'",
+                (names[which],),
+            )
+        holder.rollback()
+    code, said = ended(copying)
+    assert code == 1 and "interrupted: what arrived stays; run it again to go on" in said, said
+    assert ("`--to` is right" in said) == (which == "target"), said
+    assert ("`dsn` is right" in said) == (which == "source"), said
+
+
+@pytest.mark.usefixtures("configured")
+def test_need_40_rows_that_somebody_else_took_while_they_were_pruned_are_told(start_cli: Start, dsn: str) -> None:
+    fill(dsn, "sre", 3)
+    with psycopg.connect(dsn) as another:
+        another.execute("DELETE FROM conversations WHERE id = (SELECT min(id) FROM conversations)")
+        pruning = start_cli("prune", "--theme", "sre", "--older-than", "2024", "--yes")
+        until(lambda: column(dsn, "SELECT count(*) FROM conversations") == [1], 30, "the others")
+        another.commit()
+    code, said = ended(pruning)
+    assert code == 0 and "deleted: 2 turns" in said and "1 planned row left out" in said, said
+
+
+def test_need_40_building_indexes_prints_nothing_but_json(configured: Path, cli: Run, admin_dsn: str, dsn: str) -> None:
+    fill(dsn, "sre", 2000)
+    with psycopg.connect(admin_dsn, autocommit=True) as admin:
+        admin.execute("ANALYZE conversations")
+    assert cli("index", "drop", "--yes", "--admin-dsn", admin_dsn).returncode == 0
+    small = f"{admin_dsn} options='-c maintenance_work_mem=1MB'"
+    done = cli("index", "build", "--json", "--admin-dsn", small)
+    assert len(json.loads(done.stdout)["built"]) == 2
+    assert "maintenance_work_mem is 1 MB" in done.stderr
+
+
+def test_need_16_a_full_disk_for_messages_stops_no_work(configured: Path, home: Path, dsn: str, tmp_path: Path) -> None:
+    fill(dsn, "sre", 5001)  # so many that their progress is told
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "hermes_memory_pgvector.cli",
+                "prune",
+                "--theme",
+                "sre",
+                "--older-than",
+                "2024",
+                "--yes",
+            ],
+            cwd=tmp_path,
+            env=command_environment(home),
+            stdout=subprocess.PIPE,
+            stderr=full,
+            text=True,
+            timeout=150,
+            check=False,
+        )
+    assert done.returncode == 0 and "deleted: 5,001 turns" in done.stdout
+    assert column(dsn, "SELECT arguments ->> 'state' FROM hermes_maintenance ORDER BY id") == ["begun", "done"]
+
+
+def run_unread(home: Path, folder: Path, stdout: int, *arguments: str) -> tuple[int, str]:
+    """Run a command whose stdout takes nothing; return its exit code, and what it printed to stderr."""
+    done = subprocess.run(
+        [sys.executable, "-m", "hermes_memory_pgvector.cli", *arguments],
+        cwd=folder,
+        env=command_environment(home, PYTHONUNBUFFERED="1"),
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.usefixtures("configured")
+def test_need_16_what_nobody_reads_is_mended_anyway(home: Path, tmp_path: Path, nobody_reads: int) -> None:
+    run_unread(home, tmp_path, nobody_reads, "doctor", "--fix")
+    config = yaml.safe_load((home / "config.yaml").read_text())
+    assert (home / "plugins" / "pgvector" / "plugin.yaml").exists()
+    assert (config["memory"]["provider"], config["plugins"]["enabled"]) == ("pgvector", ["pgvector"])
+
+
+def assert_nothing_is_left(home: Path, dsn: str) -> None:
+    assert column(dsn, "SELECT content FROM memory_entries UNION ALL SELECT content FROM conversations") == []
+    assert not any(view.waiting for view in inspect_spools(home))
+
+
+@pytest.mark.usefixtures("configured")
+def test_need_16_a_proof_that_cannot_be_printed_leaves_nothing(home: Path, tmp_path: Path, dsn: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        code, said = run_unread(home, tmp_path, full.fileno(), "prove")
+    assert code == 1 and "finds no room" in said, said
+    assert_nothing_is_left(home, dsn)
+
+
+@pytest.mark.usefixtures("configured")
+def test_need_16_a_demonstration_that_nobody_reads_on_leaves_nothing(
+    start_cli: Start, home: Path, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")
+    with start_cli("demo") as process:
+        assert process.stdout is not None and "Three agents" in process.stdout.readline()
+        process.stdout.close()
+    assert_nothing_is_left(home, dsn)
