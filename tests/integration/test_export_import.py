@@ -191,6 +191,29 @@ def test_need_16_themes_can_be_picked_and_renamed_on_the_way_in(
     assert themes == ["emea", "emea sales", "marketing"]
 
 
+def test_need_40_a_dry_run_counts_once_what_two_themes_of_the_file_hold(
+    both: Both, dsn: str, second_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill_theme(dsn, "marketing", memories=0, turns=600)  # more than a batch lies between the two
+    with psycopg.connect(dsn) as conn:
+        for theme in ("marketing", "sales"):
+            conn.execute(
+                "INSERT INTO memory_entries (agent_identity, target, content) VALUES (%s, 'memory', 'Atlas is blue')",
+                (theme,),
+            )
+    out = tmp_path / "all.jsonl"
+    both(True)
+    assert cli.main(["export", str(out)]) == 0
+    both(False)
+    capsys.readouterr()
+    told = []
+    for more in (["--dry-run"], [], ["--dry-run"]):
+        assert cli.main(["import", str(out), "--rename", "marketing=sales", "--json", *more]) == 0
+        counts = json.loads(capsys.readouterr().out)
+        told.append([counts[name] for name in ("memories_added", "memories_there", "turns_added", "turns_there")])
+    assert told == [[1, 1, 600, 0], [1, 1, 600, 0], [0, 2, 0, 600]]
+
+
 @pytest.mark.parametrize("asked", [("--rename", "Salse=emea"), ("--theme", "Salse"), ("--theme", "salse", "--dry-run")])
 def test_need_16_a_theme_that_the_file_does_not_hold_brings_nothing_in(
     asked: tuple[str, ...], both: Both, dsn: str, second_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -46,6 +46,7 @@ class IngestOptions:
     metadata.source; this is for sources whose times differ from those of our hooks.
     `restore`: bring back memories that were removed after they were written. `really`: False is a dry run.
     `moved`: where the rows of renamed and merged themes are; rows found there are not imported under the old name.
+    `counted`: the keys of the records that a dry run has counted as added, in all sources: each would be added once.
     """
 
     settings: Settings
@@ -57,6 +58,7 @@ class IngestOptions:
     restore: bool = False
     really: bool = True
     moved: Mapping[str, str] = field(default_factory=dict)
+    counted: set[int] = field(default_factory=set)
 
 
 @dataclass
@@ -202,6 +204,8 @@ def _write(
     found.turns_added += len(said.added)
     found.turns_there += len(said.there)
     for record in (*brought.added, *said.added):
+        if not intake.really:
+            intake.counted.add(hash(_identity(record)))
         found.themes[record.theme] += 1
         found.vectors += record.embedding is not None
     for record in brought.removed:
@@ -273,7 +277,7 @@ class _Cleaning:
                 self._found.skip(record, "its theme is blank")
             elif not kept.content:
                 self._found.skip(record, "its text is empty")
-            elif (key := _identity(kept)) in fit:
+            elif (key := _identity(kept)) in fit or hash(key) in self._intake.counted:
                 if isinstance(kept, MemoryRecord):
                     self._found.memories_there += 1
                 else:
