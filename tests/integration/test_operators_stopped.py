@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -126,6 +127,21 @@ def test_need_02_a_copy_that_loses_one_of_its_databases_says_which(
     assert code == 1 and "interrupted: what arrived stays; run it again to go on" in said, said
     assert ("`--to` is right" in said) == (which == "target"), said
     assert ("`dsn` is right" in said) == (which == "source"), said
+
+
+@pytest.mark.usefixtures("configured")
+def test_need_16_who_ends_the_vacuum_is_told_what_was_compacted(start_cli: Start, dsn: str, admin_dsn: str) -> None:
+    fill(dsn, "sre", 3)
+    with psycopg.connect(dsn) as conn:
+        conn.execute("UPDATE conversations SET embedding = array_fill(0.1::real, ARRAY[384])::vector")
+    with psycopg.connect(admin_dsn) as holder:
+        holder.execute("LOCK TABLE conversations IN SHARE UPDATE EXCLUSIVE MODE")  # only a vacuum waits for it
+        asked = ("--all-themes", "--sample", "0", "--vacuum", "full", "--admin-dsn", admin_dsn)
+        compacting = start_cli("compact", *asked, "--yes")
+        waits(admin_dsn)
+        compacting.send_signal(signal.SIGINT)
+        code, said = ended(compacting)
+    assert code == 130 and "interrupted: 0 duplicate turns deleted, 3 vectors dropped; run it again" in said, said
 
 
 @pytest.mark.usefixtures("configured")

@@ -16,8 +16,10 @@ import psycopg
 import pytest
 import yaml
 
+from hermes_memory_pgvector.admin.common import new_vectors
 from hermes_memory_pgvector.admin.common.admin_login import resize_empty
 from hermes_memory_pgvector.admin.common.new_vectors import admin_connection
+from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.runtime.process import close_all
 from tests.conftest import DIMS, MakeProvider
 from tests.support.local_models import link_model
@@ -242,6 +244,31 @@ def test_need_18_reembed_goes_on_after_kill(
     assert before + len(new_model.texts[before:]) < 1.5 * rows + 200
     assert database.column(WITHOUT_VECTOR) == [0]
     assert database.column("SELECT model FROM hermes_embedding") == ["newer"]
+
+
+def test_need_40_who_ends_the_command_after_the_switch_is_not_told_to_give_the_change_up(
+    make_provider: MakeProvider,
+    settings: dict[str, object],
+    home: Path,
+    dsn: str,
+    arguments: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written(make_provider, settings, dsn)
+    configured(home, dsn, settings)
+
+    def end(conn: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(new_vectors, "vacuum", end)
+        assert main([*arguments, "--yes", "--hermes-home", str(home)]) == 130
+    said = capsys.readouterr().err
+    assert "interrupted: the database holds the new vectors already" in said and "--abort" not in said
+    assert Database(dsn).column("SELECT model FROM hermes_embedding") == ["newer"]
+    assert main([*arguments, "--yes", "--hermes-home", str(home)]) == 0
+    assert yaml.safe_load((home / "config.yaml").read_text())["plugins"]["pgvector"]["embed_model"] == "newer"
 
 
 def test_need_18_several_workers_share_the_work(

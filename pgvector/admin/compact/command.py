@@ -107,11 +107,13 @@ def _make_smaller(args: argparse.Namespace, conn: DeadlineConnection, rules: The
 
 def _carry_out(args: argparse.Namespace, conn: DeadlineConnection, plan: CompactPlan) -> int:
     compaction = Compaction(conn, plan)
+    sizes: Sequence[Sizes] = ()
     with said_if_stopped(lambda: f"{_counted(compaction.done)}; run it again to go on"):
         done = compaction.run()
+        if args.vacuum:
+            sizes = vacuum(conn, full=args.vacuum == "full")
     if (gone := sum(plan.totals()[name] - count for name, count in done.items())) > 0:
         warn(changed_by_others(gone))
-    sizes = vacuum(conn, full=args.vacuum == "full") if args.vacuum else ()
     vacuumed = dict(zip(("before", "after"), map(asdict, sizes), strict=False))
     return printed(args, plan.as_json(done) | {"vacuumed": vacuumed}, lambda: _show_done(plan, done, sizes))
 

@@ -42,6 +42,7 @@ _STOPPED = (
     "the change of the model is not given up: the same command goes on with it; to give it up: hermes-pgvector reembed "
     "--abort --yes"
 )
+_SWITCHED = "the database holds the new vectors already; the same command says so in the settings of this home as well"
 
 
 def _rate(text: str) -> float:
@@ -110,7 +111,7 @@ def _reembed(args: argparse.Namespace, home: Path) -> int:
             worker = Reembedding(
                 conn, embedder, chunk_tokens=wanted.chunk_tokens, rows_per_s=args.rate, again=args.again
             )
-            with said_if_stopped(_STOPPED):
+            with said_if_stopped(lambda: _SWITCHED if worker.switched else _STOPPED):
                 refused = worker.run() if planned.needed or args.again else 0
     finally:
         embedder.close()

@@ -114,6 +114,7 @@ class Reembedding:
         self._refused: set[tuple[str, int]] = set()
         self._refused_in_a_row = 0
         self._line = ProgressLine("embedded anew", 0)
+        self.switched = False  # this worker has put the new vectors in the place of the old ones
 
     def run(self) -> int:
         """Embed every row with the new model, build the indexes and switch; return how many rows the endpoint rejected.
@@ -133,6 +134,7 @@ class Reembedding:
                 self._line.clear()
         if self._under_way():
             store.switch_soon(self._conn, self._space)
+            self.switched = True
             store.vacuum(self._conn)
         store.require_switched(self._conn, self._space)
         return len(self._refused)
