@@ -376,6 +376,28 @@ def test_backfill_says_why_rows_are_left(
     assert said.stdout.startswith("0 rows embedded, 1 row still without a vector: an agent is embedding them")
 
 
+def test_backfill_fails_where_the_endpoint_does(
+    make_provider: MakeProvider,
+    settings: dict[str, object],
+    home: Path,
+    dsn: str,
+    cli: Run,
+    embedder: ScriptedEmbedder,
+) -> None:
+    provider = make_provider(settings | {"embed_on_write": False})
+    provider.on_memory_write("add", "memory", "The tide rises until noon at the lock gates.")
+    landed(provider)
+    provider.shutdown()
+    configured(home, dsn, settings)
+    embedder.mode = "http_500"
+
+    said = cli("backfill", "--json")
+
+    told = json.loads(said.stdout)
+    assert (said.returncode, told["embedded"], told["pending"]) == (1, 0, 1)
+    assert "HTTP 500" in told["reason"]
+
+
 def test_backfill_without_a_model_says_what_to_do(home: Path, dsn: str, cli: Run) -> None:
     configured(home, dsn, {})
     said = cli("backfill")

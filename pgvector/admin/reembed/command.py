@@ -20,6 +20,8 @@ from ...store.backend import Backend
 from ..common import new_vectors as store
 from ..common.admin_login import agents_admin
 from ..common.commands import (
+    EXIT_FAILED,
+    EXIT_OK,
     Command,
     add_admin_dsn,
     add_yes,
@@ -75,7 +77,8 @@ def _backfill(args: argparse.Namespace, home: Path) -> int:
     why = _why_left(documents) if left else ""
     rest = f"{plural(left, 'row')} still without a vector: {why}" if left else "none waits"
     said = f"{plural(done, 'row')} embedded, {rest}" if done or left else "nothing to do: no row waits for a vector"
-    return printed(args, {"embedded": done, "pending": left, "reason": why}, lambda: say(said))
+    printed(args, {"embedded": done, "pending": left, "reason": why}, lambda: say(said))
+    return EXIT_FAILED if left and documents.fails else EXIT_OK
 
 
 def _why_not(embedder: Embedder | None) -> str:
