@@ -12,6 +12,8 @@ import pytest
 
 from hermes_memory_pgvector.admin.common import installation
 from hermes_memory_pgvector.admin.common.installation import install_plugin, is_ours, reinstall_requirement
+from hermes_memory_pgvector.admin.setup.uninstall import plan_removal, remove
+from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.domain.errors import ConfigurationError
 
 # The host reads no further when it looks for a provider.
@@ -117,6 +119,19 @@ def test_an_older_install_of_ours_is_replaced_whole(tmp_path: Path) -> None:
     assert report.action == "replaced"
     assert "gone_in_this_version.py" not in contents(path)
     assert os.listdir(tmp_path / "plugins") == ["pgvector"]
+
+
+def test_what_a_killed_install_has_left_goes_with_the_next_one_and_with_uninstall(tmp_path: Path) -> None:
+    killed, at_work = (tmp_path / "plugins" / name for name in (".pgvector-killed", ".pgvector-at-work"))
+    for each in (killed, at_work):
+        (each / "new").mkdir(parents=True)
+    os.utime(killed, (0, 0))
+    install_plugin(tmp_path)
+    assert (killed.exists(), at_work.exists()) == (False, True)
+    planned = plan_removal(tmp_path, Settings(), data=False)
+    assert f"remove {at_work}, which an install that was killed has left" in planned.steps
+    remove(tmp_path, Settings(), data=False, force=False)
+    assert not list((tmp_path / "plugins").iterdir())
 
 
 def test_a_strangers_plugin_is_left_alone_unless_forced(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import json
 import os
 import shutil
 import tempfile
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
@@ -37,6 +39,7 @@ _PAGE_FILES = (f"{PAGE_FOLDER}/manifest.json", f"{PAGE_FOLDER}/plugin_api.py")
 _PAGE_SCRIPTS = f"{PAGE_FOLDER}/dist"
 _SHARED_FILES = (MANIFEST, "after-install.md", "config_schema.py", *_PAGE_FILES)
 _COMPILED = "__pycache__"
+_LONGEST_S = 600.0  # an install that takes longer was killed
 _UNINSTALLERS = ("pip", "uv")  # what they installed must be removed with them, by the command that we name
 
 
@@ -160,6 +163,8 @@ def _symlink_note(target: Path) -> str:
 def _build_and_swap(target: Path, mode: Mode, version: str) -> Action:
     """Build the directory beside `target` and rename it into place; a leading dot hides it from the host until then."""
     make_folder(target.parent)
+    for left in left_by_installs(target.parent, older_than_s=_LONGEST_S):
+        shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=f".{PLUGIN_NAME}-", dir=target.parent, ignore_cleanup_errors=True) as work:
         fresh, old = Path(work) / "new", Path(work) / "old"
         if mode == "shim":
@@ -171,6 +176,16 @@ def _build_and_swap(target: Path, mode: Mode, version: str) -> Action:
         # Compiled in advance: the host's first two requests race for as long as loading takes.
         compileall.compile_dir(fresh, quiet=2)
         return "replaced" if swap(fresh, target, old) else "created"
+
+
+def left_by_installs(plugins: Path, *, older_than_s: float = 0.0) -> list[Path]:
+    """Return the folders in which installs that were killed were at work; they are in the folder of plugins."""
+    found = []
+    for each in sorted(plugins.glob(f".{PLUGIN_NAME}-*")):
+        with suppress(OSError):  # gone meanwhile
+            if time.time() - each.stat().st_mtime >= older_than_s:
+                found.append(each)
+    return found
 
 
 def _write_shim(directory: Path, version: str) -> None:
