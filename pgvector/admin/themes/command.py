@@ -52,11 +52,11 @@ def _show(args: argparse.Namespace, home: Path) -> int:
 def _change(args: argparse.Namespace, home: Path) -> int:
     with database(args, home) as (conn, settings, rules), said_if_stopped(_WHOLE if args.yes else _NOTHING):
         change = _changed(args, conn, rules)
-    if change.verb != "delete":
-        change.notes += theme_changes.other_in_settings(settings, change.facts["theme"], change.facts["into"])
-    else:
-        copies = drop_of(home, change.facts["theme"], really=change.done)
-        change.notes += copies.notes("of this theme", really=change.done, again="delete")
+        if change.verb != "delete":
+            change.notes += theme_changes.other_in_settings(settings, change.facts["theme"], change.facts["into"])
+        else:
+            copies = drop_of(home, change.facts["theme"], really=change.done)
+            change.notes += copies.notes("of this theme", really=change.done, again="delete")
     return print_outcome(
         change, as_json=args.json, before=lambda: _show_change(change), summary="done" if change.done else ADD_YES
     )
