@@ -248,6 +248,17 @@ def test_need_16_the_switch_writes_the_settings_and_keeps_the_rest(
     assert copied(capsys, "--from", dsn, "--to", with_password)["turns_added"] == 1
 
 
+def test_need_40_a_switch_that_cannot_be_written_says_that_everything_is_copied(
+    in_use: Path, dsn: str, second_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill_theme(dsn, "sales")
+    shared = f"shared: &shared\n  dsn: {dsn!r}\n  dims: 384\nplugins:\n  pgvector: *shared\n"
+    in_use.write_text(shared)
+    told = copied(capsys, "--to", second_dsn, "--switch", code=1)
+    assert str(told["error"]).startswith(f"every row is there, but {in_use} was left as it is"), told
+    assert in_use.read_text() == shared
+
+
 def test_need_40_an_agent_that_still_writes_to_the_old_database_is_named(
     in_use: Path,
     dsn: str,

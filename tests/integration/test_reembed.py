@@ -271,6 +271,22 @@ def test_need_40_who_ends_the_command_after_the_switch_is_not_told_to_give_the_c
     assert yaml.safe_load((home / "config.yaml").read_text())["plugins"]["pgvector"]["embed_model"] == "newer"
 
 
+def test_need_40_a_change_that_the_settings_cannot_follow_is_said_to_be_made(
+    make_provider: MakeProvider, settings: dict[str, object], home: Path, dsn: str, cli: Run, arguments: list[str]
+) -> None:
+    written(make_provider, settings, dsn, turns=2)
+    section = {"dsn": dsn, "dims": DIMS} | settings
+    shared = yaml.safe_dump({"shared": section, "plugins": {"pgvector": section}})  # as an anchor and its alias
+    (home / "config.yaml").write_text(shared)
+
+    said = cli(*arguments, "--yes", "--json")
+
+    told = json.loads(said.stdout)["error"]
+    assert said.returncode == 1
+    assert told.startswith(f"the database holds vectors of newer now, {NEW_DIMS} dimensions, but ")
+    assert Database(dsn).column("SELECT model FROM hermes_embedding") == ["newer"]
+
+
 def test_need_18_several_workers_share_the_work(
     make_provider: MakeProvider,
     settings: dict[str, object],

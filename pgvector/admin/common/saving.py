@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -110,6 +110,15 @@ def set_settings(home: Path, values: Mapping[str, Any]) -> bool:
     save(home, changes)
     warn_overruled(home, wanted)
     return bool(changes)
+
+
+@contextmanager
+def after(done: str) -> Iterator[None]:
+    """Have a ConfigurationError of the block, which writes settings, begin with what is done already."""
+    try:
+        yield
+    except ConfigurationError as exc:
+        raise ConfigurationError(f"{done}, but {exc}") from exc
 
 
 def warn_overruled(home: Path, wanted: Settings) -> None:

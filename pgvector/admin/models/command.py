@@ -29,6 +29,7 @@ from ..common.installed_models import (
 )
 from ..common.model_source import BUNDLED, RERANKER
 from ..common.outcome import ADD_YES
+from ..common.saving import after
 
 
 def _list(args: argparse.Namespace, home: Path) -> int:
@@ -45,7 +46,8 @@ def _install(args: argparse.Namespace, home: Path) -> int:
         home, settings, args.name or BUNDLED.name, source=args.source, pooling=args.pooling, say=remark
     )
     model = done.model
-    changed = args.use and use_model(home, model)
+    with after(f"the model {model.name} is installed"):
+        changed = args.use and use_model(home, model)
     along = {"reranker": asdict(done.reranker)} if done.reranker else {}
     told = {"action": done.action, "set": changed, **asdict(model)} | along
     return printed(args, told, lambda: _say_installed(done, changed=changed, use=args.use))

@@ -34,7 +34,7 @@ from ..common.database import settings_of
 from ..common.embedded_server import borrowed_server
 from ..common.given_dims import dims_given
 from ..common.outcome import ADD_YES
-from ..common.saving import set_settings
+from ..common.saving import after, set_settings
 from ..common.stopped import said_if_stopped
 from .reembedding import Reembedding, backfill, cold_turns, plan
 
@@ -119,7 +119,8 @@ def _reembed(args: argparse.Namespace, home: Path) -> int:
     finally:
         embedder.close()
     if not args.no_config:
-        set_settings(home, changes)
+        with after(f"the database holds vectors of {embedder.model} now, {wanted.dims} dimensions"):
+            set_settings(home, changes)
     told = {"model": embedder.model, "dims": wanted.dims, "refused": refused, "config_changed": not args.no_config}
     return printed(args, told, lambda: _report(embedder.model, wanted.dims, refused, changes, noted=not args.no_config))
 

@@ -30,7 +30,7 @@ from ..common.console import Column, say, show_table, warn
 from ..common.database import connection, settings_of
 from ..common.database_identity import identity
 from ..common.outcome import counted
-from ..common.saving import changes_to, save, warn_overruled
+from ..common.saving import after, changes_to, save, warn_overruled
 from ..common.stopped import said_if_stopped
 from .command import add_themes, if_stopped, show_arrivals
 from .copy_themes import Copy, CopyRequest, copy
@@ -111,7 +111,8 @@ def _source(settings: Settings, named: str | None) -> Settings:
 
 def _switch(home: Path, settings: Settings, to: str) -> bool:
     wanted = dataclasses.replace(settings, dsn=to)
-    save(home, changes_to(home, settings, wanted))
+    with after("every row is there"):
+        save(home, changes_to(home, settings, wanted))
     warn_overruled(home, wanted)
     return True
 
