@@ -138,10 +138,15 @@ def post_setup(home: Path) -> None:
 
 def set_up(home: Path, options: SetupOptions, *, dry_run: bool = False, as_json: bool = False) -> int:
     """Run the wizard; return an exit code. Nothing is saved before everything was tried, nor after Ctrl-C."""
-    out = sys.stderr if as_json else sys.stdout
+    from ..admin.common.commands import read_or_not
+    from ..admin.common.console import remark
 
     def say(line: str) -> None:
-        print(typed(line), file=out, flush=True)
+        if as_json:
+            remark(typed(line))
+            return
+        with read_or_not():
+            print(typed(line))
 
     code, done = _run_wizard(home, options, say, dry_run=dry_run)
     if as_json:

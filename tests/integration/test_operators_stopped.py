@@ -217,6 +217,12 @@ def test_need_16_what_nobody_reads_is_mended_anyway(home: Path, tmp_path: Path, 
     assert (config["memory"]["provider"], config["plugins"]["enabled"]) == ("pgvector", ["pgvector"])
 
 
+def test_need_16_what_nobody_reads_is_set_up_anyway(home: Path, tmp_path: Path, dsn: str, nobody_reads: int) -> None:
+    run_unread(home, tmp_path, nobody_reads, "setup", "--dsn", dsn, "--no-model", "--yes")
+    config = yaml.safe_load((home / "config.yaml").read_text())
+    assert (config["plugins"]["pgvector"]["dsn"], config["memory"]["provider"]) == (dsn, "pgvector")
+
+
 def assert_nothing_is_left(home: Path, dsn: str) -> None:
     assert column(dsn, "SELECT content FROM memory_entries UNION ALL SELECT content FROM conversations") == []
     assert not any(view.waiting for view in inspect_spools(home))
