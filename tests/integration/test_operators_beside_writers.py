@@ -112,6 +112,25 @@ def test_need_16_a_turn_that_moved_while_it_was_forgotten_is_not_said_to_be_gone
     assert ask("forget", f"t{turn}", "--yes")["counts"]["turns"] == 1
 
 
+def test_need_03_a_theme_that_is_renamed_while_an_import_runs_again_is_not_doubled(
+    ask: Callable[..., Any], start_cli: Start, dsn: str, tmp_path: Path
+) -> None:
+    said_once(dsn)
+    ask("add", "Crane a is red", "--theme", "sre")
+    ask("export", str(tmp_path / "sre.jsonl"))
+    with psycopg.connect(dsn) as another_import:
+        another_import.execute("SELECT pg_advisory_xact_lock(731057950)")
+        importing = start_cli("import", str(tmp_path / "sre.jsonl"), "--json")
+        waits(dsn)
+        renaming = start_cli("themes", "rename", "sre", "ops", "--yes")
+        until(lambda: renaming.poll() is not None or column(dsn, WAITING) == [2], 60, "the other one")
+    code, said = ended(importing)
+    assert (code, ended(renaming)[0]) == (0, 0), said
+    assert '"turns_added": 0' in said and '"memories_added": 0' in said, said
+    assert column(dsn, "SELECT agent_identity FROM conversations") == ["ops"]
+    assert column(dsn, "SELECT agent_identity FROM memory_entries") == ["ops"]
+
+
 @pytest.mark.usefixtures("ask")
 @pytest.mark.parametrize("change", [("rename", "sre", "ops"), ("delete", "sre")])
 def test_need_16_turns_that_were_pruned_while_their_theme_was_changed_are_not_counted(

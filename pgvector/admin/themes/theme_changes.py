@@ -22,7 +22,7 @@ from ..common.theme_names import existing, named_exactly, not_allowed
 from ..common.theme_rows import rows_in
 from . import theme_moves
 
-_LOCK = 731057945  # so that one change of themes runs at a time
+_LOCK = 731057945  # so that one change of themes runs at a time, and no batch of an import, which shares it
 
 
 def listed(conn: DeadlineConnection, rules: ThemeRules) -> list[dict[str, Any]]:

@@ -60,9 +60,10 @@ def noted_entries(conn: DeadlineConnection, origin: str, theme: str) -> dict[tup
     return {(row.target, bytes(row.digest)): NotedEntry(row.noted_at, row.elsewhere) for row in rows}
 
 
-def lock(conn: DeadlineConnection) -> None:
-    """Make other imports wait until the transaction ends."""
+def begin(conn: DeadlineConnection) -> dict[str, str]:
+    """Make other imports, and changes of themes, wait until the transaction ends; return the `moved_themes`."""
     conn.execute(query("lock_arrivals"))
+    return moved_themes(conn)
 
 
 def bring_turns(

@@ -45,7 +45,6 @@ class IngestOptions:
     `near_s`: the same text in the same session within so many seconds counts as stored already if it has another
     metadata.source; this is for sources whose times differ from those of our hooks.
     `restore`: bring back memories that were removed after they were written. `really`: False is a dry run.
-    `moved`: where the rows of renamed and merged themes are; rows found there are not imported under the old name.
     `counted`: the keys of the records that a dry run has counted as added, in all sources: each would be added once.
     """
 
@@ -57,7 +56,6 @@ class IngestOptions:
     near_s: float = 0.0
     restore: bool = False
     really: bool = True
-    moved: Mapping[str, str] = field(default_factory=dict)
     counted: set[int] = field(default_factory=set)
 
 
@@ -131,7 +129,6 @@ def take_in(
     """
     with translated():
         know_vectors(conn)
-        intake = dataclasses.replace(intake, moved=store.moved_themes(conn))
     found = IngestResult()
     cleaning = _Cleaning(intake, found)
     languages = Languages(intake.settings.text_language, intake.settings.text_languages)
@@ -181,7 +178,7 @@ def _write(
 ) -> None:
     """Write records in one transaction; count them after it is committed."""
     with translated(), conn.transaction():
-        store.lock(conn)
+        moved = store.begin(conn)  # rows found there are not imported under their old name
         if intake.origin == "copy":
             note_actor(conn, operator("copy"))
         with_vectors = _as_space_allows(conn, records, intake)
@@ -192,13 +189,13 @@ def _write(
             memories,
             languages,
             # A copy may be of another home that has its own theme of that name and its own memory of that text.
-            {} if intake.origin == "copy" else intake.moved,
+            {} if intake.origin == "copy" else moved,
             restore=intake.restore,
             really=intake.really,
             # Importing what a memory file keeps here already means to keep it, whatever happens to that file.
             owner_of_there="import" if intake.origin == "export" else "",
         )
-        said = store.bring_turns(conn, turns, languages, intake.moved, near_s=intake.near_s, really=intake.really)
+        said = store.bring_turns(conn, turns, languages, moved, near_s=intake.near_s, really=intake.really)
     found.memories_added += len(brought.added)
     found.memories_there += len(brought.there)
     found.turns_added += len(said.added)

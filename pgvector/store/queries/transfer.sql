@@ -1,8 +1,9 @@
 -- Imports from other databases, files and programs, and exports to them.
 
 -- name: lock_arrivals
--- exempt: touches no table. Imports are serialised: two at once would both find a turn missing.
-SELECT pg_advisory_xact_lock(731057950);
+-- exempt: touches no table. Imports are serialised: two at once would both find a turn missing. So are changes of
+-- themes: rows that one moves meanwhile would be missing under the name they had.
+SELECT pg_advisory_xact_lock_shared(731057945), pg_advisory_xact_lock(731057950);
 
 -- name: try_hold_space
 -- exempt: touches no table. As hold_space, without waiting.
