@@ -21,8 +21,8 @@ _EVERY = 1 << 61  # more operations than a spool can hold
 class SpoolCopies:
     """The number of copies: `rejected` writes, which are dropped, and `waiting` ones, which bring back what is deleted.
 
-    `untouched` says of each file that could not be read or changed why. The copies in it are neither counted nor
-    dropped.
+    `untouched` says of each file that could not be read or changed why. The rejected copies in it are neither counted
+    nor dropped.
     """
 
     rejected: int = 0
