@@ -25,7 +25,8 @@ SELECT theme FROM (
 -- name: likely_largest_themes
 -- exempt: names for the operator from the planner's statistics, no stored text.
 SELECT common.theme
-  FROM pg_stats AS s JOIN pg_class AS c ON c.relname = s.tablename AND c.relnamespace = s.schemaname::regnamespace
+  FROM pg_stats AS s JOIN pg_namespace AS n ON n.nspname = s.schemaname
+  JOIN pg_class AS c ON c.relname = s.tablename AND c.relnamespace = n.oid
  CROSS JOIN LATERAL unnest(s.most_common_vals::text::text[], s.most_common_freqs) AS common(theme, share)
  WHERE c.oid IN ('memory_entries'::regclass, 'conversations'::regclass) AND s.attname = 'agent_identity'
  GROUP BY 1 ORDER BY sum(common.share * c.reltuples) DESC, 1 LIMIT %(limit)s;

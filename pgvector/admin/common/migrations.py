@@ -18,6 +18,7 @@ from ...store.sql import query
 from . import codes, hnsw, row_security, session_locks, words
 from .pooler import require_session
 from .retrying import go_before_autovacuum, retry_deadlocks, retry_while_busy
+from .schema_checks import functions_astray
 from .vector_rights import let_use_vectors
 
 MIGRATION_LOCK = 7310579462  # each migration file takes this lock as well
@@ -27,6 +28,7 @@ _LOCK_S = 120.0  # for each wait for a lock
 # Checksums of earlier texts of a migration that create the same tables, by version.
 _EARLIER_TEXTS = {
     1: {
+        "a5b1b25b150c6e6a7bc62fd5bd27b199d11ad489b0ac32c7f67ac65127c0d19a",
         "42e09cfedd0d4588a100251a212dbcbb29a0739dc8c77e461ccaa08f145b07f4",
         "7e3bbda9d22393f4f42ab688a91b1d6cfc304efea413fa0d022712e9714d8656",
         "7a635e6a9fdbbe1a44979d50b7ffb17fda830060fb399fa572046cd0ddf6dadb",
@@ -35,6 +37,7 @@ _EARLIER_TEXTS = {
     3: {"01e42ef2b5486ec922c74fb6cb394bb42c68baf89aea2c1ee54543b98e2bd5f6"},
     4: {"1af6229c1f870d1378ead95bb4ae4acbab26e7ed55c727a0ecc8a8cbf2e90921"},
     5: {"bff33baa077196f5ee8516325dc52fc300e1e42c807ef9b80fc983625cbc85a8"},
+    6: {"c34ed4305b3a3b1da0c03a35f9d4af8f8c8c4c2666d1ce86ba19ac2f3541da98"},
     8: {"23646492cdf29221b648093f2fc994081632b8d9ee94d15faecf922f4846b36a"},
 }
 
@@ -103,6 +106,7 @@ def migrate(
             session_locks.take(conn, MIGRATION_LOCK, "the migrations of this database", timeout_s=timeout_s)
         build_keys(conn)
         applied, already = _apply_missing(conn, runtime_role)
+        _lead_functions(conn)
         if applied or runtime_role:
             row_security.renew(conn)
         if runtime_role:
@@ -162,6 +166,13 @@ def _set_up_session(conn: DeadlineConnection, dims: int, runtime_role: str, time
     go_before_autovacuum(conn)
 
 
+def _lead_functions(conn: DeadlineConnection) -> None:
+    """Lead functions of ours to the schema of the tables, which may have had another name when they were created."""
+    for row in functions_astray(conn):
+        with translated():
+            conn.execute(sql.SQL("ALTER FUNCTION {} SET search_path = {}").format(sql.SQL(row.name), sql.SQL(row.path)))
+
+
 def _apply_missing(conn: DeadlineConnection, runtime_role: str) -> tuple[list[str], list[str]]:
     """Apply the missing migrations; return the names of those applied by this call and of those applied before."""
     applied: list[str] = []
@@ -197,6 +208,11 @@ def _run(conn: DeadlineConnection, migration: Migration) -> None:
         raise ConfigurationError(
             f"{exc.diag.message_primary}; the admin's DSN must name a superuser, or the owner of the database once a "
             "superuser has run: CREATE EXTENSION vector"
+        ) from exc
+    except pg.InvalidSchemaName as exc:
+        raise ConfigurationError(
+            "this admin's search_path leads to no schema, so there is no place for the tables; name one in the admin's "
+            "DSN: options='-c search_path=public'"
         ) from exc
     except pg.LockNotAvailable as exc:
         raise ConfigurationError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from ...store.connection import DeadlineConnection, translated
 from ...store.sql import query
@@ -31,6 +32,12 @@ def missing_rights(conn: DeadlineConnection) -> list[str]:
     with translated():
         asked = {"confined": has_own_themes(conn)}
         return [row.lacking for row in conn.execute(_query("lacking_rights"), asked)]
+
+
+def functions_astray(conn: DeadlineConnection) -> list[Any]:
+    """Return our functions whose search path does not lead to our tables: `name`, `looks_in`, `home`, right `path`."""
+    with translated():
+        return conn.execute(_query("functions_astray")).fetchall()
 
 
 def versions(conn: DeadlineConnection) -> tuple[str, str]:

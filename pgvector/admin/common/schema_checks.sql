@@ -58,3 +58,19 @@ SELECT privilege || ' on ' || name AS lacking
 -- exempt: touches no table of ours.
 SELECT current_setting('server_version') AS postgres,
        coalesce((SELECT extversion FROM pg_extension WHERE extname = 'vector'), '') AS pgvector;
+
+-- name: functions_astray
+-- exempt: reads the catalogue only. Lists our functions whose own search path does not lead to our tables, or to vectors if they
+-- use some, with the path that does, as after somebody has renamed the schema.
+SELECT p.oid::regprocedure::text AS name, substr(setting, 13) AS looks_in, home.name AS home,
+       concat_ws(', ', 'pg_catalog', home.name, nullif(vectors.name, home.name), 'pg_temp') AS path
+  FROM (SELECT relnamespace AS oid, relnamespace::regnamespace::text AS name
+          FROM pg_class WHERE oid = to_regclass('hermes_migrations')) AS home
+ CROSS JOIN (SELECT extnamespace::regnamespace::text AS name FROM pg_extension WHERE extname = 'vector') AS vectors
+  JOIN pg_proc AS p ON p.proname ^@ 'hermes_' AND (p.pronamespace = home.oid OR p.oid IN (
+           SELECT tgfoid FROM pg_trigger WHERE tgrelid IN (to_regclass('memory_entries'), to_regclass('conversations'))))
+ CROSS JOIN LATERAL unnest(p.proconfig) AS setting
+ WHERE setting ^@ 'search_path=' AND (
+       position(', ' || home.name || ', ' IN ', ' || substr(setting, 13) || ', ') = 0
+       OR position('binary_quantize' IN p.prosrc) > 0 AND position(', ' || vectors.name || ', ' IN ', ' || substr(setting, 13) || ', ') = 0)
+ ORDER BY 1;

@@ -25,6 +25,7 @@ from ..common.upgrade_progress import SCHEMA, UpgradeProgress, under_way
 from . import server_health
 from .check import Check, DoctorContext, fail, note, ok
 from .check_sharing import check_sharing
+from .check_tables import check_tables
 from .check_vectors import check_vectors
 
 _DEADLINE_S = 15.0
@@ -132,9 +133,7 @@ def _tables(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]
             "make a database with another one, as CREATE DATABASE ... LOCALE 'C.UTF-8' TEMPLATE template0, and: "
             "hermes-pgvector copy --to DSN",
         )
-    for name in invalid:
-        yield fail("index", f"{name} is invalid", f"REINDEX INDEX CONCURRENTLY {name}", f"index:{name}")
-    yield from _triggers_and_sequences(conn)
+    yield from check_tables(conn, invalid)
     yield _rights(conn)
     yield themes
     yield _retention(conn, context.settings)
@@ -176,23 +175,6 @@ def _trigrams(conn: DeadlineConnection) -> Check:
     if schema_checks.has_trigrams(conn):
         return ok("pg_trgm", "a misspelt word finds what was meant")
     return ok("pg_trgm", "not installed: a misspelt word finds nothing; CREATE EXTENSION pg_trgm adds it")
-
-
-def _triggers_and_sequences(conn: DeadlineConnection) -> Iterator[Check]:
-    if (role := server_health.replication_role(conn)) != "origin":
-        yield fail(
-            "triggers",
-            f"this role has session_replication_role = {role}: no trigger runs, and rows lack what those fill in",
-            "as an admin: ALTER ROLE ... RESET session_replication_role (or ALTER DATABASE, wherever it is set)",
-        )
-    if behind := server_health.sequences_behind(conn):
-        yield fail(
-            "sequences",
-            f"the sequence of ids is behind the rows of {', '.join(behind)}: new rows are refused, or get "
-            "a number that a row of another theme has",
-            "hermes-pgvector doctor --fix --admin-dsn DSN",
-            "sequences",
-        )
 
 
 def _extension(conn: DeadlineConnection, vector: str) -> Check:

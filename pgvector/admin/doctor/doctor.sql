@@ -47,3 +47,56 @@ DELETE FROM hermes_mirror AS f USING gone
 DELETE FROM conversations
  WHERE agent_identity = %(theme)s AND session_id LIKE %(sessions)s AND ts < %(before)s
    AND content IN (SELECT replace(said, '{}', session_id) FROM unnest(%(turns)s::text[]) AS said);
+
+-- name: missing_indexes
+-- exempt: reads the catalogue only. The HNSW indexes are an operator's to drop, and not in the list.
+SELECT name FROM unnest('{memory_entries_theme_digest_key, memory_entries_theme_time_idx, memory_entries_theme_code_idx,
+    memory_entries_theme_sig_idx, memory_entries_tsv_idx, memory_entries_pending_idx, memory_entries_subject_idx,
+    memory_entries_procedures_idx, memory_entries_hidden_idx, conversations_theme_time_idx, conversations_theme_code_idx,
+    conversations_theme_sig_idx, conversations_session_time_idx, conversations_tsv_idx, conversations_digest_idx,
+    conversations_pending_idx, conversations_cold_idx, memory_chunks_theme_code_idx, memory_chunks_theme_sig_idx,
+    conversation_chunks_theme_code_idx, conversation_chunks_theme_sig_idx, hermes_operations_time_idx,
+    hermes_tombstones_time_idx, hermes_mirror_origin_idx, memory_history_theme_time_idx, memory_history_memory_idx,
+    memory_history_time_idx, memory_history_text_idx, memory_history_removed_idx}'::text[]) AS name
+ WHERE to_regclass(name) IS NULL;
+
+-- name: missing_keys
+-- exempt: reads the catalogue only.
+SELECT name, columns
+  FROM (VALUES ('memory_entries', 'id, agent_identity'), ('conversations', 'id, agent_identity'),
+               ('memory_chunks', 'row_id, part, agent_identity'), ('conversation_chunks', 'row_id, part, agent_identity'),
+               ('memory_history', 'id, agent_identity'), ('hermes_operations', 'agent_identity, op_id'),
+               ('hermes_tombstones', 'agent_identity, target, digest'),
+               ('hermes_mirror', 'agent_identity, origin, target, digest'), ('hermes_retention', 'agent_identity'),
+               ('hermes_proposals', 'id, agent_identity'), ('hermes_read_turns', 'turn_id, agent_identity'),
+               ('hermes_embedding', 'only_row'), ('hermes_maintenance', 'id'), ('hermes_migrations', 'version'))
+    AS wanted (name, columns)
+ WHERE NOT EXISTS (SELECT FROM pg_index WHERE indrelid = to_regclass(name) AND indisprimary);
+
+-- name: missing_triggers
+-- exempt: reads the catalogue only.
+SELECT owner, name
+  FROM (VALUES ('memory_entries', 'keep_vectors keep_sig keep_chunks drop_chunks truncate_chunks note_memory note_change note_state
+                                   note_truncate keep_facts change_facts'),
+               ('conversations', 'keep_vectors keep_sig keep_chunks drop_chunks truncate_chunks drop_proposals truncate_proposals'),
+               ('memory_chunks', 'keep_vectors'), ('conversation_chunks', 'keep_vectors')) AS wanted (owner, names)
+ CROSS JOIN LATERAL regexp_split_to_table(names, '\s+') AS short CROSS JOIN LATERAL concat('hermes_', short) AS name
+ WHERE NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = to_regclass(owner) AND tgname = name)
+ ORDER BY owner, name;
+
+-- name: disabled_triggers
+-- exempt: reads the catalogue only. Lists the tables with triggers of ours that do not run for agents.
+SELECT DISTINCT tgrelid::regclass::text AS owner FROM pg_trigger
+ WHERE tgrelid IN (to_regclass('memory_entries'), to_regclass('conversations'),
+                   to_regclass('memory_chunks'), to_regclass('conversation_chunks'))
+   AND tgname ^@ 'hermes_' AND tgenabled IN ('D', 'R')
+ ORDER BY 1;
+
+-- name: unlogged_tables
+-- exempt: reads the catalogue only.
+SELECT c.oid::regclass::text AS name FROM pg_class AS c
+ WHERE c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('hermes_migrations'))
+   AND (c.relname ^@ 'hermes_' OR c.relname IN ('memory_entries', 'conversations', 'memory_history', 'memory_chunks',
+                                                'conversation_chunks'))
+   AND c.relkind = 'r' AND c.relpersistence = 'u'
+ ORDER BY 1;

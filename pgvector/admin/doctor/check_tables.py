@@ -1,0 +1,115 @@
+"""The tables as such: their keys, indexes, triggers and sequences, and whether they survive a crash of the server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import groupby
+
+from ...store import schema
+from ...store.connection import DeadlineConnection
+from ...store.sql import query
+from ..common import hnsw, schema_checks
+from . import server_health
+from .check import Check, fail
+
+_query = partial(query, package=__package__)
+_AS_AFTER = "as after a restore that did not get to its end"
+# By table, what leaves out the rows that have no signature on purpose.
+_RECALLED = {"conversations": "", "memory_entries": " AND coalesce(state, 'active') = 'active'"}
+
+
+def check_tables(conn: DeadlineConnection, invalid: list[str]) -> Iterator[Check]:
+    """Yield what is wrong with the tables; `invalid` names the indexes that are incomplete. Nothing if all is well."""
+    for name in invalid:
+        yield fail("index", f"{name} is invalid", f"REINDEX INDEX CONCURRENTLY {name}", f"index:{name}")
+    yield from _indexes(conn)
+    yield from _keys(conn)
+    yield from _triggers(conn)
+    yield from _functions(conn)
+    yield from _sequences(conn)
+    if passing := [row.name for row in conn.execute(_query("unlogged_tables"))]:
+        yield fail(
+            "unlogged",
+            f"a crash of the server empties {', '.join(passing)}, and a replica has nothing of it",
+            "as an admin: " + "; ".join(f"ALTER TABLE {name} SET LOGGED" for name in passing),
+        )
+
+
+def _indexes(conn: DeadlineConnection) -> Iterator[Check]:
+    if hnsw.is_changing(conn):  # indexes of the old vectors go with them
+        return
+    if missing := [row.name for row in conn.execute(_query("missing_indexes"))]:
+        yield fail(
+            "index",
+            f"missing, {_AS_AFTER}: {', '.join(missing)}; recall is slow, and where a key is missing, writes wait",
+            schema.migrate_command(conn.info.user),
+            "migrate",
+        )
+
+
+def _keys(conn: DeadlineConnection) -> Iterator[Check]:
+    if missing := conn.execute(_query("missing_keys")).fetchall():
+        tables = ", ".join(row.name for row in missing)
+        yield fail(
+            "index",
+            f"no primary key, {_AS_AFTER}: {tables}; what is sent twice may be stored twice",
+            "as an admin: " + "; ".join(f"ALTER TABLE {row.name} ADD PRIMARY KEY ({row.columns})" for row in missing),
+        )
+
+
+def _triggers(conn: DeadlineConnection) -> Iterator[Check]:
+    if (role := server_health.replication_role(conn)) != "origin":
+        yield fail(
+            "triggers",
+            f"this role has session_replication_role = {role}: no trigger runs, and rows lack what those fill in",
+            "as an admin: ALTER ROLE ... RESET session_replication_role (or ALTER DATABASE, wherever it is set)",
+        )
+    if disabled := [row.owner for row in conn.execute(_query("disabled_triggers"))]:
+        yield fail(
+            "triggers",
+            f"disabled, {_AS_AFTER}: those of {', '.join(disabled)}; rows lack what they fill in",
+            "as an admin: " + "; ".join(_with_triggers(disabled)),
+        )
+    if missing := conn.execute(_query("missing_triggers")).fetchall():
+        tables = [
+            f"{table}: {', '.join(row.name for row in rows)}" for table, rows in groupby(missing, lambda row: row.owner)
+        ]
+        yield fail(
+            "triggers",
+            f"missing, {_AS_AFTER}: {'; '.join(tables)}; rows lack what those fill in",
+            schema.migrate_command(conn.info.user),
+            "migrate",
+        )
+
+
+def _with_triggers(tables: list[str]) -> Iterator[str]:
+    """Yield the statements that turn triggers on, and fill in what rows lack that were stored without them."""
+    for table in tables:
+        yield f"ALTER TABLE {table} ENABLE TRIGGER USER"
+    for table in sorted(_RECALLED.keys() & tables):
+        yield (
+            f"UPDATE {table} SET embedding = embedding WHERE embedding IS NOT NULL AND sig IS NULL{_RECALLED[table]}"
+        )
+
+
+def _functions(conn: DeadlineConnection) -> Iterator[Check]:
+    if astray := schema_checks.functions_astray(conn):
+        names = ", ".join(row.name for row in astray)
+        yield fail(
+            "triggers",
+            f"the tables are in the schema {astray[0].home}, and {names} look elsewhere: writes that need them wait",
+            schema.migrate_command(conn.info.user),
+            "migrate",
+        )
+
+
+def _sequences(conn: DeadlineConnection) -> Iterator[Check]:
+    if behind := server_health.sequences_behind(conn):
+        yield fail(
+            "sequences",
+            f"the sequence of ids is behind the rows of {', '.join(behind)}: new rows are refused, or get "
+            "a number that a row of another theme has",
+            "hermes-pgvector doctor --fix --admin-dsn DSN",
+            "sequences",
+        )
