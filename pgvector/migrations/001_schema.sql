@@ -17,6 +17,8 @@ SELECT pg_advisory_xact_lock(7310579462);
 SET LOCAL lock_timeout = '800ms';
 
 DO $check$
+DECLARE
+    strange text;
 BEGIN
     IF current_setting('server_version_num')::int < 150000 THEN
         RAISE EXCEPTION 'hermes-memory-pgvector needs Postgres 15 or newer, this is %', current_setting('server_version');
@@ -28,10 +30,18 @@ BEGIN
     END IF;
     -- Only the command moves rows, and can put them back.
     IF EXISTS (SELECT FROM pg_class AS c
-                WHERE c.relnamespace = current_schema()::regnamespace AND c.relname IN ('memory_entries', 'conversations')
+                WHERE c.relnamespace = quote_ident(current_schema())::regnamespace AND c.relname IN ('memory_entries', 'conversations')
                   AND NOT EXISTS (SELECT FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attname = 'tsv')) THEN
         RAISE EXCEPTION 'the tables memory_entries and conversations of this database are another program''s, as of the other hermes-memory-pgvector: to upgrade them with all rows, run instead: hermes-pgvector migrate --admin-dsn "dbname=% user=%"',
             current_database(), current_user;
+    END IF;
+    -- Below, what was left without its main table is dropped: nothing of anybody else.
+    SELECT c.relname INTO strange FROM pg_class AS c
+     WHERE c.relnamespace = quote_ident(current_schema())::regnamespace AND c.relname IN ('memory_history', 'memory_chunks', 'conversation_chunks')
+       AND NOT EXISTS (SELECT FROM pg_attribute AS a WHERE a.attrelid = c.oid AND a.attname = 'agent_identity') LIMIT 1;
+    IF strange IS NOT NULL THEN
+        RAISE EXCEPTION 'the table % of this database is another program''s: it has no column agent_identity', strange
+            USING HINT = 'use another database, or rename that table';
     END IF;
 END
 $check$;
@@ -192,13 +202,15 @@ BEGIN
     END IF;
     -- What belonged to rows whose table somebody has dropped would belong to others of the same number.
     IF to_regclass('memory_entries') IS NULL THEN
-        DROP TABLE IF EXISTS memory_chunks, memory_history, hermes_tombstones, hermes_mirror;
+        EXECUTE format('DROP TABLE IF EXISTS %1$I.memory_chunks, %1$I.memory_history, %1$I.hermes_tombstones, %1$I.hermes_mirror',
+                       current_schema());
     END IF;
     IF to_regclass('conversations') IS NULL THEN
-        DROP TABLE IF EXISTS conversation_chunks, hermes_retention;
+        EXECUTE format('DROP TABLE IF EXISTS %1$I.conversation_chunks, %1$I.hermes_retention', current_schema());
     END IF;
     IF to_regclass('memory_entries') IS NULL AND to_regclass('conversations') IS NULL THEN
-        DROP TABLE IF EXISTS hermes_embedding, hermes_reembed, memory_chunks_next, conversation_chunks_next;
+        EXECUTE format('DROP TABLE IF EXISTS %1$I.hermes_embedding, %1$I.hermes_reembed, %1$I.memory_chunks_next, '
+                       '%1$I.conversation_chunks_next', current_schema());
     END IF;
     EXECUTE format($ddl$
         CREATE TABLE IF NOT EXISTS memory_entries (
@@ -565,7 +577,7 @@ END
 $grants$;
 
 INSERT INTO hermes_migrations (version, name, checksum)
-VALUES (1, 'schema', 'a5b1b25b150c6e6a7bc62fd5bd27b199d11ad489b0ac32c7f67ac65127c0d19a')
+VALUES (1, 'schema', '6388e29597cce74aa94dddc105c09ecb5c10841898fe0930355e968865e9d59c')
 ON CONFLICT (version) DO NOTHING;
 
 COMMIT;

@@ -45,6 +45,9 @@ COMMENT ON COLUMN memory_entries.pinned IS 'stands in the prompt of every sessio
 COMMIT;
 BEGIN;
 SELECT pg_advisory_xact_lock(7310579462);
+-- The functions below keep this search path: with "$user" in it they would look elsewhere for every role.
+SELECT set_config('search_path', string_agg(quote_ident(name), ', ' ORDER BY place), true)
+  FROM unnest(current_schemas(false)) WITH ORDINALITY AS schemas (name, place);
 SET LOCAL lock_timeout = '800ms';
 
 CREATE INDEX IF NOT EXISTS memory_entries_subject_idx ON memory_entries (agent_identity, lower(subject))
@@ -195,7 +198,7 @@ CREATE OR REPLACE TRIGGER hermes_note_state AFTER UPDATE OF state ON memory_entr
     EXECUTE FUNCTION hermes_note_memory();
 
 INSERT INTO hermes_migrations (version, name, checksum)
-VALUES (6, 'facts', 'c34ed4305b3a3b1da0c03a35f9d4af8f8c8c4c2666d1ce86ba19ac2f3541da98')
+VALUES (6, 'facts', 'dd76b21189292aa695acca2bd7bc4524fb15af64091df7bbfc51f00a93ddd869')
 ON CONFLICT (version) DO NOTHING;
 
 COMMIT;

@@ -21,13 +21,19 @@ SELECT to_regclass('hermes_migrations') IS NOT NULL AS recorded,
        to_regclass('memory_entries') IS NOT NULL AND to_regclass('conversations') IS NOT NULL AS whole"""
 _FOREIGN = """
 SELECT c.relname, array_agg(a.attname::text) FILTER (WHERE NOT a.attisdropped)
-  FROM pg_class AS c LEFT JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0
- WHERE c.oid IN (to_regclass('memory_entries'), to_regclass('conversations'))
- GROUP BY c.relname HAVING NOT coalesce(bool_or(a.attname = 'tsv'), false)"""
+  FROM (VALUES ('memory_entries', 'tsv'), ('conversations', 'tsv'), ('memory_history', 'agent_identity'),
+               ('memory_chunks', 'agent_identity'), ('conversation_chunks', 'agent_identity')) AS ours (name, mark)
+  JOIN pg_class AS c ON c.relname = name AND c.relnamespace = quote_ident(current_schema())::regnamespace
+  LEFT JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0
+ GROUP BY c.relname, mark HAVING NOT coalesce(bool_or(a.attname = mark), false)"""
+_ELSEWHERE = """
+SELECT n.nspname AS schema, c.relowner::regrole::text AS owner, current_database() AS database
+  FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+ WHERE c.relname = 'hermes_migrations' AND c.relkind = 'r' AND to_regclass('hermes_migrations') IS NULL ORDER BY 1"""
 _VECTORS = """
 SELECT n.nspname AS name FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
  WHERE e.extname = 'vector' AND NOT has_schema_privilege(coalesce(%s, current_user), n.oid, 'USAGE')"""
-# The columns that the tables of the other hermes-memory-pgvector have at least.
+# The columns that the tables of the other hermes-memory-pgvector have at least; it has no tables of our other names.
 _OTHERS_COLUMNS = {
     "memory_entries": {"id", "agent_identity", "target", "content", "created_at", "updated_at", "metadata"},
     "conversations": {"id", "session_id", "agent_identity", "role", "content", "ts", "metadata"},
@@ -53,8 +59,9 @@ def ensure_schema(conn: DeadlineConnection, *, dims: int) -> None:
 
     A role that became the owner of the main tables gets the rights it lacks on the others. Raises SchemaNotApplied or
     UpgradeNeeded with the command that fixes it, StrangeTables, StoreMisconfigured if this role may not use vectors,
-    or DimensionMismatch.
+    or does not look where the tables are, or DimensionMismatch.
     """
+    _require_in_sight(conn)
     _require_open(conn)
     applied = applied_versions(conn)
     if missing := [name for version, name in shipped_migrations().items() if version not in applied]:
@@ -70,6 +77,24 @@ def ensure_schema(conn: DeadlineConnection, *, dims: int) -> None:
     check_dims(conn, dims)
 
 
+def _require_in_sight(conn: DeadlineConnection) -> None:
+    """Raise StoreMisconfigured if there are tables of ours, but only in schemas that this role does not look in."""
+    with translated():
+        found = conn.execute(_ELSEWHERE).fetchall()
+    if not found:
+        return
+    names = (sql.Identifier(name) for name in (conn.info.user, found[0].schema, found[0].database))
+    statement = sql.SQL(
+        "GRANT USAGE ON SCHEMA {1} TO {0}; ALTER ROLE {0} IN DATABASE {2} SET search_path = {1}, public"
+    )
+    places = ", ".join(f"{each.schema} (of {each.owner})" for each in found)
+    raise StoreMisconfigured(
+        f"the memory schema is not applied where the role {conn.info.user} looks; tables of it are in the schema "
+        f"{places}: if they are yours, as an admin: {statement.format(*names).as_string(conn)}; if not: "
+        + migrate_command(conn.info.user)
+    )
+
+
 def vectors_out_of_reach(conn: DeadlineConnection, role: str | None = None) -> str | None:
     """Return the schema of the vector extension if `role`, or else that of `conn`, may not use it; otherwise None."""
     with translated():
@@ -83,19 +108,17 @@ def vectors_grant(schema: str, role: str) -> sql.Composed:
 
 
 def has_foreign_tables(conn: DeadlineConnection) -> bool:
-    """Return True if another program's tables have the names of ours."""
-    return bool(_foreign_tables(conn))
-
-
-def _foreign_tables(conn: DeadlineConnection) -> dict[str, Collection[str]]:
-    """Return the columns of each table of another program that has the name of one of ours."""
+    """Return True if tables of the other hermes-memory-pgvector have the names of ours. Raises StrangeTables."""
     with translated():
-        return {name: columns or () for name, columns in conn.execute(_FOREIGN).fetchall()}
+        foreign = conn.execute(_FOREIGN).fetchall()
+    for table, columns in foreign:
+        check_upgradable(table, columns or ())
+    return bool(foreign)
 
 
 def check_upgradable(table: str, columns: Collection[str]) -> None:
     """Raise StrangeTables unless another program's table has the columns that `migrate` can take over."""
-    if lacking := _OTHERS_COLUMNS[table].difference(columns):
+    if lacking := _OTHERS_COLUMNS.get(table, {"agent_identity"}).difference(columns):
         raise StrangeTables(
             f"the table {table} here is neither ours nor of the other hermes-memory-pgvector: it has "
             f"no column {', '.join(sorted(lacking))}; use another database, or rename that table"
@@ -107,9 +130,7 @@ def applied_versions(conn: DeadlineConnection) -> set[int]:
 
     Raises UpgradeNeeded or StrangeTables if another program's tables have the names of ours.
     """
-    if foreign := _foreign_tables(conn):
-        for table, columns in foreign.items():
-            check_upgradable(table, columns)
+    if has_foreign_tables(conn):
         raise UpgradeNeeded(
             "the tables memory_entries and conversations here are another program's, as of the other "
             f"hermes-memory-pgvector; to upgrade them with all rows, run: {MIGRATE_COMMAND}"

@@ -40,7 +40,7 @@ DECLARE
 BEGIN
     -- As a migration: never two at once.
     PERFORM pg_advisory_xact_lock(7310579462), set_config('lock_timeout', '10s', true);
-    home := coalesce(home, current_schema()::regnamespace);
+    home := coalesce(home, quote_ident(current_schema())::regnamespace);
     IF to_regclass('hermes_upgrade') IS NOT NULL AND current_setting('hermes_pgvector.undo_upgrade', true) IS DISTINCT FROM 'on' THEN
         RAISE EXCEPTION 'an upgrade awaits confirmation: the tables of before are in the schema hermes_before_upgrade'
             USING HINT = 'first drop them: hermes-pgvector migrate --confirm-upgrade; or have them back in the place of all '

@@ -284,7 +284,8 @@ BEGIN
     END LOOP;
     FOR tenant IN SELECT DISTINCT r.oid, r.rolname FROM hermes_tenants AS t JOIN pg_roles AS r ON r.oid = t.role
                    WHERE t.theme <> '*' LOOP
-        EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', current_schema(), tenant.rolname);
+        EXECUTE format('GRANT USAGE ON SCHEMA %s TO %I',
+                       (SELECT relnamespace::regnamespace FROM pg_class WHERE oid = 'memory_entries'::regclass), tenant.rolname);
         EXECUTE format('GRANT SELECT ON hermes_migrations TO %I', tenant.rolname);
         EXECUTE format('GRANT USAGE ON SEQUENCE memory_entries_id_seq, conversations_id_seq TO %I', tenant.rolname);
         -- The log of operators names the themes of others. A role that had every theme could read it.
@@ -412,7 +413,7 @@ DECLARE
 BEGIN
     -- Whatever the session of the caller holds, these find our tables and no others.
     FOR each IN SELECT p.oid::regprocedure AS name, p.prosecdef FROM pg_proc AS p
-                 WHERE p.pronamespace = home::regnamespace AND p.proname = ANY (
+                 WHERE p.pronamespace = quote_ident(home)::regnamespace AND p.proname = ANY (
                      '{hermes_themes_of,hermes_searched_themes,hermes_words_in,hermes_memories_with,hermes_turns_with,
                        hermes_turns_like,hermes_expected_rows,hermes_theme_tables,hermes_is_own_row,
                        hermes_hide_statistics,hermes_apply_row_security,hermes_grant_themes,hermes_revoke_themes,hermes_withdraw_rights,

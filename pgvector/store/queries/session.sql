@@ -1,21 +1,23 @@
 -- The statements that every connection of ours begins with.
 
 -- name: session_path
--- exempt: reads the catalogue only. The search path with which this role sees our tables and the type vector, if its own path
--- does not show them; else no row. Only tables of a superuser or of the database's owner count, and none if there are several:
--- otherwise anybody who may create a schema could make agents write to tables there.
-SELECT concat_ws(', ', (SELECT string_agg(DISTINCT quote_ident(nspname), ', ') FROM (
-           SELECT min(n.nspname) AS nspname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
-             JOIN pg_roles AS owner ON owner.oid = c.relowner
-            WHERE c.relname = 'hermes_migrations' AND c.relkind = 'r' AND to_regclass('hermes_migrations') IS NULL
-              AND has_schema_privilege(n.oid, 'USAGE')
-              AND (owner.rolsuper OR owner.oid = (SELECT datdba FROM pg_database WHERE datname = current_database()))
-           HAVING count(*) = 1
-            UNION ALL
-           SELECT n.nspname FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
-            WHERE e.extname = 'vector' AND to_regtype('vector') IS NULL AND has_schema_privilege(n.oid, 'USAGE')) AS ours),
-       nullif(current_setting('search_path'), '')) AS path
- WHERE to_regclass('hermes_migrations') IS NULL OR to_regtype('vector') IS NULL;
+-- exempt: reads the catalogue only. The search path with which this role sees the type vector, and our tables before all others,
+-- if its own path does not do so; else no row. Where its path shows none of our tables, only those of a superuser or of the
+-- database's owner count, and none if there are several: otherwise anybody who may create a schema could make agents write to
+-- tables there. The extension's schema comes last: what a migration creates goes to the first one.
+SELECT concat_ws(', ', home, nullif(current_setting('search_path'), ''), vectors) AS path
+  FROM (SELECT coalesce(
+                   (SELECT quote_ident(n.nspname) FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+                     WHERE c.oid = to_regclass('hermes_migrations')),
+                   (SELECT min(quote_ident(n.nspname)) FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+                      JOIN pg_roles AS owner ON owner.oid = c.relowner
+                     WHERE c.relname = 'hermes_migrations' AND c.relkind = 'r' AND has_schema_privilege(n.oid, 'USAGE')
+                       AND (owner.rolsuper OR owner.oid = (SELECT datdba FROM pg_database WHERE datname = current_database()))
+                    HAVING count(*) = 1)) AS home,
+               (SELECT quote_ident(n.nspname) FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
+                 WHERE e.extname = 'vector' AND to_regtype('vector') IS NULL AND has_schema_privilege(n.oid, 'USAGE')) AS vectors)
+            AS ours
+ WHERE home IS DISTINCT FROM quote_ident(coalesce(current_schema(), '')) AND home IS NOT NULL OR vectors IS NOT NULL;
 
 -- name: set_path
 -- exempt: touches no table.
