@@ -14,6 +14,7 @@ import yaml
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from hermes_memory_pgvector.admin.common import row_security
 from hermes_memory_pgvector.admin.common.migrations import migrate
 from hermes_memory_pgvector.admin.common.schema_checks import missing_rights
 from hermes_memory_pgvector.cli import main
@@ -29,7 +30,8 @@ Verb = Callable[..., Any]
 
 _NOTHING_FOR_EVERYBODY = (
     "REVOKE ALL ON DATABASE {database} FROM PUBLIC; GRANT CONNECT ON DATABASE {database} TO hermes; "
-    "REVOKE ALL ON SCHEMA public FROM PUBLIC"
+    "REVOKE ALL ON SCHEMA public FROM PUBLIC; ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC; "
+    "ALTER DEFAULT PRIVILEGES REVOKE USAGE ON TYPES FROM PUBLIC"
 )
 _SEQUENCES = "memory_entries_id_seq", "conversations_id_seq"
 
@@ -174,3 +176,21 @@ def test_need_02_each_right_that_a_role_lacks_is_named(admin: Any) -> None:
             admin.execute(sql.SQL(revoke).format(sql.SQL(right), sql.Identifier(table)))
             admin.execute("SET LOCAL ROLE hermes")
             assert f"{right} on {table}" in missing_rights(admin)
+
+
+def test_need_02_functions_that_a_role_may_not_call_are_named_and_granted(
+    least: str, empty_admin_dsn: str, make_provider: MakeProvider
+) -> None:
+    with connect(empty_admin_dsn) as admin:
+        admin.execute("REVOKE EXECUTE ON ALL ROUTINES IN SCHEMA public FROM hermes")
+        with connect(least) as agent:
+            told = missing_rights(agent)
+        assert "EXECUTE on hermes_lexemes(text,text)" in told and "EXECUTE on functions of vector" in told
+        migrate(empty_admin_dsn, dims=DIMS)
+        row_security.enable(admin)
+    with connect(least) as agent:
+        assert missing_rights(agent) == []
+    provider = make_provider({"dsn": least})
+    provider.on_memory_write("add", "memory", "The harbour office has a blue door.")
+    landed(provider)
+    assert recalled(provider, "blue door") == ["The harbour office has a blue door."]

@@ -18,12 +18,13 @@ from ...store.sql import query
 from . import codes, hnsw, row_security, session_locks, words
 from .pooler import require_session
 from .retrying import go_before_autovacuum, retry_deadlocks, retry_while_busy
+from .role_rights import let_use
 from .schema_checks import functions_astray
-from .vector_rights import let_use_vectors
 
 MIGRATION_LOCK = 7310579462  # each migration file takes this lock as well
 _SEAL = re.compile(r"'[0-9a-f]{64}'")
 _COMPLETING_LOCK = 731057952  # only one process at a time fills in missing data beside agents
+_DEFAULT_ROLE = "hermes"  # the role that gets its rights if none is named and it exists
 _LOCK_S = 120.0  # for each wait for a lock
 # Checksums of earlier texts of a migration that create the same tables, by version.
 _EARLIER_TEXTS = {
@@ -109,13 +110,13 @@ def migrate(
         _lead_functions(conn)
         if applied or runtime_role:
             row_security.renew(conn)
-        if runtime_role:
-            let_use_vectors(conn, runtime_role)
-        check_dims(conn, dims)
-        if not runtime_role and not conn.execute("SELECT FROM pg_roles WHERE rolname = 'hermes'").rowcount:
+        if conn.execute("SELECT FROM pg_roles WHERE rolname = %s", (runtime_role or _DEFAULT_ROLE,)).rowcount:
+            let_use(conn, runtime_role or _DEFAULT_ROLE)
+        else:
             notices.append(
                 "no runtime role was named and there is no role `hermes`: nobody but the owner has rights yet"
             )
+        check_dims(conn, dims)
         with translated():
             # A concurrent build would wait for the sessions that wait for this lock.
             conn.execute("SELECT pg_advisory_unlock(%s)", (MIGRATION_LOCK,))

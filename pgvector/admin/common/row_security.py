@@ -15,7 +15,7 @@ from ...store.connection import DeadlineConnection, translated
 from ...store.sql import query
 from .fetching import one
 from .retrying import retry_deadlocks
-from .vector_rights import let_use_vectors
+from .role_rights import let_use
 
 EVERY_THEME = "*"
 _FILE = Path(__file__).resolve().parents[2] / "migrations" / "optional" / "row_security.sql"
@@ -52,6 +52,8 @@ def enable(conn: DeadlineConnection) -> None:
         retry_deadlocks(run)
     except psycopg.Error as exc:
         raise _explained(exc) from exc
+    for role in granted(conn):
+        let_use(conn, role)
 
 
 def renew(conn: DeadlineConnection) -> None:
@@ -73,7 +75,7 @@ def grant(conn: DeadlineConnection, role: str, themes: Sequence[str]) -> None:
     Raises ConfigurationError if there is no such role, or no policy would confine it.
     """
     _call(conn, "SELECT hermes_grant_themes(%s, %s)", role, list(themes))
-    let_use_vectors(conn, role)
+    let_use(conn, role)
 
 
 def revoke(conn: DeadlineConnection, role: str, themes: Sequence[str]) -> int:

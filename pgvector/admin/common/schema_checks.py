@@ -8,6 +8,7 @@ from typing import Any
 from ...store.connection import DeadlineConnection, translated
 from ...store.sql import query
 from .fetching import one
+from .role_rights import functions_out_of_reach
 from .row_security import has_own_themes
 
 _query = partial(query, package=__package__)
@@ -31,7 +32,9 @@ def missing_rights(conn: DeadlineConnection) -> list[str]:
     """Return the rights on our tables that the current role lacks; a confined role needs none on the log."""
     with translated():
         asked = {"confined": has_own_themes(conn)}
-        return [row.lacking for row in conn.execute(_query("lacking_rights"), asked)]
+        lacking = [row.lacking for row in conn.execute(_query("lacking_rights"), asked)]
+    functions = [f"functions of {row.extension}" if row.extension else row.name for row in functions_out_of_reach(conn)]
+    return lacking + [f"EXECUTE on {name}" for name in dict.fromkeys(functions)]
 
 
 def functions_astray(conn: DeadlineConnection) -> list[Any]:

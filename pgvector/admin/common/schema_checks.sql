@@ -54,6 +54,21 @@ SELECT privilege || ' on ' || name AS lacking
                      ELSE has_any_column_privilege(name, privilege) END
  ORDER BY number, place;
 
+-- name: functions_out_of_reach
+-- exempt: reads the catalogue only. Lists what a role has to call, and may not: where PUBLIC has no right to new functions.
+SELECT p.oid::regprocedure::text AS name, n.nspname AS home, coalesce(e.extname, '') AS extension
+  FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace
+  LEFT JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.refclassid = 'pg_extension'::regclass
+   AND d.deptype = 'e'
+  LEFT JOIN pg_extension AS e ON e.oid = d.refobjid
+ WHERE (e.extname IN ('vector', 'pg_trgm')
+        OR n.oid = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('hermes_migrations')) AND p.proname IN (
+            'hermes_digest', 'hermes_theme_lexeme', 'hermes_lexemes', 'hermes_search_vector', 'hermes_folded', 'hermes_code',
+            'hermes_move_history', 'hermes_admit_owners', 'hermes_themes_of', 'hermes_memories_with', 'hermes_turns_with',
+            'hermes_turns_like', 'hermes_is_own_row', 'hermes_expected_rows'))
+   AND NOT has_function_privilege(coalesce(%(role)s, current_user), p.oid, 'EXECUTE')
+ ORDER BY 3, 1;
+
 -- name: versions
 -- exempt: touches no table of ours.
 SELECT current_setting('server_version') AS postgres,
