@@ -17,6 +17,9 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.admin.common.migrations import MIGRATION_LOCK, checksum, migrate, migrations
+from hermes_memory_pgvector.admin.doctor.check import DoctorContext
+from hermes_memory_pgvector.admin.doctor.check_database import check_database
+from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.domain.errors import DimensionMismatch, SchemaNotApplied, StoreUnavailable
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.store.pool import connect
@@ -132,17 +135,21 @@ def test_need_28_the_dimension_is_chosen_at_migration(empty_admin_dsn: str, cli:
 
 
 def test_need_02_a_database_of_another_encoding_is_named_with_the_command_that_makes_one(
-    empty_admin_dsn: str, cli: Run
+    empty_admin_dsn: str, cli: Run, tmp_path: Path
 ) -> None:
     name = "of_another_encoding"
     with psycopg.connect(empty_admin_dsn, autocommit=True) as conn:
         conn.execute(f"CREATE DATABASE {name} ENCODING 'LATIN1' LOCALE_PROVIDER libc LOCALE 'C' TEMPLATE template0")
         try:
-            done = cli("migrate", "--admin-dsn", make_conninfo(empty_admin_dsn, dbname=name))
+            dsn = make_conninfo(empty_admin_dsn, dbname=name)
+            done = cli("migrate", "--admin-dsn", dsn)
+            checks = list(check_database(DoctorContext(Settings(dsn=dsn), tmp_path)))
         finally:
             conn.execute(f"DROP DATABASE {name} WITH (FORCE)")
     assert done.returncode == 1
     assert "this one has LATIN1" in done.stderr and "CREATE DATABASE hermes_memory ENCODING 'UTF8'" in done.stderr
+    (failed,) = [check for check in checks if check.state == "fail"]
+    assert "LATIN1" in failed.said and "CREATE DATABASE hermes_memory ENCODING 'UTF8'" in failed.fix
 
 
 def test_need_28_without_a_setting_vectors_have_768_dimensions(

@@ -225,6 +225,23 @@ def test_need_28_an_unmigrated_database_is_refused_with_the_command_or_migrated_
     assert load_settings(None, home).settings.dims == 768
 
 
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ("CREATE TABLE memory_chunks (id integer)", "the table memory_chunks here is neither ours nor"),
+        ("CREATE SCHEMA theirs CREATE TABLE hermes_migrations (id integer)", "tables of it are in the schema theirs"),
+    ],
+)
+def test_need_40_what_is_in_the_place_of_the_tables_is_told_as_agents_tell_it(
+    made: str, told: str, home: Path, empty_admin_dsn: str, setup: Setup
+) -> None:
+    with psycopg.connect(empty_admin_dsn, autocommit=True) as conn:
+        conn.execute("CREATE EXTENSION vector")
+        conn.execute(made.encode())
+    failed = setup("--dsn", make_conninfo(empty_admin_dsn, user="hermes"), "--no-model")
+    assert failed.code == 1 and told in failed.told["error"] and not files_of(home)
+
+
 def test_a_role_without_rights_is_no_database_for_agents(
     home: Path, admin_dsn: str, setup: Setup, postgres: Any
 ) -> None:

@@ -35,6 +35,7 @@ _OLDEST_POSTGRES = 15
 _OLDEST_VECTOR, _MENDED_VECTOR = (0, 8), (0, 8, 4)
 # Rows carry the clock of the host that wrote them, and of two near-equal statements the newer one wins.
 _CLOCK_NOTE_S, _CLOCK_FAIL_S = 2.0, 60.0
+_UTF8 = "make one: CREATE DATABASE hermes_memory ENCODING 'UTF8' TEMPLATE template0; then name it in `dsn`"
 _FEWER_RIGHTS = (
     "let agents log in as a role of their own, made by CREATE ROLE, with rights by: hermes-pgvector migrate "
     "--admin-dsn DSN --runtime-role ROLE; then name that role in `dsn`"
@@ -109,6 +110,9 @@ def _pooler(conn: DeadlineConnection, conninfo: str, settings: Settings) -> Chec
 
 
 def _tables(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
+    if (encoding := conn.info.parameter_status("server_encoding")) != "UTF8":
+        yield fail("postgres", f"this database has the encoding {encoding}, and UTF8 is needed", _UTF8)
+        return
     _, vector = schema_checks.versions(conn)
     if not vector:
         yield fail("pgvector", "the extension is not installed in this database", schema.MIGRATE_COMMAND, "migrate")

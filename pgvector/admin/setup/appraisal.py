@@ -94,5 +94,6 @@ def _is_migrated(conn: DeadlineConnection) -> bool:
         return False
     except HermesPgvectorError:
         # The vector length is checked elsewhere; a role without any right still sees that the tables exist.
-        pass
+        if conn.execute("SELECT to_regclass('hermes_migrations')").fetchone() == (None,):
+            raise
     return True
