@@ -273,6 +273,7 @@ _TRUST = "`sslrootcert` in `dsn` has to name the file of the authority that sign
 _CLIENT_CERTIFICATE = "`sslcert` and `sslkey` in `dsn` have to name this role's certificate and its key"
 _CERTIFICATES = "check the certificates that `dsn` and the server name"
 _LET_IN = "allow this host and role in the server's pg_hba.conf"
+_SERVICE = "correct `service` in `dsn`, or the file that PGSERVICEFILE names for the agent (else ~/.pg_service.conf)"
 _TLS = "add to `dsn`: sslmode=verify-full sslrootcert=FILE"
 
 # Errors that last until a person acts, each with its remedy; every other error may pass by itself.
@@ -299,6 +300,9 @@ _REFUSALS = (
     ("unsupported startup parameter", "leave it out of `dsn`, or name it in PgBouncer's ignore_startup_parameters"),
     ("channel binding", "a pooler cannot do it: leave channel_binding out of `dsn`"),
     ("connection is bad: invalid", "correct that value in `dsn`"),
+    ("definition of service", _SERVICE),
+    ("service file", _SERVICE),
+    ("not in hot standby mode", "agents need a server that takes writes: leave target_session_attrs out of `dsn`"),
     ("authentication failed", "check the user and password in `dsn`; a pooler has its own list of them"),
     ("no password supplied", "put the password into `dsn`, a passfile or PGPASSWORD"),
     ("permission denied for database", "as an admin: GRANT CONNECT ON DATABASE ... TO ROLE"),

@@ -197,6 +197,16 @@ FAULTS = {
         "verify-fully",
         "correct that value in `dsn`",
     ),
+    "a service": Fault(
+        lambda dsn, guards: psycopg.conninfo.make_conninfo(dsn, service="nowhere"),
+        'definition of service "nowhere" not found',
+        "correct `service` in `dsn`",
+    ),
+    "a standby": Fault(
+        lambda dsn, guards: psycopg.conninfo.make_conninfo(dsn, target_session_attrs="standby"),
+        "not in hot standby mode",
+        "leave target_session_attrs out of `dsn`",
+    ),
 }
 
 
