@@ -245,6 +245,7 @@ UNCODED = (
     "INSERT INTO conversations (session_id, role, content, embedding)"
     f" VALUES ('s', 'user', 'said', array_fill(0.5, ARRAY[{DIMS}])::vector); UPDATE conversations SET code = NULL"
 )
+OTHER_COLLATION = "UPDATE pg_database SET datcollversion = '0.9' WHERE datname = current_database()"
 INVALID = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'conversations_theme_time_idx'::regclass"
 
 
@@ -265,6 +266,7 @@ INVALID = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'conversati
         (on("DROP INDEX conversations_tsv_idx"), "index", "fail", "conversations_tsv_idx"),
         (on("ALTER TABLE hermes_operations DROP CONSTRAINT hermes_operations_pkey"), "index", "fail", "no primary key"),
         (on("ALTER TABLE conversations SET UNLOGGED"), "unlogged", "fail", "the server empties conversations"),
+        (on(OTHER_COLLATION), "locale", "fail", "version 0.9 of the database's collation"),
         (on(UNCODED), "index", "note", "rows of conversations were stored by an older version"),
         (on("REVOKE DELETE ON memory_entries FROM hermes"), "rights", "fail", "DELETE on memory_entries"),
         (_as_admin, "rights", "note", "is a superuser"),

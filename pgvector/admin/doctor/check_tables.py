@@ -28,6 +28,7 @@ def check_tables(conn: DeadlineConnection, invalid: list[str]) -> Iterator[Check
     yield from _triggers(conn)
     yield from _functions(conn)
     yield from _sequences(conn)
+    yield from _collation(conn)
     if passing := [row.name for row in conn.execute(_query("unlogged_tables"))]:
         yield fail(
             "unlogged",
@@ -101,6 +102,17 @@ def _functions(conn: DeadlineConnection) -> Iterator[Check]:
             f"the tables are in the schema {astray[0].home}, and {names} look elsewhere: writes that need them wait",
             schema.migrate_command(conn.info.user),
             "migrate",
+        )
+
+
+def _collation(conn: DeadlineConnection) -> Iterator[Check]:
+    if (row := conn.execute(_query("other_collation")).fetchone()) is not None:
+        yield fail(
+            "locale",
+            f"the indexes were made with version {row.recorded} of the database's collation, and this server sorts by "
+            f"{row.actual or 'another'}: they may miss rows, and keys let the same in twice",
+            f"as an admin, while no agent runs: REINDEX DATABASE {row.name}; "
+            f"ALTER DATABASE {row.name} REFRESH COLLATION VERSION",
         )
 
 

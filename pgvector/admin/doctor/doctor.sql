@@ -100,3 +100,10 @@ SELECT c.oid::regclass::text AS name FROM pg_class AS c
                                                 'conversation_chunks'))
    AND c.relkind = 'r' AND c.relpersistence = 'u'
  ORDER BY 1;
+
+-- name: other_collation
+-- exempt: reads the catalogue only. As after an upgrade of the operating system, or a move to an image with another libc.
+SELECT quote_ident(datname) AS name, datcollversion AS recorded, pg_database_collation_actual_version(oid) AS actual
+  FROM pg_database
+ WHERE datname = current_database() AND datcollversion IS NOT NULL
+   AND datcollversion IS DISTINCT FROM pg_database_collation_actual_version(oid);
