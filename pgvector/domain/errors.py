@@ -13,6 +13,7 @@
     |       +-- SchemaNotApplied  the migrations have not been run there
     |       |   +-- UpgradeNeeded ... because the tables are another program's, or half taken over from it
     |       +-- StrangeTables     tables of an unknown program have the names of ours
+    |       +-- TablesOutOfSight  the tables are there, and this role does not see them, or no row of them
     |       +-- StatementLost     prepared statements are not kept there
     |       +-- DimensionMismatch the database holds vectors of another size
     +-- SpaceChanged              the embedding model of the database was changed
@@ -91,6 +92,10 @@ class UpgradeNeeded(SchemaNotApplied):
 
 class StrangeTables(StoreMisconfigured):
     """Tables of another program have the names of ours; use another database, or rename them."""
+
+
+class TablesOutOfSight(StoreMisconfigured):
+    """The role does not see the memory tables; check its search_path and rights: hermes-pgvector doctor."""
 
 
 class StatementLost(StoreMisconfigured):

@@ -51,6 +51,8 @@ _TOO_LARGE = "memory alloc request size"  # an internal error without a code of 
 # Postgres reports an exceeded disk quota, file size limit and the like as an internal error that names the file.
 _NAMES_A_FILE = re.compile(r'"(?:base|global|pg_[a-z]+)/[^"]*"')
 _GRANT = "hermes-pgvector tenants grant ROLE THEME"
+WITHOUT_POLICIES = "row-level security was turned on for the tables without a policy, so this role sees no row of them"
+_THEMES_OF = "hermes_themes_of"  # the function that the policies call
 _POOLED = "`dsn` names a pooler in transaction mode: set plugins.pgvector.pooler: transaction"
 _UNTIL_WRITABLE = "recall goes on, and writes follow when the server accepts them again or `dsn` names one that does"
 # libpq's messages about a read-only server when a writable one was required.
@@ -136,6 +138,8 @@ def _translation(exc: psycopg.Error) -> HermesPgvectorError:
 
 
 def _missing(exc: psycopg.Error) -> HermesPgvectorError:
+    if isinstance(exc, pg.UndefinedFunction) and _THEMES_OF in str(exc):
+        return StoreUnsettled(f"{WITHOUT_POLICIES}: hermes-pgvector doctor")
     return SchemaNotApplied(_first_line(exc) + "; " + (SchemaNotApplied.__doc__ or ""))
 
 

@@ -9,8 +9,15 @@ from pathlib import Path
 
 from psycopg import sql
 
-from ..domain.errors import DimensionMismatch, SchemaNotApplied, StoreMisconfigured, StrangeTables, UpgradeNeeded
-from .connection import DeadlineConnection, translated
+from ..domain.errors import (
+    DimensionMismatch,
+    SchemaNotApplied,
+    StoreMisconfigured,
+    StrangeTables,
+    TablesOutOfSight,
+    UpgradeNeeded,
+)
+from .connection import WITHOUT_POLICIES, DeadlineConnection, translated
 
 # By path: the host registers our root as an empty package for its commands, which importlib.resources cannot read.
 MIGRATIONS_FOLDER = Path(__file__).resolve().parents[1] / "migrations"
@@ -30,6 +37,13 @@ _ELSEWHERE = """
 SELECT n.nspname AS schema, c.relowner::regrole::text AS owner, current_database() AS database
   FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
  WHERE c.relname = 'hermes_migrations' AND c.relkind = 'r' AND to_regclass('hermes_migrations') IS NULL ORDER BY 1"""
+_SHUT = """
+SELECT string_agg(format('ALTER TABLE %s DISABLE ROW LEVEL SECURITY', c.oid::regclass), '; ' ORDER BY relname) AS remedy
+  FROM pg_class AS c
+ WHERE c.relkind = 'r' AND c.relrowsecurity AND row_security_active(c.oid)
+   AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('hermes_migrations'))
+   AND c.relname ~ '^(hermes_.*|memory_entries|memory_history|conversations|(memory|conversation)_chunks)$'
+   AND NOT EXISTS (SELECT FROM pg_policy WHERE polrelid = c.oid)"""
 _VECTORS = """
 SELECT n.nspname AS name FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
  WHERE e.extname = 'vector' AND NOT has_schema_privilege(coalesce(%s, current_user), n.oid, 'USAGE')"""
@@ -58,10 +72,11 @@ def ensure_schema(conn: DeadlineConnection, *, dims: int) -> None:
     """Verify, changing no table, that every migration is applied and vectors have `dims` floats.
 
     A role that became the owner of the main tables gets the rights it lacks on the others. Raises SchemaNotApplied or
-    UpgradeNeeded with the command that fixes it, StrangeTables, StoreMisconfigured if this role may not use vectors,
-    or does not look where the tables are, or DimensionMismatch.
+    UpgradeNeeded with the command that fixes it, StrangeTables, TablesOutOfSight, StoreMisconfigured if this role may
+    not use vectors, or DimensionMismatch.
     """
     _require_in_sight(conn)
+    _require_rows_in_sight(conn)
     _require_open(conn)
     applied = applied_versions(conn)
     if missing := [name for version, name in shipped_migrations().items() if version not in applied]:
@@ -78,7 +93,7 @@ def ensure_schema(conn: DeadlineConnection, *, dims: int) -> None:
 
 
 def _require_in_sight(conn: DeadlineConnection) -> None:
-    """Raise StoreMisconfigured if there are tables of ours, but only in schemas that this role does not look in."""
+    """Raise TablesOutOfSight if there are tables of ours, but only in schemas that this role does not look in."""
     with translated():
         found = conn.execute(_ELSEWHERE).fetchall()
     if not found:
@@ -88,11 +103,22 @@ def _require_in_sight(conn: DeadlineConnection) -> None:
         "GRANT USAGE ON SCHEMA {1} TO {0}; ALTER ROLE {0} IN DATABASE {2} SET search_path = {1}, public"
     )
     places = ", ".join(f"{each.schema} (of {each.owner})" for each in found)
-    raise StoreMisconfigured(
+    raise TablesOutOfSight(
         f"the memory schema is not applied where the role {conn.info.user} looks; tables of it are in the schema "
         f"{places}: if they are yours, as an admin: {statement.format(*names).as_string(conn)}; if not: "
         + migrate_command(conn.info.user)
     )
+
+
+def _require_rows_in_sight(conn: DeadlineConnection) -> None:
+    """Raise TablesOutOfSight if row-level security hides every row of a table, because nobody has made a policy."""
+    with translated():
+        row = conn.execute(_SHUT).fetchone()
+    if row is not None and row.remedy:
+        raise TablesOutOfSight(
+            f"{WITHOUT_POLICIES}; as an admin: {row.remedy}; then, if each role is to have some themes only: "
+            "hermes-pgvector tenants enable"
+        )
 
 
 def vectors_out_of_reach(conn: DeadlineConnection, role: str | None = None) -> str | None:

@@ -204,6 +204,27 @@ def test_need_04_a_tenant_may_use_the_schema_that_the_tables_are_in(
     works(make_provider, tenant_of(postgres, empty_admin_dsn, "marketing"))
 
 
+@pytest.mark.parametrize("named", ["memory_entries", "conversations", "hermes_migrations"])
+def test_need_40_row_security_that_was_turned_on_without_policies_is_told_with_what_ends_it(
+    named: str, admin_dsn: str, direct_dsn: str, home: Path, make_provider: MakeProvider, records: Records
+) -> None:
+    provider = make_provider({"dsn": direct_dsn})
+    provider.on_memory_write("add", "memory", "Crane 6 is white.")
+    landed(provider)
+    run(admin_dsn, f"ALTER TABLE {named} ENABLE ROW LEVEL SECURITY")
+    later = make_provider({"dsn": direct_dsn}, hermes_home=str(home.parent / "other"))
+    later.on_memory_write("add", "memory", "Crane 7 is black.")
+    until(lambda: records(logging.WARNING), what="what is wrong")
+    remedy = f"ALTER TABLE {named} DISABLE ROW LEVEL SECURITY"
+    assert "turned on for the tables without a policy" in records(logging.WARNING)[0]
+    assert remedy in records(logging.WARNING)[0]
+    checks = check_database(DoctorContext(Settings(dsn=direct_dsn, dims=DIMS), home))
+    assert any(check.state == "fail" and remedy in check.said for check in checks)
+    run(admin_dsn, remedy)
+    landed(later)
+    assert sorted(recalled(provider, "crane")) == ["Crane 6 is white.", "Crane 7 is black."]
+
+
 # -- tables of somebody else
 
 

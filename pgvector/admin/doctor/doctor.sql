@@ -5,6 +5,10 @@
 SELECT extract(epoch FROM clock_timestamp())::float8 AS at,
        pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean AS read_only;
 
+-- name: row_security_in_force
+-- exempt: reads the catalogue only. Without the function, nobody has made the policies of ours.
+SELECT row_security_active(to_regclass('conversations')) AND to_regprocedure('hermes_themes_of(name)') IS NOT NULL AS active;
+
 -- name: newer_extension
 -- exempt: touches no table of ours.
 SELECT default_version AS version FROM pg_available_extensions

@@ -44,7 +44,7 @@ def look_at(conn: DeadlineConnection, now: float) -> Server:
 def own_themes(conn: DeadlineConnection) -> list[str] | None:
     """Return the themes that row-level security allows this role, ["*"] for every theme; None if it is off."""
     with translated():
-        active = conn.execute("SELECT row_security_active(to_regclass('conversations')) AS active").fetchone()
+        active = conn.execute(_query("row_security_in_force")).fetchone()
         if active is None or not active.active:
             return None
         row = conn.execute("SELECT hermes_themes_of(current_user) AS themes").fetchone()
