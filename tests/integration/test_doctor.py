@@ -321,6 +321,8 @@ def test_need_02_a_clock_that_is_wrong(dsn: str, home: Path, wrong_by_s: float, 
     ("harm", "name"),
     [
         (INVALID, "index"),
+        ("DROP INDEX memory_entries_theme_digest_key", "index"),
+        ("DROP TRIGGER hermes_note_memory ON memory_entries", "triggers"),
         ("REVOKE DELETE ON memory_entries FROM hermes", "rights"),
         ("DELETE FROM hermes_migrations", "schema"),
     ],
