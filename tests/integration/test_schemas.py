@@ -46,7 +46,8 @@ def owner(empty_admin_dsn: str) -> Iterator[str]:
     try:
         yield make_conninfo(empty_admin_dsn, user="test_owner")
     finally:
-        run(empty_admin_dsn, "REASSIGN OWNED BY test_owner TO CURRENT_USER", "DROP ROLE test_owner")
+        run(empty_admin_dsn, "REASSIGN OWNED BY test_owner TO CURRENT_USER")
+        run(empty_admin_dsn, "DROP OWNED BY test_owner", "DROP ROLE test_owner")
 
 
 def run(admin_dsn: str, *statements: str) -> None:
@@ -91,6 +92,19 @@ def test_need_30_tables_are_not_made_in_the_schema_of_the_extension(
     migrate(owner if by_owner else empty_admin_dsn, dims=DIMS, runtime_role="hermes")
     assert Database(empty_admin_dsn).column(_WHERE) == ["public"]
     works(make_provider, make_conninfo(empty_admin_dsn, user="hermes"))
+
+
+def test_need_30_a_role_that_nobody_named_keeps_no_owner_from_migrating(empty_admin_dsn: str, owner: str) -> None:
+    run(
+        empty_admin_dsn,
+        "CREATE SCHEMA extensions",
+        "CREATE EXTENSION vector SCHEMA extensions",
+        "GRANT USAGE ON SCHEMA extensions TO test_owner",
+    )
+    told = "the role hermes may not use the schema extensions"
+    assert any(told in notice for notice in migrate(owner, dims=DIMS).notices)
+    with pytest.raises(ConfigurationError, match=told):
+        migrate(owner, dims=DIMS, runtime_role="hermes")
 
 
 @pytest.mark.parametrize("schema", ["memory", ODD])

@@ -110,12 +110,10 @@ def migrate(
         _lead_functions(conn)
         if applied or runtime_role:
             row_security.renew(conn)
-        if conn.execute("SELECT FROM pg_roles WHERE rolname = %s", (runtime_role or _DEFAULT_ROLE,)).rowcount:
-            let_use(conn, runtime_role or _DEFAULT_ROLE)
-        else:
-            notices.append(
-                "no runtime role was named and there is no role `hermes`: nobody but the owner has rights yet"
-            )
+        if runtime_role:
+            let_use(conn, runtime_role)
+        elif notice := _let_default_role(conn):
+            notices.append(notice)
         check_dims(conn, dims)
         with translated():
             # A concurrent build would wait for the sessions that wait for this lock.
@@ -165,6 +163,17 @@ def _set_up_session(conn: DeadlineConnection, dims: int, runtime_role: str, time
     ):
         conn.execute("SELECT set_config(%s, %s, false)", (name, value))
     go_before_autovacuum(conn)
+
+
+def _let_default_role(conn: DeadlineConnection) -> str:
+    """Let the role that agents usually have use what it needs; return what somebody should know of it."""
+    if not conn.execute("SELECT FROM pg_roles WHERE rolname = %s", (_DEFAULT_ROLE,)).rowcount:
+        return "no runtime role was named and there is no role `hermes`: nobody but the owner has rights yet"
+    try:
+        let_use(conn, _DEFAULT_ROLE)
+    except ConfigurationError as exc:  # agents may log in as another one
+        return str(exc)
+    return ""
 
 
 def _lead_functions(conn: DeadlineConnection) -> None:

@@ -17,16 +17,21 @@ from ...store.sql import query
 def let_use(conn: DeadlineConnection, role: str) -> None:
     """Let `role` use the schema and the functions that it may not use yet. Raises ConfigurationError if we cannot."""
     _let_use_vectors(conn, role)
-    for row in functions_out_of_reach(conn, role):
-        grant = sql.SQL("GRANT EXECUTE ON ROUTINE {} TO {}").format(sql.SQL(row.name), sql.Identifier(role))
-        with suppress(pg.InsufficientPrivilege):
-            conn.execute(grant)
-    if left := functions_out_of_reach(conn, role):
+    if left := let_call(conn, role):
         every = sql.SQL("GRANT EXECUTE ON ALL ROUTINES IN SCHEMA {} TO {}")
         raise ConfigurationError(
             f"the role {role} may not call {left[0].name}, and this admin may not let it; as who may: "
             + every.format(sql.Identifier(left[0].home), sql.Identifier(role)).as_string(conn)
         )
+
+
+def let_call(conn: DeadlineConnection, role: str) -> list[Any]:
+    """Let `role` call the functions that it may not call yet; return those that this admin may not give it."""
+    for row in functions_out_of_reach(conn, role):
+        grant = sql.SQL("GRANT EXECUTE ON ROUTINE {} TO {}").format(sql.SQL(row.name), sql.Identifier(role))
+        with suppress(pg.InsufficientPrivilege):
+            conn.execute(grant)
+    return functions_out_of_reach(conn, role)
 
 
 def functions_out_of_reach(conn: DeadlineConnection, role: str | None = None) -> list[Any]:

@@ -15,7 +15,7 @@ from ...store.connection import DeadlineConnection, translated
 from ...store.sql import query
 from .fetching import one
 from .retrying import retry_deadlocks
-from .role_rights import let_use
+from .role_rights import let_call, let_use
 
 EVERY_THEME = "*"
 _FILE = Path(__file__).resolve().parents[2] / "migrations" / "optional" / "row_security.sql"
@@ -53,7 +53,7 @@ def enable(conn: DeadlineConnection) -> None:
     except psycopg.Error as exc:
         raise _explained(exc) from exc
     for role in granted(conn):
-        let_use(conn, role)
+        let_call(conn, role)
 
 
 def renew(conn: DeadlineConnection) -> None:
