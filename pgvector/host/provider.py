@@ -6,7 +6,6 @@ import logging
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -23,7 +22,9 @@ from .backup import hold_place
 from .guard import guarded, warn_once, warn_unknown_themes
 from .hook_operations import BuiltInMemory, Turn, delegation, question_in, storable, taken_back, taken_back_before
 from .outside_sessions import OutsideSessions
+from .recall_status import RecallStatus
 from .recall_tools import answer, error
+from .retold import taken_back_by, telling
 from .session_context import Policy, SessionContext, chat_of, environment, hermes_home, load_settings
 from .tool_registry import CHANGES, prompt_block, schemas, settings_in_file, switched_on, unknown_arguments, with_note
 from .tool_scopes import ChatSearcher, ToolScope
@@ -38,15 +39,6 @@ except ImportError:  # outside the host: the command line and tests
     MemoryProvider = object  # type: ignore[assignment,misc]
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class RecallStatus:
-    """How much was put before a message, in the form in which hosts show it to users."""
-
-    provider_label: str
-    count: int
-    glyph: str = "🧠"
 
 
 class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
@@ -171,12 +163,14 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
 
     @guarded(None)
     def on_turn_start(self, turn_number: int = 0, message: str = "", **kwargs: Any) -> None:
-        """Record, once a session, how many turns of it the host replays, which it counts in the transcript."""
+        """Record the message and, once a session, how many turns of it the host replays: it counts the transcript's."""
         ready = self._ready()
         with self._session_lock:
             counted, self._counted = self._counted, self._session_id
-        if ready is not None and counted != self._session_id and turn_number > 0:
-            ready[0].transcripts.begins((ready[1].theme.name, self._session_id), turn_number - 1)
+        if ready is not None and turn_number > 0:
+            turns = turn_number - 1 if counted != self._session_id else None
+            session, text = (ready[1].theme.name, self._session_id), message if isinstance(message, str) else ""
+            ready[0].transcripts.goes_on(session, text, turns, unique=ready[1].place.chat)
 
     @guarded("")
     def prefetch(self, query: str, *, session_id: str = "", **kwargs: Any) -> str:
@@ -233,11 +227,14 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
         context = context.of_author(kwargs.get("turn_author"), self._policy.rules)
         provenance = context.provenance(session, self._parent_session_id if session == self._session_id else "")
         turn = Turn(place, provenance, self._policy.keep, self._settings.turn_min_chars)
+        told = telling(messages, user_content, assistant_content, self._policy.keep.max_chars)
+        if undone := taken_back_by(runtime.said, place, told, context, self._home):
+            self._submit(runtime, undone)
         op = turn.operation(user_content, assistant_content, runtime.counts, runtime.said.generation(place))
         if op is None:
-            runtime.said.add(place, time.time(), None)
+            runtime.said.add(place, time.time(), None, told)
         elif self._submit(runtime, op):
-            runtime.said.add(place, op.at, op.op_id)
+            runtime.said.add(place, op.at, op.op_id, told)
 
     @guarded(None)
     def on_delegation(self, task: Any, result: Any, *, child_session_id: str = "", **kwargs: Any) -> None:
@@ -293,6 +290,8 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
             if new and new != self._session_id:
                 self._session_id, self._parent_session_id = new, old
                 self._starts_empty = kwargs.get("reason") not in ("branch", "compression", "resume")
+                if kwargs.get("reason") == "compression":
+                    self._counted = new  # the host goes on counting
         ready = self._ready()
         if ready is None or not new:
             return

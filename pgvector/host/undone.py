@@ -81,6 +81,15 @@ def rewound(home: Path, session_id: str, now: float) -> Rewound:
         return Rewound(0, ())
 
 
+def has_session(home: Path, session_id: str) -> bool:
+    """Return whether the host writes this session down; False if its database cannot be read."""
+    try:
+        with _opened(home) as file:
+            return file.execute(_SESSION, (session_id,)).fetchone() is not None
+    except (sqlite3.Error, ValueError):
+        return False
+
+
 def rewound_in_chat(home: Path, chat: str) -> dict[str, int]:
     """Return the last sessions of a chat in which something was undone, and how often; "" names those of no chat.
 

@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..domain.lru import LruDict
 from ..domain.session_turns import Session, SessionTurns
@@ -14,26 +14,39 @@ from ..domain.text import digest
 from ..domain.types import HeldTurns, Hit
 
 _SESSIONS = 4096  # remembered at once; a few hundred bytes each
+_UNCOUNTED = -(10**9)  # from here on, turns are counted where the host's own count is not known
+_MESSAGES = 8  # of a session, of which it is remembered where they stood
 _ROUNDED_S = 2e-6  # more than a time loses by rounding in Postgres
 
 
 @dataclass
 class _Transcript:
-    """A transcript. `shown`: digests of texts. `since`: when the oldest of the session's own turns in it was said.
+    """A transcript. `since`: when the oldest of the session's own turns in it was said.
 
+    `shown`: digests of texts, each with the number of turns before the message that it was put before.
     `copied`: other sessions whose turns it begins with, each with the period of these (seconds since the epoch).
+    `turns`: how many are before the last message. `messages`: digests of the last ones, by how many were before each.
     """
 
-    shown: set[bytes] = field(default_factory=set)
+    shown: dict[bytes, int] = field(default_factory=dict)
     asked: bool = False  # whether something was looked up for it
     since: float = 0.0
     copied: HeldTurns = ()
+    turns: int = _UNCOUNTED
+    messages: dict[int, bytes] = field(default_factory=dict)
+
+    def goes_to(self, turns: int, message: bytes) -> None:
+        """Note the number of turns before the message that comes now; those that stood there or later are gone."""
+        self.shown = {text: at for text, at in self.shown.items() if at < turns}
+        before = [(at, each) for at, each in self.messages.items() if at < turns]
+        self.asked = self.asked and turns != 0
+        self.turns, self.messages = turns, dict([*before[1 - _MESSAGES :], (turns, message)])
 
 
 class Transcripts:
     """The transcripts of this process's latest sessions, whose texts need not be shown. Safe for several threads.
 
-    Unless `begins` or `switch` says otherwise, a session's transcript counts as holding all of its turns.
+    Unless `goes_on` or `switch` says otherwise, a session's transcript counts as holding all of its turns.
     """
 
     def __init__(self, said: SessionTurns) -> None:
@@ -62,7 +75,7 @@ class Transcripts:
         """Note that the session is shown `texts`."""
         with self._lock:
             known = self._known(session)
-            known.shown |= set(map(digest, texts))
+            known.shown |= dict.fromkeys(map(digest, texts), known.turns)
             known.asked = True
 
     def was_asked(self, session: Session) -> bool:
@@ -70,16 +83,24 @@ class Transcripts:
         known = self._sessions.get(session)
         return known is not None and known.asked
 
-    def begins(self, session: Session, turns: int) -> None:
-        """Note that the transcript holds only the session's last `turns`, or nothing at all if that is 0.
+    def goes_on(self, session: Session, message: str, turns: int | None, *, unique: bool) -> None:
+        """Note that `message` comes after the session's last `turns`, None if the host did not count them anew.
 
-        A client of the host's API server that starts over with the same words gets the same session id.
+        If a message stood there before, it is gone (`/retry`, `/undo`, an edit), and so is what was put before it.
+        Unless session ids are `unique`, the same first message may be another conversation's.
         """
-        if not turns:
-            self._forget(session)
-            return
+        asked = digest(message)
         with self._lock:
-            self._known(session).since = self._said.start_of_last(session, turns)
+            known = self._known(session)
+            at = known.turns if turns is None else turns
+            repeated = bool(message) and known.messages.get(at) == asked
+            if turns is None:
+                at += not repeated
+            elif not turns and not (repeated and unique):
+                known = self._sessions[session] = _Transcript(since=time.time())
+            elif not repeated:
+                known.since = self._said.start_of_last(session, turns)
+            known.goes_to(at, asked)
 
     def switch(self, old: Session, new: Session, *, reason: object, rewound: bool) -> None:
         """Follow the host to another session, or to another transcript of the same one."""
@@ -87,12 +108,13 @@ class Transcripts:
             self._forget(new)
         elif rewound:
             with self._lock:
-                self._known(new).shown.clear()
+                known = self._known(new)
+                known.shown, known.messages, known.turns = {}, {}, _UNCOUNTED
         elif reason == "branch":
             with self._lock:
                 known = self._known(old)
                 copied = (*known.copied, (old[1], known.since - _ROUNDED_S, time.time()))
-                self._sessions[new] = _Transcript(set(known.shown), known.asked, 0.0, copied)
+                self._sessions[new] = replace(known, shown=dict(known.shown), since=0.0, copied=copied)
 
     def _forget(self, session: Session) -> None:
         """Note that the transcript holds nothing of what was said or shown until now."""

@@ -102,6 +102,33 @@ def test_need_07_what_was_undone_in_a_chat_is_gone_there_and_a_chat_is_its_own(
     assert results and "half past seven" not in str(results)
 
 
+def test_need_38_what_was_asked_again_in_a_chat_is_told_once_and_what_was_undone_before_is_gone(
+    messenger: SignalServer, say: Say, model: ModelServer, database: Database
+) -> None:
+    def again(text: str) -> None:
+        seen = len(heard_again())
+        messenger.say("/retry", sender=ADA)
+        until(lambda: len(heard_again()) > seen and database.themes_of_turn(text), 90, "the message that is repeated")
+
+    def heard_again() -> list[ChatRequest]:
+        return model.requests_saying(ASKED)
+
+    model.script = lambda _: Reply(f"After {len(model.requests)} requests I still wait for the harbour office.")
+    say(KEPT)
+    command(messenger, "/new", "Session reset")
+    say("The weather of today is fine in the whole town, as we say here.")
+    say(ASKED)
+    again(ASKED)
+    say(TAKEN_BACK[0])
+    command(messenger, "/undo", "Undid 1 turn")
+    again(ASKED)
+    for request in heard_again():
+        assert "half past seven" in request.memory_context
+        assert "I still wait" not in request.memory_context and "4711" not in str(request.messages)
+    until(lambda: not database.themes_of_turn(TAKEN_BACK[0]), 60, "the end of what was taken back")
+    until(lambda: len(database.themes_of_turn(ASKED)) == 1, 60, "the one message that was repeated")
+
+
 def test_need_07_what_a_compression_took_out_of_a_chats_history_is_recalled(
     messenger: SignalServer, say: Say, model: ModelServer
 ) -> None:

@@ -1,0 +1,71 @@
+"""Turns that take the place of earlier ones: after `/retry`, or after a message was edited.
+
+The host does not tell us. But with a finished turn it hands over the transcript: if the same stands before this turn
+as before an earlier one, that one is gone, with all later ones. After a compression a summary stands there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ..domain.operations import UndoTurns
+from ..domain.session_turns import Session, SessionTurns, Telling
+from ..domain.text import digest, flatten_within
+from .session_context import SessionContext
+from .undone import has_session
+
+_ROLES = ("user", "assistant", "tool")
+_HEAD_CHARS = 200  # read of each message, beside its length
+
+
+def telling(messages: object, user: object, assistant: object, max_chars: int) -> Telling | None:
+    """Return where a turn stands in the transcript that the host hands over; None if it hands over none."""
+    if not isinstance(messages, list):
+        return None
+    said = [each for each in messages if isinstance(each, Mapping) and each.get("role") in _ROLES]
+    asked, answered = (flatten_within(text, max_chars)[0] for text in (user, assistant))
+    own = [at for at, each in enumerate(said) if each["role"] == "user"]
+    start = next((at for at in reversed(own) if said[at].get("content") == asked), own[-1] if own else None)
+    if start is None:
+        return None
+    return Telling(_digest(said[:start]), digest(asked), digest(answered), first=not start)
+
+
+def taken_back_by(
+    said: SessionTurns, place: Session, told: Telling | None, context: SessionContext, home: Path
+) -> UndoTurns | None:
+    """Return the operation that removes the turns whose place this one takes; None if there are none.
+
+    A client of the API server may send several conversations under one session id, and so may a program that uses the
+    host without its session database: there nothing is removed. In a chat only the same question is one that was asked
+    again: a turn that the host could not write down is missing, too.
+    """
+    if told is None or context.scope.get("platform") == "api_server":
+        return None
+    start = said.replaced_by(place, told, edits=not context.place.chat)
+    theme, session_id = place
+    if start is None or not has_session(home, session_id):
+        return None
+    spans, op_ids = said.take_back_from(place, start)
+    return UndoTurns(
+        theme=theme,
+        at=time.time(),
+        op_id=uuid.uuid4(),
+        session_id=session_id,
+        spans=tuple(spans),
+        op_ids=tuple(op_ids),
+    )
+
+
+def _digest(messages: Sequence[Mapping[str, object]]) -> bytes:
+    """Return a digest of messages by who spoke, how long, and how it begins."""
+    seen = hashlib.sha256()
+    for each in messages:
+        content = each.get("content")
+        text = content if isinstance(content, str) else ""
+        seen.update(f"{each['role']} {len(text)} {text[:_HEAD_CHARS]}\n".encode("utf-8", "surrogatepass"))
+    return seen.digest()

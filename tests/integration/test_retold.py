@@ -1,0 +1,170 @@
+"""`/retry` and edited messages: what takes the place of a turn, and what was put before a message that is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hermes_state import SessionDB
+
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from tests.conftest import MakeProvider
+from tests.support.memory import landed
+from tests.support.stored import Database
+from tests.support.turns import turn
+
+SESSION = "session-1"
+AT_THE_DESK = {"platform": "cli", "gateway_session_key": None}
+IN_A_CHAT = {"platform": "telegram", "chat_id": "42", "gateway_session_key": "agent:main:telegram:dm:42"}
+FOR_A_CLIENT = {"platform": "api_server", "gateway_session_key": "marketing"}
+
+Message = dict[str, Any]
+Tell = Callable[..., list[Message]]
+
+
+def answer(number: int) -> str:
+    return f"Answer {number}: the crane was greased by the harbour's own people this morning."
+
+
+@pytest.fixture
+def tell(home: Path) -> Tell:
+    """Says a turn after some messages, and returns the transcript that it ends with."""
+    SessionDB(home / "state.db").create_session(SESSION, "cli")
+
+    def told(provider: PgvectorMemoryProvider, before: list[Message], asked: int, answered: int) -> list[Message]:
+        transcript = [
+            *before,
+            {"role": "user", "content": turn(asked), "api_content": f"{turn(asked)}\n\n<memory-context>"},
+            {"role": "assistant", "content": "", "tool_calls": [{"id": "1"}]},
+            {"role": "tool", "content": "read", "tool_call_id": "1"},
+            {"role": "assistant", "content": answer(answered)},
+        ]
+        provider.sync_turn(turn(asked), answer(answered), session_id=SESSION, messages=transcript)
+        return transcript
+
+    return told
+
+
+def stored(provider: PgvectorMemoryProvider, dsn: str) -> list[str]:
+    landed(provider)
+    return Database(dsn).column("SELECT content FROM conversations ORDER BY id")
+
+
+@pytest.mark.parametrize("where", [AT_THE_DESK, IN_A_CHAT])
+def test_need_38_a_turn_that_is_asked_again_takes_the_place_of_the_first_one(
+    where: dict[str, Any], tell: Tell, make_provider: MakeProvider, dsn: str
+) -> None:
+    provider = make_provider(**where)
+    tell(provider, [], 1, 1)
+    before = tell(provider, [], 1, 2)
+    tell(provider, before, 3, 3)
+    tell(provider, before, 3, 4)
+    assert stored(provider, dsn) == [turn(1), answer(2), turn(3), answer(4)]
+    tell(provider, before, 3, 4)  # as a host that reconnects reports it
+    tell(provider, tell(provider, before, 3, 3), 4, 4)
+    assert stored(provider, dsn) == [turn(1), answer(2), turn(3), answer(3), turn(4), answer(4)]
+
+
+@pytest.mark.parametrize("where", [AT_THE_DESK, IN_A_CHAT])
+def test_need_38_with_an_earlier_turn_all_later_ones_are_taken_back(
+    where: dict[str, Any], tell: Tell, make_provider: MakeProvider, dsn: str
+) -> None:
+    provider = make_provider(**where)
+    first = tell(provider, [], 1, 1)
+    tell(provider, tell(provider, first, 2, 2), 3, 3)
+    tell(provider, first, 2, 4)
+    assert stored(provider, dsn) == [turn(1), answer(1), turn(2), answer(4)]
+
+
+def test_need_38_an_edited_message_takes_the_place_of_the_first_one(
+    tell: Tell, make_provider: MakeProvider, dsn: str
+) -> None:
+    provider = make_provider(**AT_THE_DESK)
+    first = tell(provider, [], 1, 1)
+    tell(provider, tell(provider, first, 2, 2), 3, 3)
+    tell(provider, first, 4, 4)
+    assert stored(provider, dsn) == [turn(1), answer(1), turn(4), answer(4)]
+
+
+def test_need_03_what_only_looks_like_it_stays(tell: Tell, home: Path, make_provider: MakeProvider, dsn: str) -> None:
+    said = make_provider(**AT_THE_DESK)
+    tell(said, tell(said, [], 1, 1), 1, 2)  # the same question once more
+    tell(said, [{"role": "assistant", "content": "[CONTEXT COMPACTION] They spoke of a crane."}], 1, 3)
+    tell(said, [], 5, 5)  # the transcript was cleared
+    tell(said, [], 1, 6)
+    client = make_provider(**FOR_A_CLIENT)
+    tell(client, [], 1, 7)  # of two conversations that begin alike
+    tell(client, [], 1, 8)
+    chat = make_provider(**IN_A_CHAT)
+    first = tell(chat, [], 1, 9)
+    tell(chat, first, 2, 10)  # which the host could not write down
+    tell(chat, first, 3, 11)
+    (home / "state.db").unlink()  # a program that uses the host without it
+    tell(said, [], 1, 12)
+    for provider in (said, client, chat):
+        landed(provider)
+    kept = [each for each in stored(said, dsn) if each.startswith("Answer")]
+    assert sorted(kept) == sorted(map(answer, (1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12)))
+
+
+# -- what was put before a message -----------------------------------------------------------------------------------
+
+
+FACTS = ("The harbour crane is greased by Ingrid Petersen.", "Invoices of Bergmann are paid by wire transfer.")
+ASKED = ("Who greases the harbour crane?", "How are invoices of Bergmann paid?")
+
+
+def speaks_of_both(make_provider: MakeProvider, **where: Any) -> None:
+    """Another session, in which both facts were told."""
+    provider = make_provider(session_id="session-0", **where)
+    for fact in FACTS:
+        provider.sync_turn(fact, "", session_id="session-0")
+    landed(provider)
+
+
+def shown(provider: PgvectorMemoryProvider, number: int, asked: int) -> bool:
+    """Whether the fact is put before the question, in the turn that the host gives this number."""
+    provider.on_turn_start(number, ASKED[asked])
+    return FACTS[asked] in provider.prefetch(ASKED[asked])
+
+
+def test_need_37_a_message_that_is_repeated_at_once_gets_the_same_memories(make_provider: MakeProvider) -> None:
+    speaks_of_both(make_provider, **AT_THE_DESK)
+    provider = make_provider(**AT_THE_DESK)
+    assert shown(provider, 1, 0)
+    assert shown(provider, 2, 0), "the transcript may not have the first one"
+    assert shown(provider, 3, 1)
+    assert not shown(provider, 4, 0), "it was repeated, and stands before the last message"
+    assert not shown(provider, 5, 1)
+    assert not shown(provider, 6, 0)
+    provider.on_session_switch("session-1", parent_session_id="session-1", reason="compression")
+    assert shown(provider, 7, 0)
+    assert shown(provider, 8, 1)
+    assert shown(provider, 9, 1)
+    assert not shown(provider, 10, 0)
+
+
+@pytest.mark.parametrize("where", [IN_A_CHAT, FOR_A_CLIENT])
+def test_need_37_where_the_transcript_goes_back_what_was_put_behind_it_may_be_shown_again(
+    where: dict[str, Any], make_provider: MakeProvider
+) -> None:
+    speaks_of_both(make_provider, **where)
+    for number in (1, 2):
+        assert shown(make_provider(**where), number, number - 1)
+    assert not shown(make_provider(**where), 3, 0)
+    assert shown(make_provider(**where), 2, 1)
+    assert not shown(make_provider(**where), 3, 0)
+    assert shown(make_provider(**where), 1, 0)
+
+
+def test_need_37_a_first_message_that_is_repeated_gets_no_answer_that_was_taken_back(
+    tell: Tell, make_provider: MakeProvider
+) -> None:
+    for _ in range(2):
+        provider = make_provider(**IN_A_CHAT)
+        provider.on_turn_start(1, turn(1))
+        assert provider.prefetch(turn(1)) == ""
+        tell(provider, [], 1, 1)
+        landed(provider)
