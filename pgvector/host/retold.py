@@ -29,8 +29,10 @@ def telling(messages: object, user: object, assistant: object, max_chars: int) -
     said = [each for each in messages if isinstance(each, Mapping) and each.get("role") in _ROLES]
     asked, answered = (flatten_within(text, max_chars)[0] for text in (user, assistant))
     own = [at for at, each in enumerate(said) if each["role"] == "user"]
-    start = next((at for at in reversed(own) if said[at].get("content") == asked), own[-1] if own else None)
-    if start is None:
+    same = [at for at in own if said[at].get("content") == asked]
+    start = own[-1] if own else None
+    # After a turn that failed, the host may have put this message into that one's, or its own words after this one.
+    if start is None or (same and start not in same):
         return None
     return Telling(_digest(said[:start]), digest(asked), digest(answered), first=not start)
 

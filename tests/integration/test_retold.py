@@ -93,6 +93,11 @@ def test_need_03_what_only_looks_like_it_stays(tell: Tell, home: Path, make_prov
     tell(said, tell(said, [], 1, 1), 1, 2)  # the same question once more
     tell(said, [{"role": "assistant", "content": "[CONTEXT COMPACTION] They spoke of a crane."}], 1, 3)
     tell(said, [], 5, 5)  # the transcript was cleared
+    first = tell(
+        said, [{"role": "user", "content": "Which crane?"}, {"role": "assistant", "content": "The old one."}], 6, 13
+    )
+    joined = [*first, {"role": "user", "content": f"a message that failed\n\n{turn(6)}"}]
+    said.sync_turn(turn(6), answer(14), session_id=SESSION, messages=joined)
     tell(said, [], 1, 6)
     client = make_provider(**FOR_A_CLIENT)
     tell(client, [], 1, 7)  # of two conversations that begin alike
@@ -106,7 +111,7 @@ def test_need_03_what_only_looks_like_it_stays(tell: Tell, home: Path, make_prov
     for provider in (said, client, chat):
         landed(provider)
     kept = [each for each in stored(said, dsn) if each.startswith("Answer")]
-    assert sorted(kept) == sorted(map(answer, (1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12)))
+    assert sorted(kept) == sorted(map(answer, (1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14)))
 
 
 # -- what was put before a message -----------------------------------------------------------------------------------
