@@ -19,6 +19,7 @@ from ..domain.fork_safety import at_import, fork_lock
 from ..domain.operations import Operation, ReconcileFile
 from ..domain.types import Answer, Question, Store
 from .backup import hold_place
+from .branches import follow_branch
 from .guard import guarded, warn_once, warn_unknown_themes
 from .hook_operations import BuiltInMemory, Turn, delegation, question_in, storable, taken_back, taken_back_before
 from .outside_sessions import OutsideSessions
@@ -170,6 +171,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
         if ready is not None and turn_number > 0:
             turns = turn_number - 1 if counted != self._session_id else None
             session, text = (ready[1].theme.name, self._session_id), message if isinstance(message, str) else ""
+            follow_branch(ready[0].transcripts, session, turns or 0, self._home, self._session_name)
             ready[0].transcripts.goes_on(session, text, turns, unique=ready[1].place.chat)
 
     @guarded("")
@@ -290,8 +292,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
             if new and new != self._session_id:
                 self._session_id, self._parent_session_id = new, old
                 self._starts_empty = kwargs.get("reason") not in ("branch", "compression", "resume")
-                if kwargs.get("reason") == "compression":
-                    self._counted = new  # the host goes on counting
+                self._counted = new if kwargs.get("reason") == "compression" else self._counted  # which counts on
         ready = self._ready()
         if ready is None or not new:
             return

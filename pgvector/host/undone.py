@@ -71,7 +71,7 @@ class HostMessage(NamedTuple):
 def rewound(home: Path, session_id: str, now: float) -> Rewound:
     """Return what was undone of a session; nothing if the host's database does not say, or cannot be read."""
     try:
-        with _opened(home) as file:
+        with opened(home) as file:
             (times,) = file.execute(_SESSION, (session_id,)).fetchone() or (0,)
             if not times:
                 return Rewound(0, ())
@@ -84,7 +84,7 @@ def rewound(home: Path, session_id: str, now: float) -> Rewound:
 def has_session(home: Path, session_id: str) -> bool:
     """Return whether the host writes this session down; False if its database cannot be read."""
     try:
-        with _opened(home) as file:
+        with opened(home) as file:
             return file.execute(_SESSION, (session_id,)).fetchone() is not None
     except (sqlite3.Error, ValueError):
         return False
@@ -96,13 +96,13 @@ def rewound_in_chat(home: Path, chat: str) -> dict[str, int]:
     It is empty if the host's database does not say, or cannot be read.
     """
     try:
-        with _opened(home) as file:
+        with opened(home) as file:
             return {str(name): int(times) for name, times in file.execute(_OF_CHAT, (chat or None,))}
     except (sqlite3.Error, ValueError, TypeError):
         return {}
 
 
-def _opened(home: Path) -> contextlib.closing[sqlite3.Connection]:
+def opened(home: Path) -> contextlib.closing[sqlite3.Connection]:
     """Open the host's database for reading; it is closed at the end of the block. Raises sqlite3.Error."""
     address = f"file:{quote(str(home / 'state.db'))}?mode=ro"
     return contextlib.closing(sqlite3.connect(address, uri=True, timeout=_BUSY_S))

@@ -111,10 +111,18 @@ class Transcripts:
                 known = self._known(new)
                 known.shown, known.messages, known.turns = {}, {}, _UNCOUNTED
         elif reason == "branch":
-            with self._lock:
-                known = self._known(old)
-                copied = (*known.copied, (old[1], known.since - _ROUNDED_S, time.time()))
-                self._sessions[new] = replace(known, shown=dict(known.shown), since=0.0, copied=copied)
+            self.branch(old, new, time.time())
+
+    def knows(self, session: Session) -> bool:
+        """Return whether anything was noted of the session."""
+        return self._sessions.get(session) is not None
+
+    def branch(self, old: Session, new: Session, at: float) -> None:
+        """Note that the new session began with a copy of the old one's transcript at that time."""
+        with self._lock:
+            known = self._known(old)
+            copied = (*known.copied, (old[1], known.since - _ROUNDED_S, at))
+            self._sessions[new] = replace(known, shown=dict(known.shown), since=0.0, copied=copied)
 
     def _forget(self, session: Session) -> None:
         """Note that the transcript holds nothing of what was said or shown until now."""

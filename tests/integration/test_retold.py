@@ -1,4 +1,4 @@
-"""`/retry` and edited messages: what takes the place of a turn, and what was put before a message that is gone."""
+"""`/retry`, edited messages and branches: what takes the place of a turn, and what a transcript still has."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from hermes_state import SessionDB
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.runtime.process import close_all
 from tests.conftest import MakeProvider
 from tests.support.memory import landed
 from tests.support.stored import Database
@@ -173,3 +174,27 @@ def test_need_37_a_first_message_that_is_repeated_gets_no_answer_that_was_taken_
         assert provider.prefetch(turn(1)) == ""
         tell(provider, [], 1, 1)
         landed(provider)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_need_37_a_branch_that_nobody_told_us_of_has_what_it_began_with(
+    tell: Tell, home: Path, make_provider: MakeProvider, restarted: bool
+) -> None:
+    speaks_of_both(make_provider, **IN_A_CHAT)
+    provider = make_provider(**IN_A_CHAT)
+    assert shown(provider, 1, 0)
+    before = tell(provider, [], 1, 1)
+    landed(provider)
+    database = SessionDB(home / "state.db")
+    for new, old in (("copy", SESSION), ("copy of the copy", "copy")):
+        database.create_session(new, "telegram", model_config={"_branched_from": old}, parent_session_id=old)
+    tell(provider, before, 2, 2)  # which the copy lacks
+    landed(provider)
+    if restarted:
+        close_all()
+    branch = make_provider(session_id="copy of the copy", **IN_A_CHAT)
+    branch.on_turn_start(2, turn(1))
+    block = branch.prefetch(turn(1))
+    assert answer(1) not in block and turn(1) not in block and turn(2) in block
+    assert shown(branch, 3, 1)
+    assert shown(branch, 4, 0) is restarted, "the copy holds what the first message was shown"
