@@ -15,21 +15,21 @@ from ..recall.transcripts import Transcripts
 from .undone import opened
 
 _MOST = 20  # copies of copies
-# What a compression left of a copy is no copy any more.
+# What a compression left of a copy is no copy any more. The API server's copies have no mark, but the original has.
 _COPIED = """
-SELECT json_extract(model_config, '$._branched_from'), started_at FROM sessions
- WHERE id = ? AND NOT EXISTS (SELECT 1 FROM messages WHERE session_id = sessions.id AND compacted <> 0)
+SELECT coalesce(json_extract(copy.model_config, '$._branched_from'), original.id), copy.started_at
+  FROM sessions AS copy
+  LEFT JOIN sessions AS original ON original.id = copy.parent_session_id AND original.end_reason = 'branched'
+ WHERE copy.id = ? AND NOT EXISTS (SELECT 1 FROM messages WHERE session_id = copy.id AND compacted <> 0)
 """
 
 
-def follow_branch(
-    transcripts: Transcripts, session: Session, turns: int, home: Path, name: Callable[[str], str]
-) -> None:
-    """Note whose turns a session has that begins with some; nothing if it is known or if the database does not say.
+def follow_branch(transcripts: Transcripts, session: Session, home: Path, name: Callable[[str], str]) -> None:
+    """Note whose turns a session begins with; nothing if it is known or if the database does not say.
 
     `name` converts the host's name of a session to ours.
     """
-    if not turns or transcripts.knows(session):
+    if transcripts.knows(session):
         return
     theme, session_id = session
     with contextlib.suppress(sqlite3.Error, ValueError, TypeError):  # there is none, or of another version, or busy

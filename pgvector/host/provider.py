@@ -19,12 +19,12 @@ from ..domain.fork_safety import at_import, fork_lock
 from ..domain.operations import Operation, ReconcileFile
 from ..domain.types import Answer, Question, Store
 from .backup import hold_place
-from .branches import follow_branch
 from .guard import guarded, warn_once, warn_unknown_themes
 from .hook_operations import BuiltInMemory, Turn, delegation, question_in, storable, taken_back, taken_back_before
 from .outside_sessions import OutsideSessions
 from .recall_status import RecallStatus
 from .recall_tools import answer, error
+from .replayed import note_message, note_transcript
 from .retold import taken_back_by, telling
 from .session_context import Policy, SessionContext, chat_of, environment, hermes_home, load_settings
 from .tool_registry import CHANGES, prompt_block, schemas, settings_in_file, switched_on, unknown_arguments, with_note
@@ -170,9 +170,8 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
             counted, self._counted = self._counted, self._session_id
         if ready is not None and turn_number > 0:
             turns = turn_number - 1 if counted != self._session_id else None
-            session, text = (ready[1].theme.name, self._session_id), message if isinstance(message, str) else ""
-            follow_branch(ready[0].transcripts, session, turns or 0, self._home, self._session_name)
-            ready[0].transcripts.goes_on(session, text, turns, unique=ready[1].place.chat)
+            session, known = (ready[1].theme.name, self._session_id), ready[0].transcripts
+            note_message(known, ready[1], session, turns, message, self._home, self._session_name)
 
     @guarded("")
     def prefetch(self, query: str, *, session_id: str = "", **kwargs: Any) -> str:
@@ -229,6 +228,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
         context = context.of_author(kwargs.get("turn_author"), self._policy.rules)
         provenance = context.provenance(session, self._parent_session_id if session == self._session_id else "")
         turn = Turn(place, provenance, self._policy.keep, self._settings.turn_min_chars)
+        note_transcript(runtime.transcripts, place, messages)
         told = telling(messages, user_content, assistant_content, self._policy.keep.max_chars)
         if undone := taken_back_by(runtime.said, place, told, context, self._home):
             self._submit(runtime, undone)

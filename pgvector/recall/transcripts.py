@@ -25,10 +25,12 @@ class _Transcript:
 
     `shown`: digests of texts, each with the number of turns before the message that it was put before.
     `copied`: other sessions whose turns it begins with, each with the period of these (seconds since the epoch).
+    `keeps`: what is put before a message stays in it.
     `turns`: how many are before the last message. `messages`: digests of the last ones, by how many were before each.
     """
 
     shown: dict[bytes, int] = field(default_factory=dict)
+    keeps: bool = True
     asked: bool = False  # whether something was looked up for it
     since: float = 0.0
     copied: HeldTurns = ()
@@ -37,7 +39,7 @@ class _Transcript:
 
     def goes_to(self, turns: int, message: bytes) -> None:
         """Note the number of turns before the message that comes now; those that stood there or later are gone."""
-        self.shown = {text: at for text, at in self.shown.items() if at < turns}
+        self.shown = {text: at for text, at in self.shown.items() if self.keeps and at < turns}
         before = [(at, each) for at, each in self.messages.items() if at < turns]
         self.asked = self.asked and turns != 0
         self.turns, self.messages = turns, dict([*before[1 - _MESSAGES :], (turns, message)])
@@ -97,10 +99,17 @@ class Transcripts:
             if turns is None:
                 at += not repeated
             elif not turns and not (repeated and unique):
-                known = self._sessions[session] = _Transcript(since=time.time())
+                known = self._sessions[session] = _Transcript(keeps=known.keeps, since=time.time())
             elif not repeated:
                 known.since = self._said.start_of_last(session, turns)
             known.goes_to(at, asked)
+
+    def learn(self, session: Session, *, keeps: bool, seen: bool = False) -> None:
+        """Note whether what is put before a message stays in it; if `seen`, by the transcript of the last turn."""
+        with self._lock:
+            known = self._known(session)
+            if keeps or not seen or any(at < known.turns for at in known.shown.values()):
+                known.keeps = keeps
 
     def switch(self, old: Session, new: Session, *, reason: object, rewound: bool) -> None:
         """Follow the host to another session, or to another transcript of the same one."""
@@ -127,7 +136,8 @@ class Transcripts:
     def _forget(self, session: Session) -> None:
         """Note that the transcript holds nothing of what was said or shown until now."""
         with self._lock:
-            self._sessions[session] = _Transcript(asked=self._known(session).asked, since=time.time())
+            known = self._known(session)
+            self._sessions[session] = _Transcript(keeps=known.keeps, asked=known.asked, since=time.time())
 
     def _known(self, session: Session) -> _Transcript:
         known = self._sessions[session] = self._sessions.get(session) or _Transcript()

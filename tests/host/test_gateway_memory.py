@@ -33,10 +33,10 @@ def told_marketing(gateway: Gateway, database: Database) -> Gateway:
     return gateway
 
 
-def ask(gateway: Gateway, model: ModelServer, message: str, key: str) -> ChatRequest:
-    """Sends `message` in a new session; returns the last request that the model got for it."""
+def ask(gateway: Gateway, model: ModelServer, message: str, key: str, session: str = "") -> ChatRequest:
+    """Sends `message` in a session, a new one by default; returns the last request that the model got for it."""
     before = len(model.requests)
-    answer = gateway.post_chat(message, key=key, session=f"session-{before}")
+    answer = gateway.post_chat(message, key=key, session=session or f"session-{before}")
     assert answer.status == 200, gateway.log()
     return [request for request in model.requests[before:] if request.tool_names][-1]
 
@@ -63,6 +63,21 @@ def test_what_was_told_is_injected_and_found_by_the_tools_in_a_later_session(
     assert "Bluefox" in memory
     assert "Yusuf" in newsletter
     assert "Quokka-77" in invoices
+
+
+def test_need_37_a_client_that_keeps_the_conversation_itself_is_told_whatever_the_transcript_lacks(
+    told_marketing: Gateway, model: ModelServer
+) -> None:
+    history: list[dict[str, str]] = []
+    for number in range(3):
+        question = f"{QUESTION} I ask for number {number}."
+        answer = told_marketing.post_chat(question, key="marketing", history=history)
+        (request,) = model.requests_saying(question)
+        assert "Bluefox" in request.memory_context and str(request.messages).count("<memory-context>") == 1
+        history += [{"role": "user", "content": question}, {"role": "assistant", "content": answer.text}]
+    asked = [ask(told_marketing, model, f"{QUESTION} I ask for number {n}.", "marketing", "kept") for n in (3, 4)]
+    assert ["Bluefox" in each.memory_context for each in asked] == [True, False]
+    assert str(asked[1].messages).count("<memory-context>") == 1, "the host keeps what stood before the first"
 
 
 def test_need_04_another_key_neither_gets_nor_finds_it_unless_it_asks_for_all_themes(

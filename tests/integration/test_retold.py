@@ -198,3 +198,34 @@ def test_need_37_a_branch_that_nobody_told_us_of_has_what_it_began_with(
     assert answer(1) not in block and turn(1) not in block and turn(2) in block
     assert shown(branch, 3, 1)
     assert shown(branch, 4, 0) is restarted, "the copy holds what the first message was shown"
+
+
+@pytest.mark.parametrize("session", ["api-0123456789abcdef", "79ec8010-250f-4a92-b74f-274138c3994d"])
+def test_need_37_a_client_that_sends_the_conversation_itself_is_told_again(
+    make_provider: MakeProvider, session: str
+) -> None:
+    speaks_of_both(make_provider, **FOR_A_CLIENT)
+    for number in (1, 2, 3):
+        assert shown(make_provider(session_id=session, **FOR_A_CLIENT), number, 0)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_need_37_the_transcript_says_whether_what_was_put_before_a_message_stays_in_it(
+    make_provider: MakeProvider, kept: bool
+) -> None:
+    speaks_of_both(make_provider, **AT_THE_DESK)
+    provider = make_provider(**AT_THE_DESK)
+    transcript: list[Message] = []
+    told = []
+    for number in (1, 2, 3):
+        provider.on_turn_start(number, f"{ASKED[0]} {number}")
+        block = provider.prefetch(f"{ASKED[0]} {number}")
+        told.append(FACTS[0] in block)
+        message = {"role": "user", "content": f"{ASKED[0]} {number}"}
+        before = list(transcript)
+        transcript += [
+            message | ({"api_content": block} if kept else {}),
+            {"role": "assistant", "content": "She does."},
+        ]
+        provider.sync_turn(message["content"], "She does.", messages=[*before, message, transcript[-1]])
+    assert told == [True, False, not kept]

@@ -126,8 +126,11 @@ class Gateway:
         session: str | None = None,
         token: str = API_KEY,
         profile: str | None = None,
+        history: Sequence[dict[str, str]] = (),
     ) -> HttpAnswer:
         """Sends one user message, to a profile by its prefix, and waits for the agent's answer.
+
+        `history`: the messages before it, from a client that keeps them itself.
 
         `key` is the value of X-Hermes-Session-Key (bytes go onto the wire as they are); `session` that of
         X-Hermes-Session-Id, without which the host derives the session from the first message.
@@ -135,7 +138,7 @@ class Gateway:
         headers = _headers(token, key)
         if session is not None:
             headers["X-Hermes-Session-Id"] = session
-        body = {"model": "hermes-agent", "messages": [{"role": "user", "content": message}]}
+        body = {"model": "hermes-agent", "messages": [*history, {"role": "user", "content": message}]}
         prefix = f"/p/{profile}" if profile is not None else ""
         return self._request("POST", f"{prefix}/v1/chat/completions", body, headers)
 
