@@ -39,11 +39,12 @@ def note_message(
     transcripts.goes_on(session, text, turns, unique=context.place.chat)
 
 
-def note_transcript(transcripts: Transcripts, session: Session, messages: object) -> None:
-    """Note whether a finished turn's transcript holds what was put before earlier messages."""
+def note_transcript(transcripts: Transcripts, session: Session, messages: object, user: object) -> None:
+    """Note whether a finished turn's transcript holds what was put before messages earlier than the user's."""
     if isinstance(messages, list):
         asked = [each for each in messages if isinstance(each, Mapping) and each.get("role") == "user"]
-        transcripts.learn(session, keeps=any(map(_has_block, asked[:-1])), seen=True)
+        own = [at for at, each in enumerate(asked) if each.get("content") == user]  # the host may have added its own
+        transcripts.learn(session, keeps=any(map(_has_block, asked[: own[-1] if own else -1])), seen=True)
 
 
 def _has_block(message: Mapping[str, object]) -> bool:

@@ -176,9 +176,10 @@ def test_need_37_a_first_message_that_is_repeated_gets_no_answer_that_was_taken_
         landed(provider)
 
 
+@pytest.mark.parametrize("marked", [False, True])
 @pytest.mark.parametrize("restarted", [False, True])
 def test_need_37_a_branch_that_nobody_told_us_of_has_what_it_began_with(
-    tell: Tell, home: Path, make_provider: MakeProvider, restarted: bool
+    tell: Tell, home: Path, make_provider: MakeProvider, restarted: bool, marked: bool
 ) -> None:
     speaks_of_both(make_provider, **IN_A_CHAT)
     provider = make_provider(**IN_A_CHAT)
@@ -187,7 +188,9 @@ def test_need_37_a_branch_that_nobody_told_us_of_has_what_it_began_with(
     landed(provider)
     database = SessionDB(home / "state.db")
     for new, old in (("copy", SESSION), ("copy of the copy", "copy")):
-        database.create_session(new, "telegram", model_config={"_branched_from": old}, parent_session_id=old)
+        database.end_session(old, "branched")  # the API server marks no copies
+        mark = {"_branched_from": old} if marked else {}
+        database.create_session(new, "telegram", model_config=mark, parent_session_id=old)
     tell(provider, before, 2, 2)  # which the copy lacks
     landed(provider)
     if restarted:
