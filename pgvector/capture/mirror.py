@@ -20,6 +20,7 @@ from ..domain.files import (
     leave_to_owner,
     make_folder,
     make_marker,
+    memory_file_paths,
     name_new,
     read_memory_file,
     read_regular_file,
@@ -113,8 +114,7 @@ class Mirror:
         A missing file is included if it existed before.
         """
         states, seen = [], self._seen
-        for target, name in MEMORY_FILES.items():
-            path = self._home / "memories" / name
+        for target, path in memory_file_paths(self._home).items():
             try:
                 signature = _signature(path)
                 if target in seen and seen[target] == signature:
@@ -155,7 +155,7 @@ class Mirror:
 
     def note_written(self, target: str) -> None:
         """Note that the host has written a file, since it may be gone before it is read."""
-        if (self._home / "memories" / MEMORY_FILES[target]).exists():
+        if memory_file_paths(self._home)[target].exists():
             self._note_there(target)
 
     def _note_there(self, target: str) -> None:
@@ -169,19 +169,14 @@ class Mirror:
 
     def entries(self) -> set[tuple[str, str]]:
         """Return target and text of every entry in the files now; a file that cannot be read has none."""
-        found: set[tuple[str, str]] = set()
-        for target, name in MEMORY_FILES.items():
-            path = self._home / "memories" / name
-            with contextlib.suppress(OSError):
-                found |= {(target, content) for content in _read(target, path, _signature(path)).contents}
-        return found
+        states, _ = read_in(self._home)
+        return {(state.target, content) for state in states for content in state.contents}
 
 
 def read_in(home: Path) -> tuple[list[FileState], dict[Path, str]]:
     """Return the files of a home as they are, noting nothing there, and why those that cannot be read cannot."""
     states, unreadable = [], {}
-    for target, name in MEMORY_FILES.items():
-        path = home / "memories" / name
+    for target, path in memory_file_paths(home).items():
         try:
             if (signature := _signature(path)) is not None:
                 states.append(_read(target, path, signature))

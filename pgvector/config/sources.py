@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import errno
 import io
 import json
@@ -13,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
-from ..domain.files import read_regular_file
+from ..domain.files import is_utf16, read_regular_file
 from .settings import ENV_PREFIX, FIELDS
 
 PROVIDER: Final = "pgvector"
@@ -227,7 +226,7 @@ def assignments(text: str) -> Iterator[Assignment]:
 
 
 def _parse_dotenv(path: Path, raw: bytes) -> list[tuple[str, str]]:
-    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if is_utf16(raw):
         raise ValueError("it is not UTF-8 but UTF-16")
     found = assignments(raw.decode("utf-8-sig", "replace"))
     return [(each.name, each.value) for each in found if each.name]

@@ -10,6 +10,8 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+from .types import MEMORY_FILES
+
 FOLDER_MODE = 0o755  # of our folder in a home, whatever the umask: whoever can write there could replace the spool
 
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
@@ -26,13 +28,23 @@ def read_regular_file(path: Path) -> bytes:
         return file.read()
 
 
+def memory_file_paths(home: Path) -> dict[str, Path]:
+    """Return the paths of the host's memory files, by target."""
+    return {target: home / "memories" / name for target, name in MEMORY_FILES.items()}
+
+
+def is_utf16(data: bytes) -> bool:
+    """Return whether a file's contents begin as some editors and shells on Windows write them."""
+    return data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+
+
 def read_memory_file(path: Path) -> bytes:
     """Return the contents of one of the host's memory files. Raises OSError as above, and for UTF-16.
 
     The host takes these files for UTF-8. UTF-16 read so is a single entry, which nobody wrote.
     """
     data = read_regular_file(path)
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if is_utf16(data):
         raise OSError(errno.EILSEQ, "it is not UTF-8 but UTF-16, as some editors and shells write on Windows")
     return data
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from ...capture.mirror import Mirror
 from ...config.settings import Settings
 from ...domain.errors import DimensionMismatch, HermesPgvectorError, SchemaNotApplied, UpgradeNeeded
-from ...domain.files import how_to_let_read, read_memory_file
+from ...domain.files import how_to_let_read, memory_file_paths, read_memory_file
 from ...domain.redaction import mask_dsn
 from ...domain.types import MEMORY_FILES
 from ...store import schema
@@ -250,8 +250,7 @@ def _retention(conn: DeadlineConnection, settings: Settings) -> Check:
 def _removals(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
     """Yield a check for each file whose removals wait, and for each memory file of this home that cannot be read."""
     mirror = Mirror(context.home)
-    for name in MEMORY_FILES.values():
-        path = context.home / "memories" / name
+    for path in memory_file_paths(context.home).values():
         try:
             read_memory_file(path)
         except (FileNotFoundError, NotADirectoryError):

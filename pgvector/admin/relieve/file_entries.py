@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...domain.errors import ConfigurationError
-from ...domain.files import how_to_let_read, read_memory_file
+from ...domain.files import how_to_let_read, memory_file_paths, read_memory_file
 from ...domain.text import ENTRY_DELIMITER
-from ...domain.types import MEMORY_FILES
 from ..common.file_replacing import locked, write_file
 
 _LOCK_S = 10.0  # the host holds its lock for as long as one write takes
@@ -62,7 +61,7 @@ def read_file(home: Path, target: str) -> MemoryFile:
 
     Raises ConfigurationError if the file cannot be read, or is not text.
     """
-    path = home / "memories" / MEMORY_FILES[target]
+    path = memory_file_paths(home)[target]
     try:
         written_at, data = path.stat().st_mtime, read_memory_file(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -91,7 +90,7 @@ def rewrite(home: Path, target: str, change: Callable[[MemoryFile], Sequence[str
 
     Return the file as it was before. Raises ConfigurationError if it cannot be written; it is unchanged then.
     """
-    path = home / "memories" / MEMORY_FILES[target]
+    path = memory_file_paths(home)[target]
     busy = f"{path} is being written by another program; run this again"
     with locked(path.with_suffix(f"{path.suffix}.lock"), busy, wait_s=_LOCK_S):  # the host's own lock file
         now = read_file(home, target)
