@@ -58,15 +58,12 @@ _OTHER_SHARE = 0.1  # of a text; up to this share, non-Latin letters may be thos
 _FENCE = re.compile(r"<\s*+(/?)\s*+memory-context\s*+>(?=[^\S\n]*+(\S?))", re.IGNORECASE)
 
 
-def clean(text: object, *, max_chars: int | None = None) -> str:
-    """Return text that Postgres can store: no NUL, no lone surrogate (but U+FFFD), at most `max_chars` characters.
+def clean(text: object) -> str:
+    """Return text that Postgres can store: no NUL, no lone surrogate (but U+FFFD).
 
     Anything that is not text is flattened first. Line ends are kept. Long runs of marks are separated as by `apart`.
     """
-    plain = text if type(text) is str else flatten(text)
-    if max_chars is not None:
-        plain = plain[: max(max_chars, 0)]
-    return _storable(plain)
+    return _storable(text if type(text) is str else flatten(text))
 
 
 def flatten(content: object) -> str:

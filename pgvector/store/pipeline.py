@@ -133,9 +133,9 @@ def _numbered_row(name: str, row: Mapping[str, Any], *, own_themes: bool = False
     return statement.text, [row[each] for each in statement.names]
 
 
-def set_limits(conn: DeadlineConnection, *, plans: PlanMode) -> Cursor[Any]:
+def set_limits(conn: DeadlineConnection) -> Cursor[Any]:
     """Limit a new transaction by the deadline of `conn`, and override the settings of the role."""
-    return conn.execute(query(_LIMITS[conn.keeps_settings]), _limits(conn, plans=plans))
+    return conn.execute(query(_LIMITS[conn.keeps_settings]), _limits(conn, plans="auto"))
 
 
 def _limits(conn: DeadlineConnection, *, plans: PlanMode, statement_s: float = math.inf) -> dict[str, str]:
@@ -165,7 +165,7 @@ def note_begun(conn: DeadlineConnection, row: Any) -> None:
     conn.row_security, conn.own_themes = active, False
     if active:
         with conn.pipeline():
-            set_limits(conn, plans="auto")
+            set_limits(conn)
             found = conn.execute(query("has_own_themes"))
         row = found.fetchone()
         conn.own_themes = bool(row and row.own_themes)

@@ -234,7 +234,7 @@ class Pool:
         with self._lent(timeout_s) as conn, ExitStack() as stack:
             with conn.pipeline():
                 stack.enter_context(psycopg.Transaction(conn))
-                begun = set_limits(conn, plans="auto")
+                begun = set_limits(conn)
             note_begun(conn, begun.fetchone())
             yield conn
 
