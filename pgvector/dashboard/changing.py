@@ -21,7 +21,7 @@ from ..domain.errors import HermesPgvectorError, InvalidArgument
 from ..domain.facts import Structure, parse_notation
 from ..domain.operations import RememberMemory
 from ..domain.text import clean
-from ..domain.types import MEMORY_FILES
+from ..domain.types import TARGETS
 from ..store.connection import DeadlineConnection
 from ..store.memories import id_of, lock_theme
 from .change import (
@@ -70,7 +70,7 @@ def _memory_key(theme: str, id: int) -> RowKey:
 def _add(served: ServedHome, params: Params) -> dict[str, Any]:
     context = served.context(OPEN_S)
     theme, note = theme_to_write(params.optional("theme"), served.rules, served.home)
-    target = params.choice("target", tuple(MEMORY_FILES)) or "memory"
+    target = params.choice("target", TARGETS) or "memory"
     structure = Structure(**{name: value for name, value in _said(params, context).items() if value is not None})
     given = NewMemory(theme, target, params.needed("content"), structure, verb=PLACE + "add")
     op, notes = memory_to_add(context.keep, given)

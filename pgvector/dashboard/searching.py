@@ -12,7 +12,7 @@ from ..admin.browse.marking import marks
 from ..admin.common import stored_rows
 from ..admin.common.refs import Ref
 from ..admin.common.row_options import STORES, question_text
-from ..domain.types import MEMORY_FILES, Hit, Scope, Store
+from ..domain.types import TARGETS, Hit, Scope, Store
 from ..recall.render import as_result
 from ..store.connection import DeadlineConnection
 from .page_route import PageRoute
@@ -61,7 +61,7 @@ def _wanted(params: Params) -> Wanted:
         replace(params.page(), limit=limit),
         params.choice("store", (*STORES, "both")) or "both",
         params.choice("role", ("user", "assistant", "tool")),
-        params.choice("target", tuple(MEMORY_FILES)),
+        params.choice("target", TARGETS),
         params.choice("type", tuple(TYPES)),
         rerank=params.text("rerank") == "" or params.flag("rerank"),
     )

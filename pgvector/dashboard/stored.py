@@ -13,7 +13,7 @@ from ..admin.common.row_options import Page
 from ..admin.common.theme_names import theme_of_session, theme_to_read
 from ..domain.facts import KINDS, STATES
 from ..domain.theme import ROLES
-from ..domain.types import MEMORY_FILES, Store
+from ..domain.types import TARGETS, Store
 from ..store.connection import DeadlineConnection
 from .page_route import PageRoute
 from .params import Params
@@ -30,7 +30,7 @@ _EVENT = ("ref", "action", "at", "by", "theme", "target", "chars", "old_chars", 
 def memories(served: ServedHome, params: Params) -> Mapping[str, Any]:
     """Return a page of the memories of a theme, the most recently written first."""
     wanted = RowFilter(
-        params.choice("target", tuple(MEMORY_FILES)),
+        params.choice("target", TARGETS),
         params.optional("session"),
         params.flag("pending"),
         params.choice("kind", KINDS),

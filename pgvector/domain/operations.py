@@ -20,7 +20,7 @@ from .errors import InvalidArgument
 from .facts import PLAIN, Structure, structure_of
 
 Metadata = Mapping[str, object]
-Span = tuple[float, float]  # seconds since the epoch, by the clock of `at`
+Span = tuple[float, float]  # what was accepted from the first to the second time, in seconds, by the clock of `at`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

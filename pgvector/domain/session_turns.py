@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from .fork_safety import fork_lock
 from .lru import LruDict
+from .operations import Span
 
 Session = tuple[str, str]  # theme, session id
-Span = tuple[float, float]  # the turns accepted from the first to the second time, in seconds since the epoch
 
 _ROUNDED_S = 1e-6  # the precision of times in Postgres
 _SESSIONS = 2000

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
 MEMORY_FILES: Final = {"memory": "MEMORY.md", "user": "USER.md"}  # of the host, by target
+TARGETS: Final = tuple(MEMORY_FILES)  # what a memory may be about
 PAGES_END = 550  # rows: no page of results reaches beyond; another question finds such rows better
 Store = Literal["memories", "turns"]
 ScopeKind = Literal["theme", "session", "all"]

@@ -20,12 +20,14 @@ from ..domain.operations import (
     RememberMemory,
     RemoveMemory,
     ReplaceMemory,
+    Span,
     StoreTurn,
     UndoTurns,
 )
-from ..domain.session_turns import Session, SessionTurns, Span
+from ..domain.session_turns import Session, SessionTurns
 from ..domain.text import ENDS_CHARS, both_ends, clean, entries_in, flatten_within, named_uuid, strip_injected
 from ..domain.theme import SessionThemes
+from ..domain.types import TARGETS
 from .guard import warn_once
 from .recall_tools import QUESTION_MAX_CHARS
 from .session_context import SessionContext
@@ -213,7 +215,7 @@ class BuiltInMemory:
     ) -> list[FileOperation]:
         """Return the operations of a write by its tool; none, which is counted, if it is empty or of unknown kind."""
         counts = self._runtime.counts
-        if action not in ("add", "replace", "remove") or target not in ("memory", "user"):
+        if action not in ("add", "replace", "remove") or target not in TARGETS:
             counts["memory_writes_unknown"] += 1
             return []
         given, replaced = _split(metadata)

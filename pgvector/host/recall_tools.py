@@ -12,7 +12,7 @@ from ..domain.commandline import typed
 from ..domain.dates import parse_when
 from ..domain.errors import HermesPgvectorError, InvalidArgument
 from ..domain.text import both_ends, clean
-from ..domain.types import PAGES_END, Answer, Filters, Question, Scope, Store
+from ..domain.types import PAGES_END, TARGETS, Answer, Filters, Question, Scope, Store
 from ..recall.render import folded, results_within, without_common
 from .tool_scopes import ToolScope
 
@@ -43,7 +43,7 @@ SCHEMAS: tuple[dict[str, Any], ...] = (
     _schema(
         "recall_memory",
         "Search lasting facts, preferences and decisions. Use it before you say that something is not known.",
-        target={"type": "string", "enum": ["memory", "user"]},
+        target={"type": "string", "enum": list(TARGETS)},
     ),
     _schema(
         "recall_conversation",
@@ -133,7 +133,7 @@ def _filters(store: Store, args: Mapping[str, Any]) -> Filters:
     if since is not None and until is not None and since >= until:
         raise InvalidArgument("`since` is not before `until`: nothing can lie between them")
     if store == "memories":
-        return Filters(target=one_of(args.get("target"), "target", ("memory", "user")), since=since, until=until)
+        return Filters(target=one_of(args.get("target"), "target", TARGETS), since=since, until=until)
     return Filters(role=one_of(args.get("role"), "role", _ROLES), since=since, until=until)
 
 

@@ -12,11 +12,11 @@ from ..domain.errors import ConfigurationError
 from ..domain.facts import KINDS
 from ..domain.text import clean
 from ..domain.theme_access import Offer
+from ..domain.types import TARGETS
 from .recall_tools import SCHEMAS
 from .session_context import hermes_home, load_settings
 
 CHANGES: Final = ("remember", "forget")  # tools that change memory; all others only read it
-TARGETS: Final = ("memory", "user")
 PREVIEW_MOST: Final = 20  # memories that one call of `forget` shows
 PROFILE_DEFAULT_TOKENS: Final = 800
 PROFILE_LEAST_TOKENS: Final = 100

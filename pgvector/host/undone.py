@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from ..domain.session_turns import Span
+from ..domain.operations import Span
 
 _BUSY_S = 0.05  # a hook waits for this
 _SESSION = "SELECT coalesce(rewind_count, 0) FROM sessions WHERE id = ?"

@@ -18,7 +18,7 @@ from ..domain.facts import Structure, notes_on, structure_of
 from ..domain.fork_safety import at_import, fork_lock
 from ..domain.operations import ForgetMemories, Operation, RememberMemory
 from ..domain.text import both_ends, clean, digest
-from ..domain.types import MEMORY_FILES, Filters, Question, Scope
+from ..domain.types import MEMORY_FILES, TARGETS, Filters, Question, Scope
 from ..store import memories
 from ..store.memories import Entry
 from .recall_tools import QUESTION_MAX_CHARS, error, one_of
@@ -29,7 +29,6 @@ from .tool_registry import (
     PROFILE_LEAST_TOKENS,
     PROFILE_MOST_TOKENS,
     STRUCTURE_TAKEN,
-    TARGETS,
 )
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from typing import Any, Final
 from ..domain.dates import parse_when
 from ..domain.errors import InvalidArgument
 from ..domain.text import clean
+from ..domain.types import TARGETS
 from ..host.recall_tools import MAX_LIMIT, one_of
 from ..host.tool_registry import (
     ALSO_TAKEN,
     PROFILE_DEFAULT_TOKENS,
     PROFILE_LEAST_TOKENS,
     PROFILE_MOST_TOKENS,
-    TARGETS,
     quoted,
 )
 from ..store import sessions as stored_sessions

@@ -17,8 +17,8 @@ from datetime import datetime
 from typing import Any
 
 from ...domain.errors import ConfigurationError, InvalidArgument
-from ...domain.types import EmbeddingSpace, Removed
-from .records import TARGETS, MemoryRecord, Part, Record, TurnRecord, read_said, said_as_json, time_flaw
+from ...domain.types import TARGETS, EmbeddingSpace, Removed
+from .records import MemoryRecord, Part, Record, TurnRecord, read_said, said_as_json, time_flaw
 
 FORMAT = "hermes-memory-pgvector"
 VERSION = 1

@@ -17,7 +17,7 @@ from ...config.settings import Settings
 from ...domain.errors import OperationRejected, StoreUnsettled
 from ...domain.text import clean, clean_json, digest
 from ...domain.theme import ROLES, Languages, ThemeRules, is_chat
-from ...domain.types import EmbeddingSpace
+from ...domain.types import TARGETS, EmbeddingSpace
 from ...store.connection import DeadlineConnection, translated
 from ...store.memories import note_actor
 from ...store.vectors import hold_space, record_space
@@ -25,7 +25,7 @@ from ..common.fetching import pieces
 from ..common.operators import operator
 from . import import_rows as store
 from .float_arrays import know_vectors
-from .records import TARGETS, MemoryRecord, Record, TurnRecord, as_stored, time_flaw
+from .records import MemoryRecord, Record, TurnRecord, as_stored, time_flaw
 
 BATCH_RECORDS = 500
 BATCH_CHARS = 2_000_000  # of text; a batch is one transaction and stays in memory

@@ -10,12 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from ...capture.sanitize import Sanitizer
 from ...domain.errors import HermesPgvectorError, InvalidArgument
 from ...domain.facts import PLAIN, SOURCES_MOST, Structure, parse_notation, structure_of
-from ...domain.types import MEMORY_FILES
 
 _DIGEST_BYTES = 32
 
@@ -118,7 +117,6 @@ def _digest(given: str) -> bytes:
     return found
 
 
-TARGETS: Final = tuple(MEMORY_FILES)
 _FIRST_YEAR, _LAST_YEAR = 2, 9998
 
 
