@@ -16,6 +16,7 @@ from ..domain.measures import LastError, Latencies
 from ..domain.text import digest
 from ..embed.embedder import Embedder, space_of
 from ..store.backend import Backend
+from ..store.memories import Embeddings
 from ..store.vectors import Chunk, PendingRow, ThemedText
 
 # As 32-bit floats, which is what the database keeps, 1,024 vectors of 768 are 3 MB.
@@ -43,8 +44,7 @@ _PARTS_A_CALL = 32  # chunks of long texts that one call embeds: writes wait mea
 # Below this, a second thread gains little, and hooks have to wait for two busy threads instead of one.
 _SLOW_MS = 15
 
-Vectors = dict[str, list[float]]
-_Outcome = Vectors | HermesPgvectorError
+_Outcome = Embeddings | HermesPgvectorError
 
 
 class DocumentEmbedder:
@@ -80,7 +80,7 @@ class DocumentEmbedder:
     def _stat(self, name: str) -> int:
         return 0 if self._embedder is None else self._embedder.stats().get(name, 0)
 
-    def embed(self, texts: Sequence[ThemedText]) -> Vectors:
+    def embed(self, texts: Sequence[ThemedText]) -> Embeddings:
         """Return vectors by text, without texts that cannot be embedded now. Holds no database connection meanwhile.
 
         A text is not embedded again if its theme holds it with a vector, if this process embedded it recently, or if it
@@ -163,7 +163,7 @@ class DocumentEmbedder:
         except RuntimeError:  # an interpreter that is ending starts no thread
             self._ahead = None
 
-    def _from_ahead(self, unique: tuple[ThemedText, ...]) -> Vectors | None:
+    def _from_ahead(self, unique: tuple[ThemedText, ...]) -> Embeddings | None:
         if self._ahead is None:
             return None
         (announced, box), self._ahead = self._ahead, None
@@ -174,13 +174,13 @@ class DocumentEmbedder:
             raise outcome
         return outcome
 
-    def _vectors(self, unique: tuple[ThemedText, ...]) -> Vectors:
+    def _vectors(self, unique: tuple[ThemedText, ...]) -> Embeddings:
         known = self._known(unique)
         missing = tuple(dict.fromkeys(text for _, text in unique if text not in known))
         self.reused += len(known)
         return known | self._embed(missing) if missing else known
 
-    def _known(self, unique: tuple[ThemedText, ...]) -> Vectors:
+    def _known(self, unique: tuple[ThemedText, ...]) -> Embeddings:
         if self._embedder is None:
             return {}
         known = {text: vector for _, text in unique if (vector := self._recent.get(text)) is not None}
@@ -188,7 +188,7 @@ class DocumentEmbedder:
             space_of(self._embedder), [(theme, text) for theme, text in unique if text not in known]
         )
 
-    def _embed(self, unique: tuple[str, ...]) -> Vectors:
+    def _embed(self, unique: tuple[str, ...]) -> Embeddings:
         embedder = self._embedder
         if embedder is None:
             return {}
@@ -206,9 +206,10 @@ class DocumentEmbedder:
         self.trouble.over()
         if not self._backend.claim_space(space_of(embedder)):
             return {}
-        for text, vector in zip(unique, vectors, strict=True):
+        made = dict(zip(unique, vectors, strict=True))
+        for text, vector in made.items():
             self._recent.add(text, vector)
-        return dict(zip(unique, vectors, strict=True))
+        return made
 
 
 _MOST = 32  # rows of one request

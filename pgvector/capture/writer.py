@@ -18,6 +18,7 @@ from ..domain.gil import note_hook
 from ..domain.measures import LastError, Latencies
 from ..domain.operations import Operation
 from ..store.backend import Backend
+from ..store.memories import Embeddings
 from .adopted_spools import AdoptedSpools
 from .batches import BATCH_SIZE, REJECTIONS, BatchSize, FailedAttempts, apply_batches, split, write_one_by_one
 from .document_embedding import DocumentEmbedder, PendingRows
@@ -77,7 +78,6 @@ class Writer:
         self._wake = threading.Event()
         self._outcomes = Outcomes()
         self._stopping = threading.Event()
-        self._adopted = AdoptedSpools(directory)
         self._due = _Due()
         self._rated = (time.monotonic(), 0)
         self.counts: Counter[str] = Counter()
@@ -89,6 +89,7 @@ class Writer:
         self._acknowledged = AcknowledgedWrites(
             backend, keep_s, directory.destination, lambda: [*self._adopted, *self._own.keeping()], self._own.open
         )
+        self._adopted = AdoptedSpools(directory, self._own, self._acknowledged)
         self._rejections = RejectionLog(each=TOLD_EACH)
         self._retries = RetryLog()
         self._failures = FailedAttempts()
@@ -168,7 +169,7 @@ class Writer:
 
     def _queues(self) -> Iterator[Queue]:
         yield self._acknowledged.resend
-        yield from self._adopted.queues(self._own)
+        yield from self._adopted.queues()
         yield from self._own.queues()
 
     # -- the drain thread ----------------------------------------------------------------------------------------
@@ -232,18 +233,13 @@ class Writer:
         self._outcomes.note(ops, "stored")
         self.counts["operations"] += len(ops)
 
-    def _note_whole(self) -> None:
-        """Note that no part of a batch has to be retried."""
-        self._failures.reset()
-        self._retries.over()
-
     def _step(self) -> bool:
         """Write one batch, or do the periodic tasks that are due; return True if there may be more to do at once."""
         now = time.monotonic()
         self._look_after_spools(now)
         if self._write_next():
             return True
-        if self._adopted.let_go_of_empty(self._own, self._acknowledged):
+        if self._adopted.let_go_of_empty():
             self._due.adopt = 0.0  # there may be more of them
         if now >= self._due.pending:
             more = self._fill_pending()
@@ -262,7 +258,7 @@ class Writer:
         if now >= self._due.adopt:
             self._own.move_to_disk()
             self._look_after_files()
-            self._adopted.take_more(self._own, self._acknowledged)
+            self._adopted.take_more()
             self._due.adopt = now + _ADOPT_S
         if self._tell_counters():
             self._own.checkpoint()
@@ -274,9 +270,9 @@ class Writer:
         """Write a batch from the first queue that has waiting operations; return False if none has any."""
         self._own.finish_moves()
         self._own.let_go_of_moved(self._acknowledged)
-        if any(map(self._write_from, (self._acknowledged.resend, *self._adopted.queues(self._own)))):
+        if any(map(self._write_from, (self._acknowledged.resend, *self._adopted.queues()))):
             return True
-        if self._adopted.look_again(self._own, self._acknowledged):
+        if self._adopted.look_again():
             self._due.adopt = 0.0
             return True
         return any(map(self._write_from, self._own.queues()))
@@ -304,14 +300,14 @@ class Writer:
             return queue.take(2 * BATCH_SIZE if ahead else BATCH_SIZE)
         except SpoolError as exc:
             if queue in self._adopted:
-                self._adopted.rescue(queue, exc, self._own)
+                self._adopted.rescue(queue, exc)
             elif not (isinstance(exc, SpoolGone) and isinstance(queue, Spool) and self._own.rescue(queue, exc)):
                 raise
             return None
 
     def _look_after_files(self) -> None:
         self._own.look_after(self._acknowledged)
-        self._adopted.check_files(self._own)
+        self._adopted.check_files()
         self._own.finish_moves()
 
     def _rate(self) -> float:
@@ -323,13 +319,12 @@ class Writer:
 
     def _write(self, queue: Queue, ops: list[Operation], upcoming: list[Operation]) -> None:
         """Write a batch. Raises HermesPgvectorError when a part of it has to be retried."""
-        embeddings: dict[str, list[float]] = {}
+        embeddings: Embeddings = {}
         try:
             if self._embed_on_write:
                 embeddings = self._embed(ops, upcoming)
         except REJECTIONS:
-            self._write_singly(queue, embeddings, ops)
-            self._note_whole()
+            self._finish(queue, embeddings, ops)
             return
         embedded = time.monotonic()
         rejected: list[Operation] = []
@@ -351,15 +346,14 @@ class Writer:
             if self._failures.suspect(trouble):
                 write_one_by_one(waiting, passed, functools.partial(self._write_alone, queue, embeddings))
             raise trouble
-        self._write_singly(queue, embeddings, rejected)
-        self._note_whole()
+        self._finish(queue, embeddings, rejected)
         self._batch_size.note(time.monotonic() - embedded)
         self.counts["batches"] += 1
         self.latencies.add("write", time.monotonic() - embedded)
         if self.counts["batches"] % 16 == 0:
             queue.checkpoint()
 
-    def _embed(self, ops: list[Operation], upcoming: list[Operation]) -> dict[str, list[float]]:
+    def _embed(self, ops: list[Operation], upcoming: list[Operation]) -> Embeddings:
         texts = [(op.theme, text) for op in ops for text in op.texts()]
         embeddings = self._embedder.embed(texts)
         if self._embedder.has_long(texts):
@@ -369,14 +363,17 @@ class Writer:
             self._embedder.prepare([(op.theme, text) for op in upcoming for text in op.texts()])
         return embeddings
 
-    def _write_singly(self, queue: Queue, embeddings: dict[str, list[float]], ops: list[Operation]) -> None:
-        for op in ops:
+    def _finish(self, queue: Queue, embeddings: Embeddings, rejected: list[Operation]) -> None:
+        """Write the rejected operations of a batch alone, and note that no part of it has to be retried."""
+        for op in rejected:
             self._write_alone(queue, embeddings, op)
+        self._failures.reset()
+        self._retries.over()
 
     def _write_alone(
         self,
         queue: Queue,
-        embeddings: dict[str, list[float]],
+        embeddings: Embeddings,
         op: Operation,
         rejections: tuple[type[Exception], ...] = REJECTIONS,
     ) -> None:

@@ -172,7 +172,7 @@ def _write_memory(write: MemoryWriter, op: MemoryOperation, *, keep_removed: boo
 
 
 def insert_turns(
-    conn: DeadlineConnection, ops: Sequence[StoreTurn], embeddings: dict[str, list[float]], languages: Languages
+    conn: DeadlineConnection, ops: Sequence[StoreTurn], embeddings: Embeddings, languages: Languages
 ) -> int:
     """Insert every message of these turns, in order; return how many.
 
@@ -208,7 +208,7 @@ def _at(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def _row(op: StoreTurn, message: Message, embeddings: dict[str, list[float]], languages: Languages) -> _Row:
+def _row(op: StoreTurn, message: Message, embeddings: Embeddings, languages: Languages) -> _Row:
     """Return the values of one row by name, in the order of copy_turns."""
     vector = embeddings.get(message.content)
     return {
