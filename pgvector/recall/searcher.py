@@ -224,11 +224,11 @@ class Searcher:
         try:
             with source.reading(_left_s(end), pipe):
                 search.by_words(pipe)
-                vector = _in_a_moment(embedding)
+                vector = _within(embedding, _PATIENCE_S)
                 if vector is None:
                     # While the endpoint computes the vector, look up what is needed in any case.
                     search.look_beside(pipe)
-                    vector = _at_once(embedding)
+                    vector = _within(embedding, 0.0)
                 if vector is not None:
                     pipe.statement_s = _left_s(vector_end)
                     search.ask_vectors(pipe, vector)
@@ -294,17 +294,11 @@ class Searcher:
         return kept
 
 
-def _in_a_moment(embedding: Future[Vector] | None) -> Vector | None:
+def _within(embedding: Future[Vector] | None, wait_s: float) -> Vector | None:
+    """Return the question's vector if it is there within `wait_s`."""
     if embedding is not None:
         with suppress(TimeoutError, EmbedderError):
-            return result_by(embedding, time.monotonic() + _PATIENCE_S)
-    return None
-
-
-def _at_once(embedding: Future[Vector] | None) -> Vector | None:
-    if embedding is not None and embedding.done():
-        with suppress(EmbedderError):
-            return embedding.result()
+            return result_by(embedding, time.monotonic() + wait_s)
     return None
 
 
