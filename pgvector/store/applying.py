@@ -41,10 +41,18 @@ _Row = dict[str, object]
 
 def claim(conn: DeadlineConnection, ops: Sequence[Operation]) -> list[Operation]:
     """Record the ids of operations; return the operations that were never applied before, each once."""
-    ids = {"themes": [op.theme for op in ops], "op_ids": [op.op_id for op in ops]}
-    fresh = {row.op_id for row in conn.execute(query("claim_operations"), ids)}
+    fresh = {row.op_id for row in conn.execute(query("claim_operations"), _ids_of(ops))}
     fresh -= stored_turns(conn, [op for op in ops if op.op_id in fresh]) | _undone_before(ops)
     return list({op.op_id: op for op in ops if op.op_id in fresh}.values())
+
+
+def lacking(conn: DeadlineConnection, ops: Sequence[Operation]) -> set[UUID]:
+    """Return the ids of those operations that were never applied in this database."""
+    return {row.op_id for row in conn.execute(query("lacking_operations"), _ids_of(ops))}
+
+
+def _ids_of(ops: Sequence[Operation]) -> dict[str, object]:
+    return {"themes": [op.theme for op in ops], "op_ids": [op.op_id for op in ops]}
 
 
 def _undone_before(ops: Sequence[Operation]) -> set[UUID]:
@@ -87,8 +95,7 @@ def apply_ahead(
     first = ops[0] if ops else None
     if not isinstance(first, ReconcileFile) or not _is_long(first):
         return False
-    asked = {"themes": [first.theme], "op_ids": [first.op_id]}
-    if conn.execute(query("lacking_operations"), asked).fetchone() is None:
+    if not lacking(conn, [first]):
         return False  # what an older reading held must not come back
     write = MemoryWriter(conn, embeddings, languages, counts)
     lock_theme(conn, first.theme)

@@ -26,7 +26,7 @@ from ..domain.operations import MalformedWrite, Operation
 from ..domain.theme import Languages
 from ..domain.types import EmbeddingSpace
 from . import memory_files
-from .applying import apply_ahead, apply_operations, claim, cut_at_long_files
+from .applying import apply_ahead, apply_operations, claim, cut_at_long_files, lacking
 from .connection import DeadlineConnection, answering, translated, writable
 from .memories import Embeddings
 from .pipeline import Pipeline
@@ -347,8 +347,7 @@ class Backend:
         """Return the ids of those operations that were never applied in this database. Raises StoreReplaced."""
         with self.connection(WRITE_TIMEOUT_S) as conn:
             self._check_server(conn)
-            ids = {"themes": [op.theme for op in ops], "op_ids": [op.op_id for op in ops]}
-            return {row.op_id for row in conn.execute(query("lacking_operations"), ids)}
+            return lacking(conn, ops)
 
     def _note_space(self, space: EmbeddingSpace) -> None:
         self._space = space

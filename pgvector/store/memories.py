@@ -82,8 +82,7 @@ class MemoryWriter:
         for statement in ("take_over_mirrored", "claim_mirrored"):
             self.conn.execute(query(statement), row | {"announced_within_s": _ANNOUNCED_WITHIN_S})
         self.store(row)
-        self.conn.execute(query("clear_tombstone"), row)
-        self.conn.execute(query("note_mirrored"), row)
+        self.note_in_file(row)
         self.counts["memories_added"] += 1
 
     def remember(self, op: RememberMemory) -> None:
@@ -116,8 +115,7 @@ class MemoryWriter:
         else:
             self.conn.execute(query("bury_memory"), row)
             self.store(row, "replace_memory")
-            self.conn.execute(query("clear_tombstone"), row)
-            self.conn.execute(query("note_mirrored"), row)
+            self.note_in_file(row)
         self.counts["memories_replaced"] += 1
 
     def remove(self, op: RemoveMemory) -> None:
@@ -148,6 +146,11 @@ class MemoryWriter:
             if gone:
                 self.conn.execute(query("note_replaced"), row | replaced)
             self.counts["memories_superseded" if gone else "replaces_unmatched"] += 1
+
+    def note_in_file(self, row: dict[str, Any]) -> None:
+        """Record that the host's file holds an entry, which therefore no longer counts as removed."""
+        for statement in ("clear_tombstone", "note_mirrored"):
+            self.conn.execute(query(statement), row)
 
     def content(self, op: MemoryOperation, text: str, said: Structure = PLAIN) -> dict[str, Any]:
         """Return the parameters for the content of a memory; without a vector if there is none yet.

@@ -94,8 +94,7 @@ def _import(write: MemoryWriter, op: ReconcileFile, change: Any) -> None:
         write.store(entry)
     else:
         entry["theme"] = restored.theme
-    write.conn.execute(query("clear_tombstone"), entry)
-    write.conn.execute(query("note_mirrored"), entry)
+    write.note_in_file(entry)
     write.counts["memories_imported"] += 1
 
 
