@@ -150,15 +150,13 @@ def _with_originals(told: Sequence[HostMessage]) -> list[HostMessage]:
 
     A compression sets all messages aside and writes copies of what is left, at its own time; `/undo` marks the copies.
     """
-    undone = [each.undone for each in told]
+    marked = list(told)
     for written in reversed(_compressions([each.at for each in told])):
-        taken = [at for at in written if undone[at]]
-        originals = _originals(told, written) if taken else {}
-        first = next((originals[at] for at in taken if at in originals), written.start)
+        originals = _originals(marked, written)
+        first = next((originals[at] for at in written if marked[at].undone and at in originals), written.start)
         for at in range(first, written.start):  # and everything said after it
-            undone[at] = undone[at] or told[at].compressed
-    changed = zip(told, undone, strict=True)
-    return [each if each.undone == now else each._replace(undone=now) for each, now in changed]
+            marked[at] = marked[at]._replace(undone=marked[at].undone or marked[at].compressed)
+    return marked
 
 
 def _compressions(times: Sequence[float]) -> list[range]:
@@ -200,7 +198,7 @@ def _spans(told: Sequence[HostMessage], now: float) -> Iterator[Span]:
     The times of messages that were not undone are left out of the spans.
     """
     stands = sorted(each.at for each in told if not each.undone)
-    for since, until in _undone_turns([(each.at, each.undone) for each in told if each.role != "user"], now):
+    for since, until in _undone_turns((each for each in told if each.role != "user"), now):
         for at in stands[bisect_left(stands, since) : bisect_right(stands, until)]:
             yield since, at - _APART_S
             since = at + _APART_S
@@ -209,18 +207,18 @@ def _spans(told: Sequence[HostMessage], now: float) -> Iterator[Span]:
     yield from ((each.at, each.at) for each in told if each.undone and each.role == "user" and each.at not in standing)
 
 
-def _undone_turns(by_host: Iterable[tuple[float, bool]], now: float) -> Iterator[Span]:
+def _undone_turns(by_host: Iterable[HostMessage], now: float) -> Iterator[Span]:
     """Yield spans from the first of a run of the host's undone messages to the next not undone, or else to `now`.
 
     Messages that the host writes itself have the host's time; a user's message has that of their platform, which may
     be earlier than the turn before it.
     """
     since: float | None = None
-    for at, undone in by_host:
-        if undone and since is None:
-            since = at
-        elif not undone and since is not None:
-            yield since, at
+    for each in by_host:
+        if each.undone and since is None:
+            since = each.at
+        elif not each.undone and since is not None:
+            yield since, each.at
             since = None
     if since is not None:
         yield since, now
