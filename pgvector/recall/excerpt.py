@@ -9,12 +9,19 @@ from functools import lru_cache
 from itertools import groupby, pairwise
 
 from ..domain.text import PLAIN_LETTERS, both_ends
+from ..domain.types import Hit
 
 _QUESTION_MAX_CHARS = 1000  # of a longer one both ends, which bounds how many words are searched for
 _PART_CHARS = 1200  # about the length that one vector covers by the setting `chunk_tokens`
 _STEM_CHARS = 6  # enough to tell words apart, few enough that "deploy" finds "deployed"
 _PLACES_MOST = 200  # of one word in a text: a word that frequent says little, and finding all places takes long
 _CUT = "…"
+_WORDS_DECIDE = 0.5  # coverage from which words decide; a long text holds one word or another of most questions
+
+
+def part_found(hit: Hit) -> int:
+    """Return where the part of a long text that the vector leg found begins, or 0 if words locate the answer better."""
+    return 0 if hit.coverage >= _WORDS_DECIDE else max(0, hit.nearest_char - hit.first_char)
 
 
 def excerpt(text: str, question: str, max_chars: int, *, near: int = 0) -> str:

@@ -20,7 +20,7 @@ from ..embed.cross_encoder import LANGUAGE, QUESTION_MAX_CHARS, CrossEncoder
 from ..embed.factory import cross_encoder_for, reranker_for
 from ..store.question_words import phrases
 from .background import Background, result_by
-from .excerpt import excerpt
+from .excerpt import excerpt, part_found
 from .fuse import stretched
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ TEXT_MAX_CHARS = 2000  # of a text sent to an endpoint; of a longer one, the par
 MAX_CANDIDATES = 40  # that the bundled cross-encoder scores
 MODEL_WEIGHT = 0.4  # of the model beside the search; .3 to .5 do equally well, and the model alone is worse than none
 PIECE_MAX_CHARS = 240  # of a text that is scored; 400 find no more and take a third more time
-_WORDS_DECIDE = 0.5  # coverage from which words decide which part of a long text is scored
 _MIN_S = 0.01  # less is not worth a request
 
 
@@ -83,23 +82,22 @@ class EndpointReorderer:
 
         If the answer is late, wrong or missing, that is counted and the hits keep their order.
         """
-        first, rest = list(hits[: self.candidates]), list(hits[self.candidates :])
+        first = hits[: self.candidates]
         if len(first) < 2:
-            return first + rest, False
+            return list(hits), False
         try:
             scores = self._scores(question, [excerpt(hit.content, question, TEXT_MAX_CHARS) for hit in first], end)
         except TimeoutError:
             self.counts["rerank_late"] += 1
-            return first + rest, False
+            return list(hits), False
         except EmbedderError:
             self.counts["rerank_failures"] += 1
-            return first + rest, False
+            return list(hits), False
         self.counts["reranked"] += 1
         # sorted() is stable: hits with equal scores keep the order of the search.
         best = sorted(zip(first, scores, strict=True), key=lambda each: -each[1])
-        return [
-            replace(hit, rerank_rank=rank, rerank_score=score) for rank, (hit, score) in enumerate(best, 1)
-        ] + rest, True
+        ranked = [replace(hit, rerank_rank=rank, rerank_score=score) for rank, (hit, score) in enumerate(best, 1)]
+        return [*ranked, *hits[self.candidates :]], True
 
     def _scores(self, question: str, texts: Sequence[str], end: float) -> Scores:
         started = time.monotonic()
@@ -212,8 +210,7 @@ def _chance(logit: float) -> float:
 
 def _piece(hit: Hit, question: str) -> str:
     """Return the part of a text to score: of a long one the part that words locate if they decide, else the vector."""
-    near = 0 if hit.coverage >= _WORDS_DECIDE else max(0, hit.nearest_char - hit.first_char)
-    return excerpt(hit.content, question, PIECE_MAX_CHARS, near=near)
+    return excerpt(hit.content, question, PIECE_MAX_CHARS, near=part_found(hit))
 
 
 def reorderer_for(settings: Settings, api_key: str, latencies: Latencies, home: Path) -> Reorderer | None:
