@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -254,9 +254,8 @@ class Search:
             if found
         }
         told = {store: {row.id: row.told for row in rows} for store, rows in asked.items()}
-        turns = scores.get("turns", {})
-        if new := [turn for turn in dict.fromkeys(row.id for row in begun) if turn not in turns]:
-            scores["turns"] = turns | {turn: FAINT * (1 - place / len(new)) for place, turn in enumerate(new)}
+        if new := _faint(begun, scores.get("turns", {})):
+            scores["turns"] = scores["turns"] | new
             told["turns"] = told.get("turns", {}) | dict.fromkeys(new, TOLD_THEN)
         return {store: favour(found, told.get(store, {})) for store, found in scores.items()}
 
@@ -329,6 +328,12 @@ class Search:
     def _ask_surroundings(self, pipe: Pipeline, turns: Sequence[int]) -> tuple[Sequence[int], Iterable[Any]]:
         unknown = [turn for turn in turns if turn not in self._around] if self.asked.around else []
         return unknown, ask_surroundings(pipe, self.asked.scope, unknown) if unknown else ()
+
+
+def _faint(rows: Iterable[Any], known: Collection[int]) -> dict[int, float]:
+    """Return scores below most others for the rows that are not `known`, in their order."""
+    new = [row for row in dict.fromkeys(row.id for row in rows) if row not in known]
+    return {row: FAINT * (1 - place / len(new)) for place, row in enumerate(new)}
 
 
 def _read(searches: dict[Store, VectorSearch]) -> Legs:

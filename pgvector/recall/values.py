@@ -53,20 +53,25 @@ def replaced_part(older: Hit, newer: Hit) -> str:
         return ""
     if max(len(older.content), len(newer.content)) > _TEXT_MAX_CHARS:
         return ""
-    (words, old), new = _older_words(older.content), _newer_words(newer.content)
+    words, old = _older_words(older.content)
+    return " ".join(words[_other_value(old, _newer_words(newer.content))])
+
+
+def _other_value(old: list[str], new: list[str]) -> slice:
+    """Return where the value stands that alone is another one in the new words, or an empty slice."""
     if len(old) < SUBJECT_LEAST or old[:SUBJECT_LEAST] != new[:SUBJECT_LEAST]:
-        return ""
+        return slice(0)
     start = shared(old, new)
     end = min(shared(old[::-1], new[::-1]), min(len(old), len(new)) - start)
     gone, come = old[start : len(old) - end], new[start : len(new) - end]
     before = _without_last_value(old[:start])
     if not (_is_value(gone) and _is_value(come) and _leads_to_a_value(before)):
-        return ""
+        return slice(0)
     if _tells_an_event(before, old[len(old) - end :]):
-        return ""
+        return slice(0)
     while gone[0].isdigit() and old[start - 1].isdigit():  # a number that is written in groups, as of a telephone
         start -= 1
-    return " ".join(words[start : len(old) - end])
+    return slice(start, len(old) - end)
 
 
 def values_in(hit: Hit) -> Iterator[object]:
