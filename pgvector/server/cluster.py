@@ -325,21 +325,23 @@ class EmbeddedServer(ServerShare):
             if pid is None:
                 break
             os.kill(pid, request)
-            timeout = self._timeout(wait_s)
-            while not timeout.over():
-                if processes.is_gone(self._layout):
-                    remove_socket_dir(self._layout, self._account)
-                    return True
-                time.sleep(POLL_S)
+            if self._ends_within(wait_s):
+                remove_socket_dir(self._layout, self._account)
+                return True
         # The last processes of a server that was killed may outlive its postmaster for a moment.
-        timeout = self._timeout(LINGER_S)
-        while not timeout.over():
-            if processes.is_gone(self._layout):
-                return False
-            time.sleep(POLL_S)
+        if self._ends_within(LINGER_S):
+            return False
         raise EmbeddedServerError(
             f"the embedded Postgres in {self.root} does not stop, or runs in another container{self._tail()}"
         )
+
+    def _ends_within(self, still_s: float) -> bool:
+        timeout = self._timeout(still_s)
+        while not timeout.over():
+            if processes.is_gone(self._layout):
+                return True
+            time.sleep(POLL_S)
+        return False
 
     def _timeout(self, still_s: float = FAST_STOP_S) -> ProgressTimeout:
         return processes.progress_timeout(self._layout, still_s)
