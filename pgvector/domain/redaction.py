@@ -195,9 +195,7 @@ def mask_dsn(text: str, dsn: str = "") -> str:
     key they came from. Masks too much rather than too little.
     """
     if dsn:
-        text = _FRAGMENT.sub(lambda found: found["told"] or f'"{_MASK}"', text)
-    for piece in _secret_pieces(dsn) if dsn else ():
-        text = text.replace(f'"{piece}"', f'"{_MASK}"') if len(piece) < 3 else text.replace(piece, _MASK)
+        text = _without_quotes_of(dsn, text)
     lowered = text.lower()
     if ":" in text and "@" in text:
         for pattern in (_URI, _URI_SPACED, _LOGIN):
@@ -206,6 +204,14 @@ def mask_dsn(text: str, dsn: str = "") -> str:
         text = _CUT_URI.sub(rf"\1{_MASK}", text)
     if any(word in lowered for word in ("pass", "pwd", "secret", "scram")):
         text = _PAIR.sub(rf"\1{_MASK}", _QUERY.sub(rf"\1{_MASK}", text))
+    return text
+
+
+def _without_quotes_of(dsn: str, text: str) -> str:
+    """Return the text without the pieces of a password, and other parts of a connection string, that it quotes."""
+    text = _FRAGMENT.sub(lambda found: found["told"] or f'"{_MASK}"', text)
+    for piece in _secret_pieces(dsn):
+        text = text.replace(f'"{piece}"', f'"{_MASK}"') if len(piece) < 3 else text.replace(piece, _MASK)
     return text
 
 
