@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Any, cast
 from ..capture.sanitize import session_name
 from ..capture.turn_filter import is_trivial_query
 from ..config.settings import Settings
-from ..domain.commandline import lacking
-from ..domain.errors import ConfigurationError, HermesPgvectorError
+from ..domain.commandline import lacking, typed
+from ..domain.errors import ConfigurationError, HermesPgvectorError, InvalidArgument, StoreUnavailable
 from ..domain.fork_safety import at_import, fork_lock
 from ..domain.operations import Operation, ReconcileFile
-from ..domain.types import Answer, Question, Store
 from .backup import hold_place
 from .guard import guarded, warn_once, warn_unknown_themes
 from .hook_operations import BuiltInMemory, Turn, delegation, question_in, storable, taken_back, taken_back_before
 from .outside_sessions import OutsideSessions
 from .recall_status import RecallStatus
-from .recall_tools import answer, error
+from .recall_tools import Args, Result, answer, as_json
 from .replayed import note_message, note_transcript
 from .retold import taken_back_by, telling
 from .session_context import Policy, SessionContext, chat_of, environment, hermes_home, load_settings
@@ -332,36 +331,30 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
 
     def handle_tool_call(self, tool_name: str, args: Any = None, **kwargs: Any) -> str:
         """Return the JSON text of a tool's answer, within `recall_deadline_s`."""
-        return str(self._handle(tool_name, args) or error("the memory tool failed; run hermes-pgvector doctor"))
+        failed = typed("the memory tool failed; run hermes-pgvector doctor")
+        return self._handle(tool_name, args if isinstance(args, Mapping) else {}) or as_json({"error": failed})
 
     @guarded("")
-    def _handle(self, tool_name: str, args: Any) -> str:
+    def _handle(self, tool_name: str, args: Args) -> str:
         ready, settings = self._ready(), self._settings
-        if ready is None:
-            return error("memory is not ready in this session; run hermes-pgvector doctor")
-        runtime, context = ready
-        ignored = unknown_arguments(tool_name, args, settings.tools, structure=settings.structure)
-        if ignored and tool_name in CHANGES:
-            return error(f"{ignored}; nothing was changed")
-        ours = tool_name in switched_on(settings.tools)
-        return with_note((self._keep if ours else self._recall)(tool_name, args, runtime, context), ignored)
+        try:
+            if ready is None:
+                raise StoreUnavailable("memory is not ready in this session; run hermes-pgvector doctor")
+            ignored = unknown_arguments(tool_name, args, settings.tools, structure=settings.structure)
+            if ignored and tool_name in CHANGES:
+                raise InvalidArgument(f"{ignored}; nothing was changed")
+            does = self._keep if tool_name in switched_on(settings.tools) else self._recall
+            return as_json(with_note(does(tool_name, args, *ready), ignored))
+        except HermesPgvectorError as exc:
+            return as_json({"error": str(exc)})
 
-    def _recall(self, tool_name: str, args: Any, runtime: Runtime, context: SessionContext) -> str:
-        settings = self._settings
-        if self._policy.silences(context.place, runtime.counts):
-            return error("recall is off in this theme (setting `recall_off`)")
+    def _recall(self, tool_name: str, args: Args, runtime: Runtime, context: SessionContext) -> Result:
+        self._policy.check_recall(context.place, runtime.counts)
+        ends = time.monotonic() + self._settings.recall_deadline_s
+        here = ToolScope(runtime, context.place, self._session_id, self._settings, self._policy, ends)
+        return answer(tool_name, args, here, turns=self.FINDS_TURNS)
 
-        def recall(store: Store, asked: Question) -> Answer:
-            found = runtime.searcher.recall([store], asked)
-            runtime.counts.update(tool_recalls=1, tool_recalls_found=bool(found.hits))
-            return found
-
-        default, deadline_s, tokens = settings.scope_default, settings.recall_deadline_s, settings.recall_max_tokens
-        ends = time.monotonic() + deadline_s
-        here = ToolScope(runtime, context.place, self._session_id, default, deadline_s, ends, tokens, self._policy)
-        return answer(tool_name, args, here, recall, here.about, turns=self.FINDS_TURNS)
-
-    def _keep(self, tool_name: str, args: Any, runtime: Runtime, context: SessionContext) -> str:
+    def _keep(self, tool_name: str, args: Args, runtime: Runtime, context: SessionContext) -> Result:
         with at_import:
             from .write_tools import WriteContext, answer  # needs the driver, without which we still load
 

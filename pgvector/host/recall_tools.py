@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..domain.commandline import typed
 from ..domain.dates import parse_when
-from ..domain.errors import HermesPgvectorError, InvalidArgument
+from ..domain.errors import InvalidArgument
 from ..domain.text import both_ends, clean
-from ..domain.types import PAGES_END, TARGETS, Answer, Filters, Question, Scope, Store
+from ..domain.types import PAGES_END, TARGETS, Answer, Filters, Question, Store
 from ..recall.render import folded, results_within, without_common
 from .tool_scopes import ToolScope
 
@@ -54,29 +53,17 @@ SCHEMAS: tuple[dict[str, Any], ...] = (
 )
 _STORES: dict[str, Store] = {"recall_memory": "memories", "recall_conversation": "turns"}
 
-Recall = Callable[[Store, Question], Answer]
-About = Callable[[Scope], str]
+Args = Mapping[str, Any]  # of a tool call
+Result = dict[str, Any]  # of a tool call, which becomes JSON
 
 
-def answer(tool: str, args: object, here: ToolScope, recall: Recall, about: About, *, turns: str) -> str:
-    """Return the result of a tool call as JSON text; a failure is under `error`, with what to do about it.
-
-    `about`: what to say about a scope in which nothing was found; `turns`: how the caller finds what was said.
-    """
-    try:
-        return _json(_answer(tool, args if isinstance(args, Mapping) else {}, here, recall, about, turns))
-    except HermesPgvectorError as exc:
-        return error(str(exc))
+def as_json(result: Result) -> str:
+    """Return a tool's answer as JSON text."""
+    return json.dumps(result, ensure_ascii=False, allow_nan=False)
 
 
-def error(message: str) -> str:
-    """Return a tool's error as JSON text."""
-    return _json({"error": typed(message or "unknown error; run hermes-pgvector doctor")})
-
-
-def _answer(
-    tool: str, args: Mapping[str, Any], here: ToolScope, recall: Recall, about: About, turns: str
-) -> dict[str, Any]:
+def answer(tool: str, args: Args, here: ToolScope, *, turns: str) -> Result:
+    """Return the result of a tool call; `turns` says how the caller finds what was said. Raises HermesPgvectorError."""
     store = _STORES.get(tool)
     if store is None:
         raise InvalidArgument(f"there is no tool {str(tool)[:_NAME_CHARS]!r} here; the tools are {', '.join(_STORES)}")
@@ -86,13 +73,14 @@ def _answer(
     limit, lowered = _limit(args.get("limit"))
     offset = _offset(args.get("offset"))
     scope, narrowed = here.scope(store, args.get("scope"), args.get("theme"))
-    asked = Question(text, scope, limit, here.deadline_s, _filters(store, args), offset=offset, rerank=True)
-    found = _found(recall, store, asked)
+    deadline_s, filters = here.settings.recall_deadline_s, _filters(store, args)
+    asked = Question(text, scope, limit, deadline_s, filters, offset=offset, rerank=True)
+    found = _found(here, store, asked)
     hits = found.hits
     explain = args.get("explain") in (True, "true", "True", 1)
-    results = results_within(hits, text, here.max_tokens, explain=explain)
+    results = results_within(hits, text, here.settings.recall_max_tokens, explain=explain)
     common, results = without_common(results)
-    answered: dict[str, Any] = {
+    answered: Result = {
         "results": results,
         "count": len(results),
         "scope": scope.theme if scope.kind == "theme" else scope.kind,
@@ -102,18 +90,18 @@ def _answer(
     if found.reranked:
         answered["reranked"] = True
     said = (lowered, narrowed, _left_out(len(hits) - len(results), offset + len(results)))
-    if notes := "; ".join(filter(None, (*said, "" if hits else _nothing(store, about(scope), turns)))):
+    if notes := "; ".join(filter(None, (*said, "" if hits else _nothing(store, here.about(scope), turns)))):
         answered["note"] = notes
     return answered
 
 
-def _found(recall: Recall, store: Store, asked: Question) -> Answer:
+def _found(here: ToolScope, store: Store, asked: Question) -> Answer:
     """Return the requested memories or turns, with the turns around each; of an exchange, only one half."""
     if store == "memories" or asked.filters.role is not None:
-        return recall(store, replace(asked, around=store == "turns"))
+        return here.recall(store, replace(asked, around=store == "turns"))
     end = asked.offset + asked.limit
     # Twice as many, because both halves of an exchange may be found.
-    found = recall(store, replace(asked, offset=0, limit=min(2 * end, PAGES_END), around=True))
+    found = here.recall(store, replace(asked, offset=0, limit=min(2 * end, PAGES_END), around=True))
     return replace(found, hits=tuple(folded(found.hits)[asked.offset : end]))
 
 
@@ -128,7 +116,7 @@ def _nothing(store: Store, about_theme: str, turns: str) -> str:
     return f"no memory fits; {turns}"
 
 
-def _filters(store: Store, args: Mapping[str, Any]) -> Filters:
+def _filters(store: Store, args: Args) -> Filters:
     since, until = parse_when(args.get("since"), "since"), parse_when(args.get("until"), "until", end=True)
     if since is not None and until is not None and since >= until:
         raise InvalidArgument("`since` is not before `until`: nothing can lie between them")
@@ -177,7 +165,3 @@ def one_of(given: object, name: str, choices: tuple[str, ...]) -> str | None:
     if isinstance(given, str) and given in choices:
         return given
     raise InvalidArgument(f"`{name}` must be one of {', '.join(choices)}, or left out")
-
-
-def _json(value: dict[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)

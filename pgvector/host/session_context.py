@@ -15,7 +15,7 @@ from ..capture.sanitize import Sanitizer
 from ..config.loading import Loaded, load
 from ..config.settings import Settings
 from ..config.sources import dotenv_problem, read_dotenv, read_form, read_section
-from ..domain.errors import ConfigurationError
+from ..domain.errors import ConfigurationError, InvalidArgument
 from ..domain.redaction import identity_digest, mask_identifiers
 from ..domain.text import clean
 from ..domain.theme import CONTEXT_PLATFORMS, SessionThemes, Surface, Theme, ThemeRules, ThemeSet, session_themes
@@ -61,6 +61,11 @@ class Policy:
             return False
         counts["recalls_off"] += 1
         return True
+
+    def check_recall(self, where: SessionThemes, counts: Counter[str]) -> None:
+        """Raise InvalidArgument if recall is off in one of these themes, which is counted."""
+        if self.silences(where, counts):
+            raise InvalidArgument("recall is off in this theme (setting `recall_off`)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Final
@@ -13,7 +12,7 @@ from ..domain.facts import KINDS
 from ..domain.text import clean
 from ..domain.theme_access import Offer
 from ..domain.types import TARGETS
-from .recall_tools import SCHEMAS
+from .recall_tools import SCHEMAS, Args, Result
 from .session_context import hermes_home, load_settings
 
 CHANGES: Final = ("remember", "forget")  # tools that change memory; all others only read it
@@ -118,14 +117,14 @@ def schemas(tools: Iterable[str], offer: Offer = "all", *, structure: bool = Fal
     return told
 
 
-def unknown_arguments(tool: str, args: object, tools: Iterable[str], *, structure: bool = False) -> str:
+def unknown_arguments(tool: str, args: Args, tools: Iterable[str], *, structure: bool = False) -> str:
     """Return a sentence on the arguments that the tool does not have, with those that it has; "" if there are none.
 
     A call with unknown arguments is refused if it would change memory; if it only reads, it is answered without them,
     with a note.
     """
     known = _taken(tool, tools, structure=structure)
-    if not known or not isinstance(args, Mapping):
+    if not known:
         return ""
     strange = [name for name, value in args.items() if name not in known and value is not None]
     return f"{tool} has no argument {quoted(strange)}: it takes {quoted(known)}" if strange else ""
@@ -146,13 +145,9 @@ def quoted(names: Sequence[object]) -> str:
     return ", ".join(f"`{clean(str(name))[:_NAME_CHARS]}`" for name in names[:_NAMES_MOST]) + more
 
 
-def with_note(answer: str, note: str) -> str:
-    """Return the JSON text of a tool's answer with one more note, unless it is an error."""
-    result = json.loads(answer) if note else {"error": ""}
-    if "error" in result:
-        return answer
-    result["note"] = "; ".join(filter(None, (result.get("note"), note)))
-    return json.dumps(result, ensure_ascii=False)
+def with_note(result: Result, note: str) -> Result:
+    """Return a tool's answer, with one more note if there is any."""
+    return result | {"note": "; ".join(filter(None, (result.get("note"), note)))} if note else result
 
 
 def prompt_block(tools: Iterable[str], hot: str) -> str:

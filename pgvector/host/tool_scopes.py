@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from heapq import merge, nlargest
 from typing import TYPE_CHECKING, Any, Final
 
+from ..config.settings import Settings
 from ..domain.errors import HermesPgvectorError, InvalidArgument
 from ..domain.fork_safety import at_import
 from ..domain.theme import SessionThemes, is_chat
@@ -38,11 +39,9 @@ class ToolScope:
     runtime: Runtime
     place: SessionThemes
     session_id: str
-    scope_default: str
-    deadline_s: float
-    ends: float
-    max_tokens: int
+    settings: Settings
     policy: Policy
+    ends: float
 
     def theme(self, store: Store) -> str:
         """Return the session's own theme for memories or turns."""
@@ -61,7 +60,7 @@ class ToolScope:
             if word.lower() not in ("", "current"):
                 raise InvalidArgument("give `scope` or `theme`, not both")
             return self._named(named, own), ""
-        kind = (word or self.scope_default).lower()
+        kind = (word or self.settings.scope_default).lower()
         if kind == "current":
             return Scope("theme", own), ""
         if kind == "session":
@@ -75,6 +74,12 @@ class ToolScope:
                 raise
             return Scope("theme", own), f"only this theme was searched: {exc}"
         return Scope("all", own, shared=self.policy.reach.shared), ""
+
+    def recall(self, store: Store, asked: Question) -> Answer:
+        """Return what the store answers; the call is counted."""
+        found = self.runtime.searcher.recall([store], asked)
+        self.runtime.counts.update(tool_recalls=1, tool_recalls_found=bool(found.hits))
+        return found
 
     def about(self, scope: Scope) -> str:
         """Return a note if `scope` names another theme in which this session can find nothing; otherwise "".

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..capture.sanitize import MASKED_NOTE
 from ..domain.chunks import estimate_tokens
-from ..domain.errors import DeadlineExceeded, HermesPgvectorError, InvalidArgument, StoreUnavailable
+from ..domain.errors import DeadlineExceeded, InvalidArgument, StoreUnavailable
 from ..domain.facts import Structure, notes_on, structure_of
 from ..domain.fork_safety import at_import, fork_lock
 from ..domain.operations import ForgetMemories, Operation, RememberMemory
@@ -21,7 +21,7 @@ from ..domain.text import both_ends, clean, digest
 from ..domain.types import MEMORY_FILES, TARGETS, Filters, Question, Scope
 from ..store import memories
 from ..store.memories import Entry
-from .recall_tools import QUESTION_MAX_CHARS, error, one_of
+from .recall_tools import QUESTION_MAX_CHARS, Args, Result, one_of
 from .session_context import Policy, SessionContext
 from .tool_registry import (
     PREVIEW_MOST,
@@ -123,25 +123,18 @@ class WriteContext:
 
     def check_reading(self) -> None:
         """Raise InvalidArgument if recall is off in this theme."""
-        if self.policy.silences(self.context.place, self.runtime.counts):
-            raise InvalidArgument("recall is off in this theme (setting `recall_off`)")
+        self.policy.check_recall(self.context.place, self.runtime.counts)
 
 
-def answer(tool: str, args: object, context: WriteContext) -> str:
-    """Return the result of a tool call as JSON text; a failure is under `error`, with what to do about it."""
-    given = args if isinstance(args, Mapping) else {}
-    does = {"remember": _remember, "forget": _forget, "memory_profile": _profile}[tool]
-    try:
-        result = does(given, context)
-    except HermesPgvectorError as exc:
-        return error(str(exc))
-    return json.dumps(result, ensure_ascii=False, allow_nan=False)
+def answer(tool: str, args: Args, context: WriteContext) -> Result:
+    """Return the result of a tool call. Raises HermesPgvectorError."""
+    return {"remember": _remember, "forget": _forget, "memory_profile": _profile}[tool](args, context)
 
 
 # -- remember
 
 
-def _remember(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
+def _remember(args: Args, context: WriteContext) -> Result:
     context.check_writing()
     runtime, keep = context.runtime, context.policy.keep
     said = clean(args.get("content")).strip()
@@ -156,7 +149,7 @@ def _remember(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
         theme=context.theme, at=time.time(), target=target, content=content, structure=structure,
         metadata=metadata, given=given,
     )  # fmt: skip
-    result: dict[str, Any] = {"theme": context.theme, "target": target, "content": content}
+    result: Result = {"theme": context.theme, "target": target, "content": content}
     if notes := [MASKED_NOTE] * (content != said) + notes_on(content, structure):
         result["note"] = "; ".join(notes)
     if args.get("sync") not in (True, "true", "True", 1):
@@ -166,7 +159,7 @@ def _remember(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
     return _delivered(op, context) | result
 
 
-def _structure(args: Mapping[str, Any], context: WriteContext) -> Structure:
+def _structure(args: Args, context: WriteContext) -> Structure:
     """Return the attributes that the call gives the memory besides its text. Raises InvalidArgument."""
     given = {name: args[name] for name in STRUCTURE_TAKEN if name in args}
     said = structure_of(context.policy.keep.structure(given, context.runtime.counts))
@@ -177,7 +170,7 @@ def _structure(args: Mapping[str, Any], context: WriteContext) -> Structure:
     return said
 
 
-def _given_metadata(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
+def _given_metadata(args: Args, context: WriteContext) -> Result:
     """Return the caller's metadata, masked, without what only we may set: where a row comes from."""
     metadata = args.get("metadata")
     if metadata is not None and not isinstance(metadata, Mapping):
@@ -186,7 +179,7 @@ def _given_metadata(args: Mapping[str, Any], context: WriteContext) -> dict[str,
     return {key: value for key, value in kept.items() if key not in context.provenance and key != "source"}
 
 
-def _delivered(op: RememberMemory, context: WriteContext) -> dict[str, Any]:
+def _delivered(op: RememberMemory, context: WriteContext) -> Result:
     """Submit the write, wait for it, and return its state."""
     state = context.runtime.writer.deliver(op, context.left_s)
     if state == "rejected":
@@ -204,7 +197,7 @@ def _delivered(op: RememberMemory, context: WriteContext) -> dict[str, Any]:
 # -- forget
 
 
-def _forget(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
+def _forget(args: Args, context: WriteContext) -> Result:
     context.check_writing()
     context.check_reading()
     ids, token = _ids(args), args.get("confirm")
@@ -237,7 +230,7 @@ def _named(ids: Sequence[int], context: WriteContext, done: str) -> list[Entry]:
     return found
 
 
-def _preview(query: str, args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
+def _preview(query: str, args: Args, context: WriteContext) -> Result:
     limit = _whole(args.get("limit"), "limit", 1, PREVIEW_MOST, _PREVIEW_DEFAULT)
     asked = Question(
         query,
@@ -254,7 +247,7 @@ def _preview(query: str, args: Mapping[str, Any], context: WriteContext) -> dict
     with context.runtime.backend.connection(context.left_s) as conn:
         by_id = {entry.id: entry for entry in memories.entries(conn, context.theme, ids)}
     entries = tuple(by_id[each] for each in ids if each in by_id)
-    result: dict[str, Any] = {"would_forget": [_shown(entry) for entry in entries], "count": len(entries)}
+    result: Result = {"would_forget": [_shown(entry) for entry in entries], "count": len(entries)}
     if not entries:
         return result | {"theme": context.theme, "note": "nothing fits, and nothing was removed"}
     note = "nothing was removed yet: call forget with `confirm`, and with `ids` to remove only some of these"
@@ -262,7 +255,7 @@ def _preview(query: str, args: Mapping[str, Any], context: WriteContext) -> dict
     return result | {"theme": context.theme, "confirm": token, "expires_in_s": int(LASTS_S), "note": note}
 
 
-def _forgotten(entries: Sequence[Entry], context: WriteContext) -> dict[str, Any]:
+def _forgotten(entries: Sequence[Entry], context: WriteContext) -> Result:
     runtime = context.runtime
     # The entries as they are read in: with secrets masked. Nothing of this is stored, so nothing is counted.
     in_files = {(target, context.policy.keep.text(text, Counter())) for target, text in runtime.mirror.entries()}
@@ -289,7 +282,7 @@ def _forgotten(entries: Sequence[Entry], context: WriteContext) -> dict[str, Any
     return {"forgotten": forgotten, "count": len(entries), "theme": context.theme, "note": "; ".join(notes)}
 
 
-def _shown(entry: Entry) -> dict[str, Any]:
+def _shown(entry: Entry) -> Result:
     cut = len(entry.content) > _PROFILE_CHARS
     content = entry.content[:_PROFILE_CHARS] + "…" if cut else entry.content
     shown = {"id": entry.id, "target": entry.target, "date": entry.at.isoformat(timespec="seconds"), "content": content}
@@ -299,7 +292,7 @@ def _shown(entry: Entry) -> dict[str, Any]:
 # -- memory_profile
 
 
-def _profile(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
+def _profile(args: Args, context: WriteContext) -> Result:
     context.check_reading()
     budget = _whole(
         args.get("max_tokens"), "max_tokens", PROFILE_LEAST_TOKENS, PROFILE_MOST_TOKENS, PROFILE_DEFAULT_TOKENS
@@ -313,7 +306,7 @@ def _profile(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
             for target in targets
         }
     lines = {target: [_without_target(entry) for entry in known[target]] for target in targets}
-    result: dict[str, Any] = {"theme": context.theme, **{target: [] for target in targets}}
+    result: Result = {"theme": context.theme, **{target: [] for target in targets}}
     result |= {"known": {target: totals[target] for target in targets}}
     left = budget - estimate_tokens(json.dumps(result)) - 40  # which the note takes
     result |= _within(lines, left)
@@ -323,7 +316,7 @@ def _profile(args: Mapping[str, Any], context: WriteContext) -> dict[str, Any]:
     return result
 
 
-def _without_target(entry: Entry) -> dict[str, Any]:
+def _without_target(entry: Entry) -> Result:
     shown = _shown(entry)
     del shown["target"]
     return shown
@@ -351,7 +344,7 @@ def _cost(line: Mapping[str, Any]) -> int:
 # -- arguments
 
 
-def _ids(args: Mapping[str, Any]) -> list[int]:
+def _ids(args: Args) -> list[int]:
     given = args.get("ids")
     many = list(given) if isinstance(given, (list, tuple)) else [] if given in (None, "") else [given]
     if args.get("id") not in (None, ""):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ..capture.turn_filter import is_trivial_query
 from ..domain.errors import HermesPgvectorError, InvalidArgument, StoreUnavailable
@@ -18,6 +16,7 @@ from ..domain.text import clean
 from ..domain.theme_access import Reach, SharedChats
 from ..host.hook_operations import Turn, question_in
 from ..host.provider import PgvectorMemoryProvider
+from ..host.recall_tools import Args, Result
 from ..host.session_context import SessionContext, profile_of
 from ..recall.hot import HotLimits
 from ..recall.prefetch import MessagePlace, prefetch_block
@@ -81,13 +80,20 @@ class ClientMemory(PgvectorMemoryProvider):
         """Count a call of a tool, for `status`."""
         self.opened()[0].counts["mcp_calls"] += 1
 
-    def recall(self, tool: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    def recall(self, tool: str, args: Args) -> Result:
         """Return the answer of a tool that recalls. Raises InvalidArgument with what went wrong."""
-        return _answered(self._recall(tool, args, *self.opened()))
+        return self._answered(self._recall, tool, args)
 
-    def keep(self, tool: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    def keep(self, tool: str, args: Args) -> Result:
         """Return the answer of a tool that writes, removes or lists memories. Raises as `recall`."""
-        return _answered(self._keep(tool, args, *self.opened()))
+        return self._answered(self._keep, tool, args)
+
+    def _answered(self, does: Callable[[str, Args, Runtime, SessionContext], Result], tool: str, args: Args) -> Result:
+        ready = self.opened()
+        try:
+            return does(tool, args, *ready)
+        except HermesPgvectorError as exc:
+            raise InvalidArgument(str(exc)) from exc
 
     def check_writing(self) -> None:
         """Raise InvalidArgument if this access may not write."""
@@ -97,8 +103,7 @@ class ClientMemory(PgvectorMemoryProvider):
     def check_reading(self) -> None:
         """Raise InvalidArgument if recall is off in this theme."""
         runtime, context = self.opened()
-        if self._policy.silences(context.place, runtime.counts):
-            raise InvalidArgument("recall is off in this theme (setting `recall_off`)")
+        self._policy.check_recall(context.place, runtime.counts)
 
     def resolved(self, theme: str) -> str:
         """Return the stored name of the theme that a name means."""
@@ -173,13 +178,6 @@ class ClientMemory(PgvectorMemoryProvider):
     def patience_s(self) -> float:
         """Return how long a call may take."""
         return self._settings.recall_deadline_s
-
-
-def _answered(text: str) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(text)
-    if "error" in answer:
-        raise InvalidArgument(answer["error"])
-    return answer
 
 
 class Memories:

@@ -183,7 +183,7 @@ def arguments(data: bytes) -> None:
     settings = Settings(tools=("remember", "forget", "memory_profile"))
     context = SessionContext.from_host({"gateway_session_key": "marketing"}, Policy.of(settings).rules)
 
-    def recall(store: str, asked: Question) -> Answer:
+    def recall(stores: object, asked: Question) -> Answer:
         assert asked.text.strip() and len(asked.text) <= recall_tools.QUESTION_MAX_CHARS
         assert 1 <= asked.limit <= recall_tools.MAX_LIMIT and 0 <= asked.offset <= recall_tools.MAX_OFFSET
         _storable(asked.text)
@@ -193,16 +193,23 @@ def arguments(data: bytes) -> None:
         assert since is None or until is None or since < until
         return Answer((Hit("memories", 1, "t", "memory", None, "Ada owns the port", _NOW, 0.5),), "hybrid")
 
-    no_runtime = cast("Any", None)
-    here = ToolScope(no_runtime, context.place, "session", settings.scope_default, 1.0, 0.0, 2000, Policy.of(settings))
-    asked = cast("recall_tools.Recall", recall)
-    answers = [recall_tools.answer(tool, given, here, asked, lambda scope: "", turns="")]
+    args = given if isinstance(given, dict) else {}
+    desk = _desk(settings, context)
+    asked = cast("Any", SimpleNamespace(**{**vars(desk.runtime), "searcher": SimpleNamespace(recall=recall)}))
+    here = ToolScope(asked, context.place, "session", settings, desk.policy, desk.ends)
+    _check_answer(lambda: recall_tools.answer(tool, args, here, turns=""))
     if tool in settings.tools:
-        answers.append(write_tools.answer(tool, given, _desk(settings, context)))
-    for said in answers:
-        decoded = json.loads(said, parse_constant=_no_constants)
-        assert isinstance(decoded, dict) and decoded.get("error", "something")
-        said.encode("utf-8", "surrogatepass")
+        _check_answer(lambda: write_tools.answer(tool, args, desk))
+
+
+def _check_answer(answer: Callable[[], recall_tools.Result]) -> None:
+    try:
+        said = recall_tools.as_json(answer())
+    except HermesPgvectorError as exc:
+        assert str(exc)
+        return
+    json.loads(said, parse_constant=_no_constants)
+    said.encode("utf-8", "surrogatepass")
 
 
 def _no_constants(word: str) -> None:
