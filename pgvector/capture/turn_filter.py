@@ -68,9 +68,8 @@ class Verdict:
     reason: Reason = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnFilter:
-    """Keeps substantive turns and drops politeness and what the host wrote itself.
+def judge(user: str, assistant: str, min_chars: int) -> Verdict:
+    """Return what to store of a turn whose texts are already clean, without injected memory and leading notes.
 
     A side is substantive when it has at least `min_chars` characters (Chinese characters count three, kana and Korean
     syllables two) and is no boilerplate: not empty, not only acknowledgements or greetings, not synthetic. A turn is
@@ -78,18 +77,13 @@ class TurnFilter:
     boilerplate: "What port?" stays with its long answer. After an acknowledgement the answer alone is stored, and
     only from four times `min_chars`, so that "ok" does not lose a report and "thanks" does not keep a "you're welcome".
     """
-
-    min_chars: int
-
-    def judge(self, user: str, assistant: str) -> Verdict:
-        """Return what to store of a turn whose texts are already clean, without injected memory and leading notes."""
-        user_flaw, assistant_flaw = _flaw(user, by_host=True), _flaw(assistant, by_host=False)
-        floor = self.min_chars * (_REPLY_FACTOR if user_flaw == "acknowledgement" else 1)
-        user_counts = not user_flaw and weighs(user, self.min_chars)
-        assistant_counts = not assistant_flaw and weighs(assistant, floor)
-        if not (user_counts or assistant_counts):
-            return Verdict(False, False, user_flaw or "too_short")
-        return Verdict(not user_flaw, not assistant_flaw, user_flaw or assistant_flaw)
+    user_flaw, assistant_flaw = _flaw(user, by_host=True), _flaw(assistant, by_host=False)
+    floor = min_chars * (_REPLY_FACTOR if user_flaw == "acknowledgement" else 1)
+    user_counts = not user_flaw and weighs(user, min_chars)
+    assistant_counts = not assistant_flaw and weighs(assistant, floor)
+    if not (user_counts or assistant_counts):
+        return Verdict(False, False, user_flaw or "too_short")
+    return Verdict(not user_flaw, not assistant_flaw, user_flaw or assistant_flaw)
 
 
 def own_words(user: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..capture.sanitize import Sanitizer
-from ..capture.turn_filter import TurnFilter, own_words
+from ..capture.turn_filter import judge, own_words
 from ..domain.operations import (
     AddMemory,
     FileOperation,
@@ -80,7 +80,7 @@ class Turn:
         """
         asked = own_words(strip_injected(within_limit(user, self.keep.max_chars, counts)))
         answered = strip_injected(within_limit(assistant, self.keep.max_chars, counts))
-        verdict = TurnFilter(self.min_chars).judge(asked, answered)
+        verdict = judge(asked, answered, self.min_chars)
         asked, answered = (self.keep.text(text, counts) for text in (asked, answered))
         sides = (("user", asked, verdict.store_user), ("assistant", answered, verdict.store_assistant))
         said = tuple(Message(role, content) for role, content, stored in sides if stored)

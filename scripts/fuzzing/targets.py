@@ -25,7 +25,7 @@ from hermes_memory_pgvector.admin.transfer.sources.holographic import FactStore
 from hermes_memory_pgvector.admin.transfer.sources.mem0 import configured
 from hermes_memory_pgvector.admin.transfer.sources.source import Home, ImportDestination, SourceTally
 from hermes_memory_pgvector.capture.sanitize import session_name
-from hermes_memory_pgvector.capture.turn_filter import TurnFilter, own_words
+from hermes_memory_pgvector.capture.turn_filter import judge, own_words
 from hermes_memory_pgvector.config import sources
 from hermes_memory_pgvector.config.loading import coerce, load
 from hermes_memory_pgvector.config.settings import FIELDS, Settings
@@ -106,7 +106,7 @@ def text(data: bytes) -> None:
     _storable(kept)
     assert clean(kept) == kept
     bare = own_words(strip_injected(kept))
-    TurnFilter(40).judge(bare, kept)
+    judge(bare, kept, 40)
     mask = masker(())
     masked, _ = mask.mask(kept)
     assert mask.mask(masked) == (masked, 0), ascii(masked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
@@ -10,22 +11,23 @@ from hypothesis import strategies as st
 
 from hermes_memory_pgvector.capture.turn_filter import (
     SYNTHETIC_PREFIXES,
-    TurnFilter,
     Verdict,
     is_synthetic,
     is_trivial_query,
+    judge,
     own_words,
     weighs,
 )
 
-FILTER = TurnFilter(min_chars=40)
+MIN_CHARS = 40
+judged = partial(judge, min_chars=MIN_CHARS)
 LONG = "The staging database listens on port 5433 and only accepts connections from the build network."
 REPORT = LONG * 3
 
 
-def reason_to_skip(user: str, assistant: str, turn_filter: TurnFilter = FILTER) -> str:
+def reason_to_skip(user: str, assistant: str, min_chars: int = MIN_CHARS) -> str:
     """Why nothing of a turn is stored; empty when some of it is."""
-    verdict = turn_filter.judge(user, assistant)
+    verdict = judge(user, assistant, min_chars)
     return "" if verdict.store_user or verdict.store_assistant else verdict.reason
 
 
@@ -52,7 +54,7 @@ CONTENT = [
 @pytest.mark.parametrize("text", ACKNOWLEDGEMENTS)
 def test_acknowledgements_are_neither_stored_nor_searched(text: str) -> None:
     assert is_trivial_query(text)
-    assert FILTER.judge(text, "You are welcome, tell me if there is anything else I can do for you today.") == Verdict(
+    assert judged(text, "You are welcome, tell me if there is anything else I can do for you today.") == Verdict(
         False, False, "acknowledgement"
     )
     assert reason_to_skip(text, "Sure.") == "acknowledgement"
@@ -60,31 +62,31 @@ def test_acknowledgements_are_neither_stored_nor_searched(text: str) -> None:
 
 @pytest.mark.parametrize("text", ACKNOWLEDGEMENTS)
 def test_an_acknowledgement_does_not_lose_the_report_after_it(text: str) -> None:
-    assert FILTER.judge(text, REPORT) == Verdict(False, True, "acknowledgement")
+    assert judged(text, REPORT) == Verdict(False, True, "acknowledgement")
 
 
 @pytest.mark.parametrize("text", CONTENT)
 def test_short_content_stays_with_its_long_answer(text: str) -> None:
     assert not is_trivial_query(text)
-    assert FILTER.judge(text, LONG) == Verdict(True, True, "")
+    assert judged(text, LONG) == Verdict(True, True, "")
     assert reason_to_skip(text, "Noted.") == "too_short"
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", "\u200b\ufeff", "\x01"])
 def test_blank_messages(text: str) -> None:
     assert is_trivial_query(text)
-    assert FILTER.judge(text, LONG) == Verdict(False, True, "empty")
-    assert FILTER.judge(text, "") == Verdict(False, False, "empty")
-    assert FILTER.judge(LONG, text) == Verdict(True, False, "empty")
+    assert judged(text, LONG) == Verdict(False, True, "empty")
+    assert judged(text, "") == Verdict(False, False, "empty")
+    assert judged(LONG, text) == Verdict(True, False, "empty")
 
 
 def test_the_floor_is_the_length_of_one_side() -> None:
     assert reason_to_skip("x" * 39, "y" * 39) == "too_short"
-    assert FILTER.judge("x" * 40, "y" * 39) == Verdict(True, True, "")
-    assert FILTER.judge("x" * 39, "y" * 40) == Verdict(True, True, "")
+    assert judged("x" * 40, "y" * 39) == Verdict(True, True, "")
+    assert judged("x" * 39, "y" * 40) == Verdict(True, True, "")
     assert reason_to_skip("  " + "x" * 39 + "  ", "") == "too_short"
-    assert FILTER.judge(LONG, "Got it.") == Verdict(True, False, "acknowledgement")
-    assert TurnFilter(0).judge("port?", "5432") == Verdict(True, True, "")
+    assert judged(LONG, "Got it.") == Verdict(True, False, "acknowledgement")
+    assert judge("port?", "5432", 0) == Verdict(True, True, "")
 
 
 @pytest.mark.parametrize(
@@ -109,8 +111,8 @@ def test_need_12_synthetic_turns_are_not_the_user_s_words(prefix: str) -> None:
     for text in (f"{prefix} abc finished with exit code 0 and wrote a lot of output]", f"\n {prefix}\n\nmore text"):
         assert is_synthetic(text)
         assert own_words(text) == text
-        assert FILTER.judge(text, LONG) == Verdict(False, True, "synthetic")
-        assert FILTER.judge(text, "Fine.") == Verdict(False, False, "synthetic")
+        assert judged(text, LONG) == Verdict(False, True, "synthetic")
+        assert judged(text, "Fine.") == Verdict(False, False, "synthetic")
 
 
 def test_need_12_words_behind_a_note_of_the_host_are_the_user_s() -> None:
@@ -163,9 +165,9 @@ ATTACHED = (
 def test_need_12_what_a_user_writes_beside_an_attachment_is_theirs(note: str) -> None:
     words = "Keep in mind [please] that our lease\n\nends in May of next year"
     assert own_words(f"{note}\n\n{words}") == words
-    assert FILTER.judge(own_words(f"{note}\n\n{words}"), LONG) == Verdict(True, True, "")
+    assert judged(own_words(f"{note}\n\n{words}"), LONG) == Verdict(True, True, "")
     for silent in (own_words(note), own_words(f"{note}\n\n(The user sent a message with no text content)")):
-        assert FILTER.judge(silent, LONG) == Verdict(False, True, "synthetic")
+        assert judged(silent, LONG) == Verdict(False, True, "synthetic")
 
 
 def test_need_12_a_document_that_stands_in_the_message_is_not_the_user_s_words() -> None:
@@ -173,12 +175,12 @@ def test_need_12_a_document_that_stands_in_the_message_is_not_the_user_s_words()
         "[The user sent a text document: 'a.txt'. Its content has been included below. The file is also saved at: /a]"
         "\n\n[Content of a.txt]:\nthe words of somebody else\n\nWhat does it say?"
     )
-    assert FILTER.judge(own_words(text), LONG) == Verdict(False, True, "synthetic")
+    assert judged(own_words(text), LONG) == Verdict(False, True, "synthetic")
 
 
 def test_a_voice_message_that_was_written_down_is_the_user_s_words() -> None:
     spoken = "[Voice] Please remember that the lease of the office ends in May"
-    assert FILTER.judge(own_words(spoken), LONG) == Verdict(True, True, "")
+    assert judged(own_words(spoken), LONG) == Verdict(True, True, "")
 
 
 def test_notes_without_end_hold_no_hook_up() -> None:
@@ -189,11 +191,11 @@ def test_notes_without_end_hold_no_hook_up() -> None:
 @settings(deadline=None)
 @given(st.text(max_size=80), st.text(max_size=80), st.integers(0, 60))
 def test_verdicts_are_consistent(user: str, assistant: str, min_chars: int) -> None:
-    verdict = TurnFilter(min_chars).judge(user, assistant)
+    verdict = judge(user, assistant, min_chars)
     assert (verdict.reason == "") == (verdict.store_user and verdict.store_assistant)
     assert verdict.store_user <= bool(user.strip()) and verdict.store_assistant <= bool(assistant.strip())
     if verdict.store_user or verdict.store_assistant:
-        assert reason_to_skip(user, assistant, TurnFilter(0)) == ""
+        assert reason_to_skip(user, assistant, 0) == ""
 
 
 def test_judging_costs_a_hook_little() -> None:
@@ -203,5 +205,5 @@ def test_judging_costs_a_hook_little() -> None:
 
 def _cpu_s(user: str, assistant: str) -> float:
     started = time.thread_time()
-    FILTER.judge(user, assistant)
+    judged(user, assistant)
     return time.thread_time() - started

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from ....capture.turn_filter import TurnFilter, own_words
+from ....capture.turn_filter import judge, own_words
 from ....domain.text import clean, strip_injected
 from .source import SourceTally
 
@@ -36,7 +36,7 @@ class ConversationFilter:
     """
 
     def __init__(self, min_chars: int, tally: SourceTally, *, halves: bool = False) -> None:
-        self._filter = TurnFilter(min_chars)
+        self._min_chars = min_chars
         self._tally = tally
         self._halves = halves
 
@@ -64,7 +64,7 @@ class ConversationFilter:
         if _was_seen(asked, answered, seen):
             self._skip([user, answer], SAID_BEFORE)
             return
-        verdict = self._filter.judge(asked, answered)
+        verdict = judge(asked, answered, self._min_chars)
         reason = (verdict.reason or "empty").replace("_", " ")
         for side, keep in ((user, verdict.store_user), (answer, verdict.store_assistant)):
             if side is not None and keep:
