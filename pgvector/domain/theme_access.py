@@ -82,17 +82,20 @@ class Reach:
         reach._by_token = True
         return reach
 
-    def check(self, theme: str, *, own: frozenset[str], chat: bool) -> None:
-        """Raise InvalidArgument, naming the setting, if a session may not read `theme`, whether it exists or not."""
-        if theme in own:
+    def allows(self, theme: str, *, chat: bool) -> bool:
+        """Return whether a session may read `theme`, which is not its own."""
+        named = self.policy == "named" and theme in self._named
+        return self._chats.opens(theme) and (named or self._everything(chat))
+
+    def check(self, theme: str, *, chat: bool) -> None:
+        """Raise InvalidArgument, naming the setting, unless this `allows` a theme, whether it exists or not."""
+        if self.allows(theme, chat=chat):
             return
         if not self._chats.opens(theme):
             raise InvalidArgument(
                 "the theme of a messaging chat is read in that chat only, unless the operator shares it (setting "
                 "`shared_chats`); leave `scope` out"
             )
-        if self._everything(chat) or (self.policy == "named" and theme in self._named):
-            return
         raise InvalidArgument(f"this session may not read other themes than its own{self._remedy(chat)}")
 
     def check_all(self, *, chat: bool) -> None:

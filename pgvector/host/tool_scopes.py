@@ -124,21 +124,16 @@ class ToolScope:
         return [name for ratio, name in nlargest(2 * _SUGGESTED_MOST, found) if ratio >= _ALIKE]
 
     def _readable(self, names: Iterable[str]) -> list[str]:
-        return [name for name in names if not is_chat(name) and self._may_read(name)]
-
-    def _may_read(self, theme: str) -> bool:
-        try:
-            self.policy.reach.check(theme, own=frozenset(), chat=self.place.chat)
-        except InvalidArgument:
-            return False
-        return True
+        reach, chat = self.policy.reach, self.place.chat
+        return [name for name in names if not is_chat(name) and reach.allows(name, chat=chat)]
 
     def _named(self, name: str, own: str) -> Scope:
         wanted = self.policy.rules.resolve_name(name)
         if not wanted:
             offered = SCOPES_OFFERED[self.policy.reach.offer(chat=self.place.chat)]
             raise InvalidArgument(f"`scope` is empty; it may be {offered}")
-        self.policy.reach.check(wanted, own=frozenset({own}), chat=self.place.chat)
+        if wanted != own:
+            self.policy.reach.check(wanted, chat=self.place.chat)
         return Scope("theme", wanted, own=wanted == own, shared=self.policy.reach.shared)
 
 

@@ -115,11 +115,7 @@ class ClientMemory(PgvectorMemoryProvider):
 
     def may_read(self, theme: str) -> bool:
         """Return whether a tool may name this theme as its scope."""
-        try:
-            self._policy.reach.check(theme, own=frozenset(), chat=False)
-        except InvalidArgument:
-            return False
-        return True
+        return self._policy.reach.allows(theme, chat=False)
 
     def hot_block(self, max_tokens: int) -> str:
         """Return the hot block of the theme, see recall/hot.py; "" if it is empty or recall is off."""
