@@ -12,13 +12,14 @@ from .borrowed_file import BorrowedFile
 from .queues import OwnQueues, Queue, found_gone
 from .resend import AcknowledgedWrites
 from .spool import Spool
-from .spool_directory import ADOPTED_AT_ONCE, SpoolDirectory
+from .spool_directory import SpoolDirectory
 from .spool_format import made_at_ns, maker_of
 
 logger = logging.getLogger(__name__)
 
 _SHARE = 10  # at most 1/_SHARE of the time goes into looking again for files that could not be adopted
 _PAUSE_S = 0.02
+_AT_ONCE = 8  # each takes some of the host's file descriptors
 
 
 class AdoptedSpools:
@@ -62,7 +63,7 @@ class AdoptedSpools:
         self._look_at = time.monotonic() + _SHARE * (time.monotonic() - began)
 
     def _adopt(self) -> None:
-        for spool in self._directory.adopt(ADOPTED_AT_ONCE - len(self._spools)):
+        for spool in self._directory.adopt(_AT_ONCE - len(self._spools)):
             try:
                 self._kept.inherit(spool)
             except SpoolError as exc:  # what can be read of it is sent all the same
@@ -91,7 +92,7 @@ class AdoptedSpools:
         held = self._directory.held.delay_any()
         if not self._own.depth() and not held:
             return False
-        if len(self._spools) == ADOPTED_AT_ONCE and self.let_go_of_empty():
+        if len(self._spools) == _AT_ONCE and self.let_go_of_empty():
             return True
         if held:
             time.sleep(_PAUSE_S)

@@ -28,7 +28,15 @@ from .private_folders import close_to_others, is_in_other_hands, is_private, mak
 from .spool import Spool
 from .spool_format import as_spool_error, delete_files, holds, is_of_nobody, made_at_ns, make_file, maker_of, written_at
 
+try:
+    import fcntl
+except ImportError:  # Windows: files of dead processes are adopted by hand there
+    fcntl = None  # type: ignore[assignment]
+
 logger = logging.getLogger(__name__)
+
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # a lock file is truncated when it is taken
+_LOCK_LEFT_S = 60.0  # a lock without a spool file is abandoned after this time
 
 
 class Destination:
@@ -100,17 +108,6 @@ def spool_folders(home: Path, environ: Mapping[str, str] = os.environ) -> tuple[
     scratch = next((environ[name] for name in ("TMPDIR", "TEMP", "TMP") if environ.get(name)), "/tmp")
     temporary = Path(scratch) / f"hermes-pgvector-{user}-spool-{digest}"
     return spool_folder(home), state / "hermes-pgvector" / f"spool-{digest}", temporary
-
-
-try:
-    import fcntl
-except ImportError:  # Windows: files of dead processes are adopted by hand there
-    fcntl = None  # type: ignore[assignment]
-
-
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # a lock file is truncated when it is taken
-_LOCK_LEFT_S = 60.0  # a lock without a spool file is abandoned after this time
-ADOPTED_AT_ONCE = 8  # each takes some of the host's file descriptors
 
 
 class SpoolDirectory:

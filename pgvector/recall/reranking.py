@@ -160,7 +160,8 @@ class BundledReorderer:
         if not first:
             return list(hits), False
         began = time.monotonic()
-        pieces = [_piece(hit, question) for hit in first]
+        # Of a long text the part that words locate if they decide, else the one that the vector leg found.
+        pieces = [excerpt(hit.content, question, PIECE_MAX_CHARS, near=part_found(hit)) for hit in first]
         try:
             logits = self._encoder.logits(question, pieces, until=min(end, began + self._deadline_s))
         except EmbedderError:
@@ -206,11 +207,6 @@ def _blended(hits: Sequence[Hit], logits: Sequence[float]) -> list[Hit]:
 
 def _chance(logit: float) -> float:
     return 1 / (1 + math.exp(-logit))
-
-
-def _piece(hit: Hit, question: str) -> str:
-    """Return the part of a text to score: of a long one the part that words locate if they decide, else the vector."""
-    return excerpt(hit.content, question, PIECE_MAX_CHARS, near=part_found(hit))
 
 
 def reorderer_for(settings: Settings, api_key: str, latencies: Latencies, home: Path) -> Reorderer | None:

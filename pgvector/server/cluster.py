@@ -16,14 +16,12 @@ from . import databases, options, processes
 from .binaries import Binaries, find_binaries
 from .connecting import ServerAnswer, ServerState, look
 from .directories import delete_files, make_root, make_socket_dir, others_files, put_right, remove_socket_dir
-from .layout import default_root, require_posix, root_of
+from .layout import require_posix
 from .locks import Presence, is_free, open_lock, try_exclusive
 from .relocation import within_reach
 from .run_as import check_account, run, write
 from .share import Conninfo, ServerShare
 from .waiting import ProgressTimeout, exclusive, fixed_timeout
-
-__all__ = ["Conninfo", "EmbeddedServer", "default_root", "root_of"]
 
 POLL_S = 0.03
 
@@ -108,7 +106,7 @@ class EmbeddedServer(ServerShare):
         Close this process's own connections first. Does nothing without a successful `ensure` before it, as in a
         forked child. Raises: EmbeddedServerError when the server does not stop.
         """
-        if sys.platform == "win32" or self._pid != os.getpid() or not self._presence.held:
+        if sys.platform == "win32" or not self._presence.held:
             return False
         with self._explained(), self._threads_excluded(timeout := self._timeout()):
             return self._presence.held and self._stop_if_last(timeout)

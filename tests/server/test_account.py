@@ -210,7 +210,8 @@ own_command()  # looks for programs, for which from 3.12 on Windows itself is as
 sys.modules["fcntl"] = sys.modules["pwd"] = None
 sys.platform = "win32"
 from hermes_memory_pgvector.domain.errors import EmbeddedServerError
-from hermes_memory_pgvector.server.cluster import EmbeddedServer, default_root
+from hermes_memory_pgvector.server.cluster import EmbeddedServer
+from hermes_memory_pgvector.server.layout import default_root
 server = EmbeddedServer(pathlib.Path("nowhere"))
 assert (server.running(), server.release(), server.notice()) == (False, False, "")
 default_root()
