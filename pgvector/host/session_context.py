@@ -20,7 +20,7 @@ from ..domain.redaction import identity_digest, mask_identifiers
 from ..domain.text import clean
 from ..domain.theme import CONTEXT_PLATFORMS, SessionThemes, Surface, Theme, ThemeRules, ThemeSet, session_themes
 from ..domain.theme_access import Reach, SharedChats
-from ..server.home_record import copied_from, has_data, path_in, record, recorded
+from ..server.home_record import HomeRecord, copied_from, has_data, path_in, record, recorded
 from ..server.layout import default_root, root_of, whole_home
 
 _WORD_MAX_CHARS = 64
@@ -249,42 +249,40 @@ def _missing_from(chosen: Path, home: Path) -> str:
         root = Path(os.path.abspath(chosen.expanduser()))
     except (RuntimeError, ValueError):  # whoever starts the server will say what is wrong with it
         return ""
-    if has_data(root):
-        record(home, root, chosen=True)
-        return ""
-    before = recorded(home, chosen=True)
-    return _is_missing(root) if before is not None and before.server == root else ""
+    return _compare_with_record(home, root, chosen=True)
 
 
-def _is_missing(root: Path) -> str:
-    return (
-        f"the data of this home's embedded Postgres, {root / 'data'}, is not there: memory begins anew; where that "
-        "was not your doing, stop the agents and put the folder back, or restore a backup"
-    )
-
-
-def _compare_with_record(home: Path, root: Path) -> str:
+def _compare_with_record(home: Path, root: Path, *, chosen: bool = False) -> str:
     """Return a warning if the server of this home no longer exists, "" if nothing is wrong."""
     if has_data(root):
-        record(home, root)
+        record(home, root, chosen=chosen)
         return ""
-    before = recorded(home)
+    before = recorded(home, chosen=chosen)
     if before is not None and before.server == root:
-        return _is_missing(root)
-    if before is not None and not has_data(before.server):
+        return (
+            f"the data of this home's embedded Postgres, {root / 'data'}, is not there: memory begins anew; where that "
+            "was not your doing, stop the agents and put the folder back, or restore a backup"
+        )
+    return "" if before is None or chosen else _compare_with_usual(home, root, before)
+
+
+def _compare_with_usual(home: Path, root: Path, before: HomeRecord) -> str:
+    """Return a warning if the server was in another directory `before`, or is that of the home this is a copy of.
+
+    Raises ConfigurationError if the home was moved, and its memory is in the server that it had before.
+    """
+    if not has_data(before.server):
         return (
             f"the embedded Postgres of this home was in {before.server} and is not there: memory begins anew in "
             f"{root}; bring it along from where it is: hermes-pgvector export there, then import here"
         )
-    if before is not None and (original := copied_from(home)) is not None:
+    if (original := copied_from(home)) is not None:
         return (
             f"this home is a copy of {original} and begins with a memory of its own; to use that of there in both: "
             f"hermes config set plugins.pgvector.embedded_dir {shlex.quote(str(before.server))}"
         )
-    if before is not None:
-        raise ConfigurationError(
-            f"this home was moved here from {before.home}, and its memory is in the embedded Postgres of there; to go "
-            f"on with that: hermes config set plugins.pgvector.embedded_dir {shlex.quote(str(before.server))} ; to "
-            f"begin without it: rm {shlex.quote(str(path_in(home)))}"
-        )
-    return ""
+    raise ConfigurationError(
+        f"this home was moved here from {before.home}, and its memory is in the embedded Postgres of there; to go "
+        f"on with that: hermes config set plugins.pgvector.embedded_dir {shlex.quote(str(before.server))} ; to "
+        f"begin without it: rm {shlex.quote(str(path_in(home)))}"
+    )
