@@ -169,8 +169,13 @@ def _ids(value: object, name: str) -> tuple[int, ...]:
     return tuple(_id(each, name) for each in value)
 
 
+def says_yes(value: object) -> bool:
+    """Return whether an argument says yes, as a JSON value or in words."""
+    return value in (True, "true", "True", 1)
+
+
 def _flag(value: object, name: str) -> bool:
-    if value in (True, "true", "True", 1):
+    if says_yes(value):
         return True
     if value in (False, "false", "False", 0):
         return False

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..domain.dates import parse_when
 from ..domain.errors import InvalidArgument
+from ..domain.facts import says_yes
 from ..domain.text import both_ends, clean
 from ..domain.types import PAGES_END, TARGETS, Answer, Filters, Question, Store
 from ..recall.render import folded, results_within, without_common
@@ -77,8 +78,8 @@ def answer(tool: str, args: Args, here: ToolScope, *, turns: str) -> Result:
     asked = Question(text, scope, limit, deadline_s, filters, offset=offset, rerank=True)
     found = _found(here, store, asked)
     hits = found.hits
-    explain = args.get("explain") in (True, "true", "True", 1)
-    results = results_within(hits, text, here.settings.recall_max_tokens, explain=explain)
+    max_tokens = here.settings.recall_max_tokens
+    results = results_within(hits, text, max_tokens, explain=says_yes(args.get("explain")))
     common, results = without_common(results)
     answered: Result = {
         "results": results,

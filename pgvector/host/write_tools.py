@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..capture.sanitize import MASKED_NOTE
 from ..domain.chunks import estimate_tokens
 from ..domain.errors import DeadlineExceeded, InvalidArgument, StoreUnavailable
-from ..domain.facts import Structure, notes_on, structure_of
+from ..domain.facts import Structure, notes_on, says_yes, structure_of
 from ..domain.fork_safety import at_import, fork_lock
 from ..domain.operations import ForgetMemories, Operation, RememberMemory
 from ..domain.text import both_ends, clean, digest
@@ -152,7 +152,7 @@ def _remember(args: Args, context: WriteContext) -> Result:
     result: Result = {"theme": context.theme, "target": target, "content": content}
     if notes := [MASKED_NOTE] * (content != said) + notes_on(content, structure):
         result["note"] = "; ".join(notes)
-    if args.get("sync") not in (True, "true", "True", 1):
+    if not says_yes(args.get("sync")):
         if not context.submit(op):
             raise InvalidArgument("the memory was not accepted: the backlog of writes has reached its limit")
         return {"state": "accepted"} | result
