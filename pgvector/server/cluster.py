@@ -21,7 +21,7 @@ from .locks import Presence, is_free, open_lock, try_exclusive
 from .relocation import within_reach
 from .run_as import check_account, run, write
 from .share import Conninfo, ServerShare
-from .waiting import ProgressTimeout, exclusive, fixed_timeout
+from .waiting import ProgressTimeout, exclusive
 
 POLL_S = 0.03
 
@@ -286,9 +286,7 @@ class EmbeddedServer(ServerShare):
         processes.clear_pid_files(layout, account)
         processes.rotate_log(layout, account)
         server = [str(binaries["postgres"]), "-D", str(layout.data), *settings]
-        done = run(
-            account, ["/bin/sh", "-c", _START, "sh", layout.log, *server], timeout=fixed_timeout(30), pass_fds=[claim]
-        )
+        done = run(account, ["/bin/sh", "-c", _START, "sh", layout.log, *server], pass_fds=[claim])
         if done.code:
             raise EmbeddedServerError(f"the embedded Postgres cannot be started: {done.output}")
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from ..domain.errors import EmbeddedServerError
 from .layout import SYSTEM_DIR, Account, Layout, make_public_dir
 from .run_as import check_account, must_run, run
-from .waiting import fixed_timeout
 
 _MAKE_SOCKET_DIR = '[ -d "$1" ] || mkdir -m 0700 "$1" || [ -d "$1" ]'
 _IS_WRITABLE = '[ -w "$1" ] && [ -x "$1" ]'
@@ -42,7 +41,7 @@ def make_root(layout: Layout, account: Account) -> None:
             "make it writable, choose another one (`embedded_dir`), or set `dsn`"
         ) from error
     # Not os.access: what counts is the account's view, through every directory above.
-    if run(account, ["/bin/sh", "-c", _IS_WRITABLE, "sh", layout.root], timeout=fixed_timeout(30)).code:
+    if run(account, ["/bin/sh", "-c", _IS_WRITABLE, "sh", layout.root]).code:
         raise EmbeddedServerError(
             f"the account {account.name!r} cannot write to {layout.root}, the directory of the embedded Postgres"
             + (f" (a directory above may be closed to it; {SYSTEM_DIR} is not)" if account.switched else "")
@@ -73,7 +72,7 @@ def put_right(layout: Layout, account: Account) -> None:
     """
     data = layout.data
     if data.stat().st_mode & _OPEN_DATA:
-        run(account, ["/bin/sh", "-c", _CLOSE, "sh", data], timeout=fixed_timeout(30))
+        run(account, ["/bin/sh", "-c", _CLOSE, "sh", data])
         if data.stat().st_mode & _OPEN_DATA:
             raise EmbeddedServerError(
                 f"{data} is open to other accounts, which Postgres refuses, and its file system keeps no permissions; "
@@ -86,7 +85,7 @@ def put_right(layout: Layout, account: Account) -> None:
 def remove_socket_dir(layout: Layout, account: Account) -> None:
     """Remove the socket's directory from /tmp when the server has stopped."""
     if layout.sockets.parent != layout.root:
-        run(account, ["rmdir", layout.sockets], timeout=fixed_timeout(30))
+        run(account, ["rmdir", layout.sockets])
 
 
 def delete_files(layout: Layout) -> None:

@@ -23,46 +23,47 @@ UNNEEDED = (".a", ".h", ".pc", ".mk")
 COPY_TIMEOUT_S = 120.0
 
 
-def within_reach(binaries: Binaries, account: Account, *, base: Path = SYSTEM_DIR) -> Binaries:
-    """Return the binaries, or a root-owned copy below `base` when `account` cannot execute them where they are.
+def within_reach(binaries: Binaries, account: Account) -> Binaries:
+    """Return the binaries, or a root-owned copy below SYSTEM_DIR when `account` cannot execute them where they are.
 
     No permission of an existing file or directory is changed. Raises: EmbeddedServerError.
     """
     if not account.switched or _runs(binaries, account):
         return binaries
     try:
-        copy = _copied(binaries, base)
+        copy = _copied(binaries)
     except OSError as error:
         raise EmbeddedServerError(
-            f"the account {account.name!r} cannot execute {binaries['postgres']}, and they cannot be copied to {base} "
-            f"for it: {error}; install the package where all users can read it, or set `dsn`"
+            f"the account {account.name!r} cannot execute {binaries['postgres']}, and they cannot be copied to "
+            f"{SYSTEM_DIR} for it: {error}; install the package where all users can read it, or set `dsn`"
         ) from error
     if not _runs(copy, account):
         raise EmbeddedServerError(
             f"the account {account.name!r} can execute neither {binaries['postgres']} nor the copy in "
-            f"{copy.directory}; is {base} mounted noexec? Install the package where all users can read it, or set `dsn`"
+            f"{copy.directory}; is {SYSTEM_DIR} mounted noexec? Install the package where all users can read it, or "
+            "set `dsn`"
         )
     return copy
 
 
 def _runs(binaries: Binaries, account: Account) -> bool:
     try:
-        done = run(account, [binaries["postgres"], "--version"], timeout=fixed_timeout(30))
+        done = run(account, [binaries["postgres"], "--version"])
     except EmbeddedServerError:
         return False
     return done.code == 0 and version_in(done.output) == (binaries.version, binaries.major)
 
 
-def _copied(binaries: Binaries, base: Path) -> Binaries:
+def _copied(binaries: Binaries) -> Binaries:
     prefix = binaries.directory.parent
     package = prefix.parent
     # A repaired wheel has its bundled libraries beside its package (Linux) or in it (macOS), at a relative path.
     sources = [prefix / tree for tree in TREES]
     sources += [place for place in (package.parent / f"{package.name}.libs", package / ".dylibs") if place.is_dir()]
     files = sorted((path, path.relative_to(package.parent)) for source in sources for path in _files(source))
-    target = base / f"bin-{binaries.version}-{_digest(files)}"
-    make_public_dir(base)
-    with exclusive(base / ".bin.lock", fixed_timeout(COPY_TIMEOUT_S)):
+    target = SYSTEM_DIR / f"bin-{binaries.version}-{_digest(files)}"
+    make_public_dir(SYSTEM_DIR)
+    with exclusive(SYSTEM_DIR / ".bin.lock", fixed_timeout(COPY_TIMEOUT_S)):
         if not target.is_dir():
             _copy(files, target)
     return replace(binaries, directory=target / binaries.directory.relative_to(package.parent))

@@ -20,6 +20,7 @@ from .waiting import ProgressTimeout, fixed_timeout
 KEPT_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 _SLICE_S = 0.1
+_USUAL_S = 30.0
 
 _WRITE = 'umask 077; cat > "$1.new" && mv -f "$1.new" "$1"'
 
@@ -36,13 +37,13 @@ def run(
     account: Account,
     argv: Sequence[str | os.PathLike[str]],
     *,
-    timeout: ProgressTimeout,
+    timeout: ProgressTimeout | None = None,
     text: str = "",
     pass_fds: Sequence[int] = (),
 ) -> Finished:
     """Run a command as `account`, in a session of its own, with `text` on its standard input.
 
-    Raises: EmbeddedServerError when it cannot be executed or `timeout` is over first.
+    Raises: EmbeddedServerError when it cannot be executed or `timeout`, by default half a minute, is over first.
     """
     name = os.path.basename(os.fspath(argv[0]))
     environment = {key: os.environ[key] for key in KEPT_VARIABLES if key in os.environ}
@@ -62,7 +63,7 @@ def run(
             group=account.gid if account.switched else None,
             extra_groups=[] if account.switched else None,
         )
-        output = _output(process, text.encode(), timeout)
+        output = _output(process, text.encode(), timeout or fixed_timeout(_USUAL_S))
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise EmbeddedServerError(f"{name} cannot be run as {account.name!r}: {error}") from error
     if output is None:
@@ -70,11 +71,9 @@ def run(
     return Finished(process.returncode, output.decode(errors="replace").strip())
 
 
-def must_run(
-    account: Account, argv: Sequence[str | os.PathLike[str]], *, timeout_s: float = 30.0, text: str = ""
-) -> str:
+def must_run(account: Account, argv: Sequence[str | os.PathLike[str]], *, text: str = "") -> str:
     """Run a command like `run` and return its output. Raises: EmbeddedServerError when it fails."""
-    done = run(account, argv, timeout=fixed_timeout(timeout_s), text=text)
+    done = run(account, argv, text=text)
     if done.code:
         name = os.path.basename(os.fspath(argv[0]))
         raise EmbeddedServerError(f"{name} failed with exit code {done.code}: {done.output[-1500:]}")
