@@ -48,12 +48,9 @@ def is_migrated(conninfo: str, dims: int) -> bool:
         with connect(conninfo) as conn:
             conn.deadline = time.monotonic() + STARTUP_S
             ensure_schema(conn, dims=dims)
-    except UpgradeNeeded:
-        return True  # an operator has to start that, since it can be undone
-    except SchemaNotApplied:
-        return False
-    except HermesPgvectorError:
-        return True
+    except HermesPgvectorError as exc:
+        # An operator has to start an upgrade, since it can be undone.
+        return isinstance(exc, UpgradeNeeded) or not isinstance(exc, SchemaNotApplied)
     return True
 
 
