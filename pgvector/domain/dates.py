@@ -30,19 +30,23 @@ def parse_when(
     """
     if text is None or text == "":
         return None
-    now = now or datetime.now(UTC)
     if not isinstance(text, str):
         raise WrongUsage(f"`{name}` must be text: {WAYS}")
-    word = text.strip().lower()
     try:
-        if ago := _SPAN_AGO.fullmatch(word):
-            return now - timedelta(hours=int(ago[1]) * _HOURS[ago[2][0]])
-        if days := _period(word, (now.astimezone() if local else now).date()):
-            day = days[1] + timedelta(days=1) if end else days[0]
-            return _with_zone(datetime(day.year, day.month, day.day), local=local)
-        moment = datetime.fromisoformat(text.strip())
+        return _moment(text.strip(), now or datetime.now(UTC), end=end, local=local)
     except (ValueError, OverflowError):
         raise WrongUsage(f"`{name}` is not a date that can be read; write it like {WAYS}") from None
+
+
+def _moment(text: str, now: datetime, *, end: bool, local: bool) -> datetime:
+    """Return the moment that a text means. Raises ValueError or OverflowError."""
+    word = text.lower()
+    if ago := _SPAN_AGO.fullmatch(word):
+        return now - timedelta(hours=int(ago[1]) * _HOURS[ago[2][0]])
+    if days := _period(word, (now.astimezone() if local else now).date()):
+        day = days[1] + timedelta(days=1) if end else days[0]
+        return _with_zone(datetime(day.year, day.month, day.day), local=local)
+    moment = datetime.fromisoformat(text)
     return _in_utc(moment) if moment.tzinfo is not None else _with_zone(moment, local=local)
 
 

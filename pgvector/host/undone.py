@@ -199,12 +199,17 @@ def _spans(told: Sequence[HostMessage], now: float) -> Iterator[Span]:
     """
     stands = sorted(each.at for each in told if not each.undone)
     for since, until in _undone_turns((each for each in told if each.role != "user"), now):
-        for at in stands[bisect_left(stands, since) : bisect_right(stands, until)]:
-            yield since, at - _APART_S
-            since = at + _APART_S
-        yield since, until
+        yield from _between(stands, since, until)
     standing = set(stands)
     yield from ((each.at, each.at) for each in told if each.undone and each.role == "user" and each.at not in standing)
+
+
+def _between(stands: Sequence[float], since: float, until: float) -> Iterator[Span]:
+    """Yield the parts of a span between the times that `stands` holds."""
+    for at in stands[bisect_left(stands, since) : bisect_right(stands, until)]:
+        yield since, at - _APART_S
+        since = at + _APART_S
+    yield since, until
 
 
 def _undone_turns(by_host: Iterable[HostMessage], now: float) -> Iterator[Span]:
