@@ -97,13 +97,9 @@ def _endpoints(url: str, api: str) -> tuple[Endpoint, ...]:
         raise ConfigurationError(f"rerank_api {api!r} is not known; use auto, cohere or tei")
     parts = parse_url(url, "rerank_url")
     path = parts.path.rstrip("/")
-    if path.endswith("/rerank"):
-        cohere, tei = [path], [path]
-    elif re.search(r"/v\d+$", path):
-        cohere, tei = [f"{path}/rerank"], [f"{path}/rerank"]
-    else:
-        cohere, tei = [f"{path}/v1/rerank", f"{path}/rerank"], [f"{path}/rerank"]
-    paths = {"cohere": cohere, "tei": tei}
+    plain = path if path.endswith("/rerank") else f"{path}/rerank"
+    versioned = [] if re.search(r"/(rerank|v\d+)$", path) else [f"{path}/v1/rerank"]
+    paths = {"cohere": [*versioned, plain], "tei": [plain]}
     return tuple(
         Endpoint(name, with_path(parts, each), "rerank_url")
         for name in (paths if api == "auto" else [api])
