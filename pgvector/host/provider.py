@@ -26,7 +26,7 @@ from .recall_tools import Args, Result, answer, as_json
 from .replayed import note_message, note_transcript
 from .retold import taken_back_by, telling
 from .session_context import Policy, SessionContext, chat_of, environment, hermes_home, load_settings
-from .tool_registry import CHANGES, prompt_block, schemas, settings_in_file, switched_on, unknown_arguments, with_note
+from .tool_registry import CHANGES, prompt_block, schemas, switched_on, unknown_arguments, with_note
 from .tool_scopes import ChatSearcher, ToolScope
 
 if TYPE_CHECKING:
@@ -365,7 +365,13 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
         return answer(tool_name, args, call)
 
     def _known_settings(self) -> Settings:
-        return self._settings if self._context is not None else settings_in_file(self._config)
+        """Return the settings; before a session begins, when the host asks for the same tools, those in the file."""
+        if self._context is not None:
+            return self._settings
+        try:
+            return load_settings(self._config, hermes_home()).settings
+        except ConfigurationError:  # `initialize` logs it
+            return Settings()
 
     # -- helpers -------------------------------------------------------------------------------------------------
 

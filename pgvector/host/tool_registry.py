@@ -6,14 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Final
 
-from ..config.settings import Settings
-from ..domain.errors import ConfigurationError
 from ..domain.facts import KINDS
 from ..domain.text import clean
 from ..domain.theme_access import Offer
 from ..domain.types import TARGETS
 from .recall_tools import SCHEMAS, Args, Result
-from .session_context import hermes_home, load_settings
 
 CHANGES: Final = ("remember", "forget")  # tools that change memory; all others only read it
 PREVIEW_MOST: Final = 20  # memories that one call of `forget` shows
@@ -153,11 +150,3 @@ def with_note(result: Result, note: str) -> Result:
 def prompt_block(tools: Iterable[str], hot: str) -> str:
     """Return the block of the system prompt: the same text while the tools and the hot block are the same."""
     return "\n".join([_BLOCK, *(_SENTENCES[name] for name in switched_on(tools)), *filter(None, [hot])])
-
-
-def settings_in_file(config: Mapping[str, Any] | None) -> Settings:
-    """Return the settings before a session begins, when the host also asks for the tools and expects the same names."""
-    try:
-        return load_settings(config, hermes_home()).settings
-    except ConfigurationError:  # `initialize` logs it
-        return Settings()
