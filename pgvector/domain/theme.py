@@ -174,8 +174,7 @@ def session_themes(surface: Surface, rules: ThemeRules) -> SessionThemes:
             unknown.append(named.name)
         return Theme(rules.default, "default")
 
-    own = resolve_theme(surface, default=rules.default, identity_key=rules.identity_key)
-    profile = _profile_theme(surface, rules.default, rules.identity_key)
+    own, profile = resolve_theme(surface, rules), _profile_theme(surface, rules)
     if own.source != "chat":
         turns = memories = settled(own)
     else:
@@ -184,19 +183,19 @@ def session_themes(surface: Surface, rules: ThemeRules) -> SessionThemes:
     return SessionThemes(turns, memories, settled(profile), own.source == "chat", tuple(unknown))
 
 
-def resolve_theme(surface: Surface, *, default: str = LAST_RESORT, identity_key: str = "") -> Theme:
+def resolve_theme(surface: Surface, rules: ThemeRules) -> Theme:
     """Return the theme a session names, by the table of this module. Never raises or returns a blank name."""
     where = _fold(surface.platform)
     key = surface.session_key
-    name = _named(key, identity_key)
+    name = _named(key, rules.identity_key)
     if name:
         gateway_form = _GATEWAY_KEY.match(key) is not None
         if where in _HEADER_PLATFORMS or (where in _LOCAL_PLATFORMS | CONTEXT_PLATFORMS and not gateway_form):
             return Theme(name, "session_key")
         # In a run that belongs to no conversation, a key in the gateway's form may come from a client as well.
         if where not in CONTEXT_PLATFORMS:
-            return Theme(_chat_name(key, where, surface.profile, identity_key), "chat")
-    return _profile_theme(surface, default, identity_key)
+            return Theme(_chat_name(key, where, surface.profile, rules.identity_key), "chat")
+    return _profile_theme(surface, rules)
 
 
 def is_chat(theme: str) -> bool:
@@ -220,12 +219,12 @@ def normalise_theme(text: str, identity_key: str = "") -> str:
     return text
 
 
-def _profile_theme(surface: Surface, default: str, identity_key: str) -> Theme:
-    if name := _named(surface.profile, identity_key):
+def _profile_theme(surface: Surface, rules: ThemeRules) -> Theme:
+    if name := _named(surface.profile, rules.identity_key):
         return Theme(name, "profile")
-    if name := _named(surface.workspace, identity_key):
+    if name := _named(surface.workspace, rules.identity_key):
         return Theme(name, "workspace")
-    return Theme(_named(default, identity_key) or LAST_RESORT, "default")
+    return Theme(rules.default, "default")
 
 
 def _named(text: str, identity_key: str) -> str:

@@ -58,7 +58,7 @@ PLAIN = ThemeRules.of(default="default")
     ],
 )
 def test_the_first_that_is_not_blank_wins(surface: Surface, default: str, theme: Theme) -> None:
-    assert resolve_theme(surface, default=default) == theme
+    assert resolve_theme(surface, ThemeRules.of(default=default)) == theme
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def test_broken_keys_that_differ_stay_different() -> None:
 
 @pytest.mark.parametrize("key", ["a\0b", "sa\u200bles", "@sales", "\udcff", "alice@example.com", "x" * 300])
 def test_a_name_in_its_stored_form_means_the_theme_that_has_it(key: str) -> None:
-    stored = resolve_theme(Surface(key, "api_server"))
-    assert resolve_theme(Surface(stored.name, "api_server")) == stored
+    stored = resolve_theme(Surface(key, "api_server"), PLAIN)
+    assert resolve_theme(Surface(stored.name, "api_server"), PLAIN) == stored
 
 
 def test_long_keys_keep_their_difference() -> None:

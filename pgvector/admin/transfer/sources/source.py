@@ -149,7 +149,7 @@ class ImportDestination:
         platform = said.get("platform")
         if not isinstance(platform, str) or not (said.get("chat_id") or said.get("user_id")):
             return False
-        return resolve_theme(Surface("any key", platform)).source == "chat"
+        return resolve_theme(Surface("any key", platform), ThemeRules()).source == "chat"
 
 
 class Home(NamedTuple):
