@@ -53,8 +53,8 @@ def replaced_part(older: Hit, newer: Hit) -> str:
         return ""
     if max(len(older.content), len(newer.content)) > _TEXT_MAX_CHARS:
         return ""
-    words, old = _older_words(older.content)
-    return " ".join(words[_other_value(old, _newer_words(newer.content))])
+    words, old = _written_and_folded(older.content)
+    return " ".join(words[_other_value(old, _folded_words(newer.content))])
 
 
 def _other_value(old: list[str], new: list[str]) -> slice:
@@ -81,7 +81,7 @@ def values_in(hit: Hit) -> Iterator[object]:
     """
     if len(hit.content) > _TEXT_MAX_CHARS:
         return
-    words = _newer_words(hit.content)
+    words = _folded_words(hit.content)
     verb = next((place for place, word in enumerate(words[1:], 1) if HOLDS.fullmatch(word)), len(words))
     for start, end in _values(words):
         if verb < start and any(map(_leads, words[start - 1 : end])):
@@ -108,7 +108,7 @@ def _shape_of(text: str) -> tuple[str, ...]:
     """Return the words of a text with its values left out, the same for texts that differ in these; () without any."""
     if len(text) > _TEXT_MAX_CHARS:
         return ()
-    words = _newer_words(text)
+    words = _folded_words(text)
     shape = tuple("" if _is_number_or_day(word) else word for word in words)
     named = sum(map(bool, shape))
     return shape if _SHAPE_LEAST <= named < len(shape) else ()
@@ -119,7 +119,7 @@ def _subjects_in(text: str) -> tuple[tuple[str, ...], ...]:
     """Return the subjects of which a text says that something holds, each with the verb: "the door code is"."""
     if len(text) > _TEXT_MAX_CHARS:
         return ()
-    clauses = (_newer_words(clause) for clause in _CLAUSE_ENDS.split(text))
+    clauses = (_folded_words(clause) for clause in _CLAUSE_ENDS.split(text))
     return tuple(subject for words in clauses if (subject := _subject(words)))
 
 
@@ -132,14 +132,14 @@ def _subject(words: Sequence[str]) -> tuple[str, ...]:
 
 # Cached, as each text is compared with many.
 @lru_cache(maxsize=128)
-def _older_words(text: str) -> tuple[list[str], list[str]]:
+def _written_and_folded(text: str) -> tuple[list[str], list[str]]:
     """Return the words of a text, as written and casefolded."""
     words = _TOKEN.findall(text)
     return words, list(map(str.casefold, words))
 
 
 @lru_cache(maxsize=128)
-def _newer_words(text: str) -> list[str]:
+def _folded_words(text: str) -> list[str]:
     return _TOKEN.findall(text.casefold())
 
 
