@@ -28,13 +28,22 @@ def telling(messages: object, user: object, assistant: object, max_chars: int) -
         return None
     said = [each for each in messages if isinstance(each, Mapping) and each.get("role") in _ROLES]
     asked, answered = (flatten_within(text, max_chars)[0] for text in (user, assistant))
-    own = [at for at, each in enumerate(said) if each["role"] == "user"]
-    same = [at for at in own if said[at].get("content") == asked]
-    start = own[-1] if own else None
-    # After a turn that failed, the host may have put this message into that one's, or its own words after this one.
-    if start is None or (same and start not in same):
+    start = _start(said, asked)
+    if start is None:
         return None
     return Telling(_digest(said[:start]), digest(asked), digest(answered), first=not start)
+
+
+def _start(said: Sequence[Mapping[str, object]], asked: str) -> int | None:
+    """Return where the turn's message stands; None if that is not certain.
+
+    After a turn that failed, the host may have put this message into that one's, or its own words after this one.
+    """
+    own = [at for at, each in enumerate(said) if each["role"] == "user"]
+    same = [at for at in own if said[at].get("content") == asked]
+    if not own or (same and own[-1] not in same):
+        return None
+    return own[-1]
 
 
 def taken_back_by(
