@@ -8,11 +8,12 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from hermes_memory_pgvector.admin.status.report import collect
+from hermes_memory_pgvector.admin.status.report import Watcher
 from hermes_memory_pgvector.capture.spool_directory import spool_folders
 from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.runtime.process import close_all
@@ -173,7 +174,8 @@ def test_need_03_what_the_disk_of_the_home_does_not_take_is_kept_elsewhere_and_a
         assert file.stat().st_mode & 0o777 == 0o600
         assert process.logged("ERROR") == []
         process.close()
-        waiting = collect(Settings(dsn=proxied, dims=DIMS), home, lambda: "")["waiting"]
+        with closing(Watcher(Settings(dsn=proxied, dims=DIMS), home, lambda: "")) as watcher:
+            waiting = watcher.look()["waiting"]
         assert waiting == 3000
         proxy.start()
         provider = make_provider({"dsn": proxied, "spool_keep_s": 0})

@@ -16,7 +16,7 @@ from ...embed.embedder import Embedder
 from ...embed.factory import embedder_for
 from ...embed.model_folder import is_local
 from ...host.session_context import environment
-from ...store.backend import Backend
+from ...runtime.parts import backend_of
 from ..common import new_vectors as store
 from ..common.admin_login import agents_admin
 from ..common.commands import (
@@ -58,7 +58,7 @@ def _backfill(args: argparse.Namespace, home: Path) -> int:
     settings = settings_of(home)
     embedder = _embedder(settings, home)
     with borrowed_server(settings) as locate:
-        backend = Backend(lambda: settings.dsn or locate(), dims=settings.dims, pool_max_size=1, pooler=settings.pooler)
+        backend = backend_of(settings, lambda: settings.dsn or locate(), connections=1, replica=False)
         try:
             backend.bring_up()
             documents = DocumentEmbedder(embedder, backend, Latencies(), chunk_tokens=settings.chunk_tokens)

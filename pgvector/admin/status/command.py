@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -17,11 +18,11 @@ from ..common.commands import EXIT_FAILED, EXIT_OK, Command, action, add_yes, ar
 from ..common.console import say
 from ..common.database import settings_of
 from ..common.embedded_server import borrowed_server
-from ..common.outcome import ADD_YES, counted
+from ..common.outcome import ADD_YES
 from ..common.repeat import repeatedly, seconds, until_ended
 from ..common.spool_views import SpoolView, change_rejected, rejected_as_dict, render_rejected, send
 from .detail import detail_lines
-from .report import Status, Watcher, agreed, flat, render_status
+from .report import Status, Watcher, agreed, counted_writes, flat, render_status
 
 _EVERY_S = 2.0
 _CLEAR = "\x1b[H\x1b[J"  # move the cursor to the top and clear everything below it
@@ -54,7 +55,7 @@ def _looks(args: argparse.Namespace, home: Path) -> Iterator[Status]:
     with (
         until_ended(),
         borrowed_server(settings) as locate,
-        Watcher(settings, home, locate, verbose=getattr(args, "verbose", False)) as watcher,
+        closing(Watcher(settings, home, locate, verbose=getattr(args, "verbose", False))) as watcher,
     ):
         if args.watch is None:
             yield watcher.look()
@@ -92,7 +93,7 @@ def _send(args: argparse.Namespace, home: Path) -> int:
 
 def _show_sent(meant: Sequence[SpoolView], *, done: bool) -> None:
     for each in meant:
-        say(f"{_writes(each.waiting)} accepted for {each.place}, in {each.path}")
+        say(f"{counted_writes(each.waiting)} accepted for {each.place}, in {each.path}")
     if not meant:
         print("no write waits for another database")
     else:
@@ -116,11 +117,7 @@ def _show_changed(meant: list[RejectedWrite], *, done: str) -> None:
 
 
 def _print_changed(count: int, done: str) -> None:
-    print(f"{_writes(count)} {done}" if done else f"{_writes(count)} meant; {ADD_YES}")
-
-
-def _writes(count: int) -> str:
-    return counted({"writes": count}, also_none=True)
+    print(f"{counted_writes(count)} {done or f'meant; {ADD_YES}'}")
 
 
 _WATCH = argument(

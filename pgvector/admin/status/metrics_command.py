@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 from ...domain.commandline import pip_install
@@ -30,7 +31,7 @@ def _metrics(args: argparse.Namespace, home: Path) -> int:
     if args.listen is not None:
         prometheus.parse_address(args.listen)
     settings = settings_of(home)
-    with until_ended(), borrowed_server(settings) as locate, Watcher(settings, home, locate) as watcher:
+    with until_ended(), borrowed_server(settings) as locate, closing(Watcher(settings, home, locate)) as watcher:
         registry = prometheus.registry_of(watcher.look)
         if args.listen is not None:
             with prometheus.listen(registry, args.listen) as url:

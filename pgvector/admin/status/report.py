@@ -8,15 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from ...capture.spool_directory import Destination, destination_of
 from ...config.settings import Settings
 from ...domain.commandline import typed
 from ...domain.errors import HermesPgvectorError, StoreMisconfigured
 from ...domain.format import format_bytes, format_duration
-from ...store.backend import Backend
+from ...runtime.parts import backend_of
 from ...store.connection import DeadlineConnection
 from ..common.file_fill import fills
 from ..common.holdings import held_removals, holdings
@@ -46,9 +45,7 @@ class Watcher:
         self._verbose = verbose
         self._home = home
         self._settings = settings
-        self._backend = Backend(
-            lambda: settings.dsn or locate(), dims=settings.dims, pool_max_size=1, pooler=settings.pooler
-        )
+        self._backend = backend_of(settings, lambda: settings.dsn or locate(), connections=1, replica=False)
 
     def look(self) -> Status:
         """Return the status, see the function `look`."""
@@ -63,20 +60,6 @@ class Watcher:
     def close(self) -> None:
         """Close the connection."""
         self._backend.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def collect(settings: Settings, home: Path, locate: Callable[[], str]) -> Status:
-    """Return the status once, see `Watcher.look`."""
-    with Watcher(settings, home, locate) as watcher:
-        return watcher.look()
 
 
 def look(
@@ -157,14 +140,18 @@ def render_status(status: Status) -> str:
     oldest = (
         f", the oldest for {format_duration(status['oldest_waiting_s'])}" if status["oldest_waiting_s"] >= 1 else ""
     )
-    lines.append(f"waiting    {_writes(status['waiting'])} in {format_bytes(status['spool_bytes'])} of spool{oldest}")
+    lines.append(
+        f"waiting    {counted_writes(status['waiting'])} in {format_bytes(status['spool_bytes'])} of spool{oldest}"
+    )
     if status["waiting_for_another"]:
         lines.append(
             f"elsewhere  {status['waiting_for_another']} of them were accepted for another database: "
             "hermes-pgvector spool send"
         )
     if status["set_aside"]:
-        lines.append(typed(f"rejected   {_writes(status['set_aside'])}; look at them: hermes-pgvector spool list"))
+        lines.append(
+            typed(f"rejected   {counted_writes(status['set_aside'])}; look at them: hermes-pgvector spool list")
+        )
     recall = status["recall"]
     rates = [
         f"{name} found something in {recall[f'{kind}_hit_rate']:.0%} of {recall[asked]}"
@@ -192,7 +179,8 @@ def _full_lines(files: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _writes(count: int) -> str:
+def counted_writes(count: int) -> str:
+    """Return text such as `3 writes`."""
     return counted({"writes": count}, also_none=True)
 
 
@@ -240,23 +228,27 @@ def _is_worth_telling(process: Mapping[str, Any]) -> bool:
     return bool(process["living"] or process["waiting"] or process["set_aside"] or process["problem"])
 
 
-def _process_lines(process: dict[str, Any]) -> list[str]:
+def _process_lines(process: Mapping[str, Any]) -> list[str]:
     report = process["report"]
-    state = "runs" if process["living"] else "is gone"
-    if process["waiting"] and not process["living"]:
-        state += "; what waits follows when an agent starts"
     kind = f", as MCP server with {report.get('mcp_calls', 0)} calls" if report.get("mcp_servers") else ""
-    lines = [f"process    {process['pid']} {state}{kind}: {process['waiting']} waiting"]
+    first = f"process    {process['pid']} {_state(process)}{kind}: {process['waiting']} waiting"
+    return [first, *(f"           {line}" for line in _process_details(process))]
+
+
+def _state(process: Mapping[str, Any]) -> str:
+    if process["living"]:
+        return "runs"
+    return "is gone" + ("; what waits follows when an agent starts" if process["waiting"] else "")
+
+
+def _process_details(process: Mapping[str, Any]) -> Iterator[str]:
     if process["problem"]:
-        lines.append(f"           {process['problem']}")
+        yield process["problem"]
     if process["elsewhere"]:
-        lines.append(
-            f"           writes to {process['elsewhere']}, not to the database that the settings name: restart it"
-        )
-    if process["living"] and report:
+        yield f"writes to {process['elsewhere']}, not to the database that the settings name: restart it"
+    if process["living"] and process["report"]:
         stale = " (not heard of for a minute)" if (process["report_age_s"] or 0) > _STALE_S else ""
-        lines += [f"           {line}" for line in _report_lines(report, stale)]
-    return lines
+        yield from _report_lines(process["report"], stale)
 
 
 def _report_lines(report: Mapping[str, Any], stale: str) -> Iterator[str]:
