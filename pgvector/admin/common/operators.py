@@ -19,8 +19,7 @@ from .fetching import one
 
 def clock(conn: DeadlineConnection) -> tuple[datetime, bool]:
     """Return the server's time, and whether this role may write to the log."""
-    row = conn.execute(query("read_clock")).fetchone()
-    assert row is not None
+    row = one(conn, query("read_clock"))
     return row.now, row.may_record
 
 

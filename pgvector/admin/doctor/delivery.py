@@ -27,7 +27,7 @@ def deliver_left(settings: Settings, home: Path, environ: Mapping[str, str]) -> 
     try:
         here = destination_of(settings, home)
         left, moved = _waiting(home, here), time.monotonic()
-        while left and time.monotonic() - moved < _STALLED_S and not (runtime.backend.problem is not None):
+        while left and time.monotonic() - moved < _STALLED_S and runtime.backend.problem is None:
             pause.wait(_LOOK_S)
             now = _waiting(home, here)
             if now != left:

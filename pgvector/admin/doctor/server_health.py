@@ -34,8 +34,7 @@ def look_at(conn: DeadlineConnection, now: float) -> Server:
     """Compare `now` (seconds since the epoch) with the server's clock, and see whether the server accepts writes."""
     started = time.monotonic()
     with translated():
-        row = conn.execute(_query("look_at_server")).fetchone()
-    assert row is not None
+        row = one(conn, _query("look_at_server"))
     took_s = time.monotonic() - started
     # The server read its clock about halfway through.
     return Server(row.read_only, row.at - now - took_s / 2, took_s)
@@ -44,11 +43,9 @@ def look_at(conn: DeadlineConnection, now: float) -> Server:
 def own_themes(conn: DeadlineConnection) -> list[str] | None:
     """Return the themes that row-level security allows this role, ["*"] for every theme; None if it is off."""
     with translated():
-        active = conn.execute(_query("row_security_in_force")).fetchone()
-        if active is None or not active.active:
+        if not one(conn, _query("row_security_in_force")).active:
             return None
-        row = conn.execute("SELECT hermes_themes_of(current_user) AS themes").fetchone()
-    return list(row.themes) if row else []
+        return list(one(conn, "SELECT hermes_themes_of(current_user) AS themes").themes)
 
 
 def newer_extension(conn: DeadlineConnection) -> str:
@@ -80,8 +77,7 @@ def folds_letters(conn: DeadlineConnection) -> bool:
 def replication_role(conn: DeadlineConnection) -> str:
     """Return session_replication_role: triggers run only if it is `origin`. Only an admin can change it."""
     with translated():
-        row = conn.execute("SELECT current_setting('session_replication_role')").fetchone()
-    return str(row[0]) if row else ""
+        return str(one(conn, "SELECT current_setting('session_replication_role')")[0])
 
 
 def sequences_behind(conn: DeadlineConnection) -> list[str]:
@@ -116,9 +112,7 @@ def share_done(conn: DeadlineConnection) -> float:
     """Estimate the share of rows visible to this role with a new vector, 0 to 1, from a sample of large tables."""
     done = total = 0.0
     for store in STORES:
-        counted = for_store("sample_next", store, package=str(__package__))
-        row = conn.execute(counted, {"sample": _SAMPLE_BYTES}).fetchone()
-        assert row is not None
+        row = one(conn, for_store("sample_next", store, package=str(__package__)), {"sample": _SAMPLE_BYTES})
         done, total = done + row.scale * row.done, total + row.scale * row.total
     return done / total if total else 1.0
 

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 from ...domain.theme import ROLES
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
+from ..common.fetching import one
 from ..common.operators import clock
 
 _query = partial(query, package=__package__)
@@ -83,15 +83,9 @@ class Aged:
 
 def prune_turns(conn: DeadlineConnection, old: Old, after: Mark, limit: int) -> Slice:
     """Delete the old ones among the next `limit` turns after a mark, with everything derived from them."""
-    row = one_row(conn, "prune_turns", old.row() | {"after_at": after[0], "after_id": after[1], "limit": limit})
+    asked = old.row() | {"after_at": after[0], "after_id": after[1], "limit": limit}
+    row = one(conn, _query("prune_turns"), asked, anew=True)  # a session needs another plan than a theme
     return Slice(row.seen, row.meant, row.deleted, (row.last_at, row.last_id) if row.seen else after)
-
-
-def one_row(conn: DeadlineConnection, statement: str, row: Mapping[str, Any]) -> Any:
-    """Return the one row of a statement, planned for these parameters because a session needs a different plan."""
-    found = conn.execute(_query(statement), row, prepare=False).fetchone()
-    assert found is not None
-    return found
 
 
 # -- the setting `retention`
@@ -99,8 +93,7 @@ def one_row(conn: DeadlineConnection, statement: str, row: Mapping[str, Any]) ->
 
 def try_lock(conn: DeadlineConnection) -> bool:
     """Keep other processes from the upkeep until the transaction ends; return False if one is working on it."""
-    found = conn.execute(_query("try_upkeep")).fetchone()
-    return bool(found and found.got)
+    return bool(one(conn, _query("try_upkeep")).got)
 
 
 def aged(conn: DeadlineConnection, me: UUID, *, grace_s: float, every_s: float) -> list[Aged]:
@@ -142,4 +135,4 @@ def claim(
 def note(conn: DeadlineConnection, theme: str, deleted: int, *, ended: bool) -> int:
     """Add to the number of turns that the run has deleted in a theme; return the total."""
     row = {"theme": theme, "deleted": deleted, "ended": ended, "now": clock(conn)[0]}
-    return int(one_row(conn, "note_retention", row).deleted)
+    return int(one(conn, _query("note_retention"), row, anew=True).deleted)
