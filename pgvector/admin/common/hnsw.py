@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-import psycopg
 from psycopg import sql
 
 from ...domain.errors import ConfigurationError, HermesPgvectorError
@@ -16,6 +15,7 @@ from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
 from ...store.sql import query
 from ...store.vectors import STORES
+from . import session_locks
 from .fetching import one
 
 Tell = Callable[[str, int, int], None]  # index being built, blocks done, blocks in all
@@ -203,8 +203,7 @@ def one_at_a_time(conn: DeadlineConnection) -> Iterator[None]:
     try:
         yield
     finally:
-        if not conn.closed and conn.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
-            conn.execute("SELECT pg_advisory_unlock(%s)", (_LOCK_STEER,))
+        session_locks.release(conn, _LOCK_STEER)
 
 
 @contextmanager

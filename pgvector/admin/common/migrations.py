@@ -17,10 +17,11 @@ from ...store.schema import MIGRATIONS_FOLDER, applied_versions, check_dims, shi
 from ...store.sql import query
 from . import codes, hnsw, row_security, session_locks, words
 from .pooler import require_session
-from .retrying import go_before_autovacuum, retry_deadlocks, retry_while_busy
+from .retrying import go_before_autovacuum, retry_deadlocks, retry_while_busy, run_script
 from .role_rights import let_use
 from .schema_checks import functions_astray
 
+DROP_SCRIPT = MIGRATIONS_FOLDER / "optional" / "drop_everything.sql"
 MIGRATION_LOCK = 7310579462  # each migration file takes this lock as well
 _SEAL = re.compile(r"'[0-9a-f]{64}'")
 _COMPLETING_LOCK = 731057952  # only one process at a time fills in missing data beside agents
@@ -197,16 +198,9 @@ def _apply_missing(conn: DeadlineConnection, runtime_role: str) -> tuple[list[st
 
 
 def _run(conn: DeadlineConnection, migration: Migration) -> None:
-    def run() -> None:
-        try:
-            conn.execute(migration.sql.encode())
-        finally:
-            if conn.info.transaction_status != psycopg.pq.TransactionStatus.IDLE and not conn.closed:
-                conn.execute("ROLLBACK")
-
     try:
         # A migration that would block everybody waits for its tables only briefly.
-        retry_while_busy(lambda: retry_deadlocks(run), pg.LockNotAvailable)
+        retry_while_busy(lambda: run_script(conn, migration.sql.encode()), pg.LockNotAvailable)
     except pg.RaiseException as exc:
         hint = exc.diag.message_hint
         raise ConfigurationError(f"{exc.diag.message_primary}" + (f"; {hint}" if hint else "")) from exc

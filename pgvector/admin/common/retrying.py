@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from psycopg import sql
 from psycopg.errors import DeadlockDetected, InsufficientPrivilege
+from psycopg.pq import TransactionStatus
 
 from ...store.connection import DeadlineConnection
 
@@ -40,6 +41,19 @@ def retry_deadlocks(change: Callable[[], _Result]) -> _Result:
         with contextlib.suppress(DeadlockDetected):
             return change()
     return change()
+
+
+def run_script(conn: DeadlineConnection, script: bytes) -> None:
+    """Execute a script that begins and ends its own transaction, again if Postgres ends it because of a deadlock."""
+
+    def run() -> None:
+        try:
+            conn.execute(script)
+        finally:
+            if conn.info.transaction_status != TransactionStatus.IDLE and not conn.closed:
+                conn.execute("ROLLBACK")
+
+    retry_deadlocks(run)
 
 
 def retry_while_busy(change: Callable[[], _Result], busy: type[Exception]) -> _Result:

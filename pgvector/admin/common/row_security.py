@@ -6,19 +6,19 @@ Every function but `has_own_themes` needs an administrator's connection.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import psycopg
 
 from ...domain.errors import ConfigurationError
 from ...store.connection import DeadlineConnection, translated
+from ...store.schema import MIGRATIONS_FOLDER
 from ...store.sql import query
 from .fetching import one
-from .retrying import retry_deadlocks
+from .retrying import retry_deadlocks, run_script
 from .role_rights import let_call, let_use
 
 EVERY_THEME = "*"
-_FILE = Path(__file__).resolve().parents[2] / "migrations" / "optional" / "row_security.sql"
+_FILE = MIGRATIONS_FOLDER / "optional" / "row_security.sql"
 
 
 def is_enabled(conn: DeadlineConnection) -> bool:
@@ -40,16 +40,8 @@ def enable(conn: DeadlineConnection) -> None:
 
     Raises ConfigurationError.
     """
-
-    def run() -> None:
-        try:
-            conn.execute(_FILE.read_bytes())
-        finally:
-            if conn.info.transaction_status != psycopg.pq.TransactionStatus.IDLE and not conn.closed:
-                conn.execute("ROLLBACK")
-
     try:
-        retry_deadlocks(run)
+        run_script(conn, _FILE.read_bytes())
     except psycopg.Error as exc:
         raise _explained(exc) from exc
     for role in granted(conn):

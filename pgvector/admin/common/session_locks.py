@@ -6,6 +6,8 @@ import logging
 import threading
 import time
 
+from psycopg.pq import TransactionStatus
+
 from ...domain.errors import StoreUnavailable
 from ...store.connection import DeadlineConnection
 
@@ -38,6 +40,12 @@ def take(conn: DeadlineConnection, lock: int, work: str, *, timeout_s: float | N
             told = True
             logger.warning("hermes-pgvector: waits, for another process is at %s", work + _by(conn, lock))
         _never.wait(_POLL_S)
+
+
+def release(conn: DeadlineConnection, lock: int) -> None:
+    """Release the lock; a session that is at its end, or left in a failed transaction, releases it by ending."""
+    if not conn.closed and conn.info.transaction_status == TransactionStatus.IDLE:
+        conn.execute("SELECT pg_advisory_unlock(%s)", (lock,))
 
 
 def _by(conn: DeadlineConnection, lock: int) -> str:

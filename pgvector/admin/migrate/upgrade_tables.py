@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import psycopg
@@ -26,14 +25,13 @@ from ...store.vectors import STORES, record_space
 from ..common import session_locks
 from ..common.fetching import one
 from ..common.hnsw import ROWS
-from ..common.migrations import MIGRATION_LOCK
+from ..common.migrations import DROP_SCRIPT, MIGRATION_LOCK
 from ..common.operators import operator, record_where_allowed
 from ..common.upgrade_progress import SCHEMA, UpgradeProgress, under_way
 
 _LOCK = 7310579463  # held through all steps, so that one upgrade runs at a time
 _LOCK_WAIT = "10s"
 _BATCH = 1000  # rows a transaction: takes a second or two, and little is repeated after an interruption
-_DROP_FILE = Path(__file__).resolve().parents[2] / "migrations" / "optional" / "drop_everything.sql"
 _query = partial(query, package=__package__)
 # The other program's tables, each with a column that identifies it: the name alone could be anybody's.
 THEIRS = {
@@ -150,8 +148,7 @@ def alone(conn: DeadlineConnection) -> Iterator[None]:
     try:
         yield
     finally:
-        if not conn.closed and conn.info.transaction_status == psycopg.pq.TransactionStatus.IDLE:
-            conn.execute("SELECT pg_advisory_unlock(%s)", (_LOCK,))
+        session_locks.release(conn, _LOCK)
 
 
 def begin(conn: DeadlineConnection, *, dims: int, keeps_vectors: bool) -> None:
@@ -260,7 +257,7 @@ def undo(conn: DeadlineConnection, since: Mapping[str, int]) -> None:
                     "nothing was undone, for agents wrote meanwhile: stop them, then run this again"
                 )
         conn.execute("SELECT set_config('hermes_pgvector.undo_upgrade', 'on', true)")
-        conn.execute(_DROP_FILE.read_bytes())
+        conn.execute(DROP_SCRIPT.read_bytes())
         for row in _relations(conn, SCHEMA):
             _move(conn, row, SCHEMA, progress.home)
         conn.execute(sql.SQL("DROP SCHEMA {}").format(sql.Identifier(SCHEMA)))

@@ -26,10 +26,10 @@ from ..common.database import settings_of
 from ..common.dotenv_file import set_dotenv
 from ..common.embedded_server import embedded_server
 from ..common.installation import DISTRIBUTION, PLUGIN_NAME, is_distributed, is_ours, left_by_installs
+from ..common.migrations import DROP_SCRIPT
 from ..common.outcome import ADD_YES
 from ..common.spool_views import inspect_spools
 
-_DROP_SCRIPT = Path(__file__).resolve().parents[2] / "migrations" / "optional" / "drop_everything.sql"
 _VENV = "venv"  # made by scripts/install.sh; this process may run in it
 
 
@@ -65,7 +65,7 @@ def _left(home: Path, settings: Settings, *, data: bool) -> list[str]:
         left.append("memory, spool, models and settings: --data removes those on this machine as well")
     if settings.dsn:
         left.append(
-            f"the tables on your server; an admin removes them: psql -d DATABASE -v ON_ERROR_STOP=1 -f {_DROP_SCRIPT}"
+            f"the tables on your server; an admin removes them: psql -d DATABASE -v ON_ERROR_STOP=1 -f {DROP_SCRIPT}"
         )
     left.append("plugins.pgvector in config.yaml: hermes config unset plugins.pgvector")
     left.append("MEMORY.md and USER.md, which are the host's")
