@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ...domain.errors import WrongUsage
-from ...domain.format import plural
+from ...domain.format import local_minute, plural
 from ...host.session_context import load_settings
 from ..common.commands import EXIT_OK, Command, action, argument, print_json, printed
-from ..common.console import Column, say, show_pairs, show_table
+from ..common.console import Column, say, show_pairs, show_table, used
 from ..common.refs import parse_refs
 from ..common.row_options import (
     PIPED_CHARS,
@@ -21,7 +21,6 @@ from ..common.row_options import (
     WHOLE,
     add_page,
     add_theme,
-    minute,
     page,
     reading,
     reading_theme,
@@ -91,13 +90,8 @@ def _show_rows(rows: list[dict[str, Any]], *, empty: str, waits: bool) -> None:
         notes = ["no vector yet"] if row["pending"] and waits else []
         notes += [said["state"]] if said.get("state", "active") != "active" else []
         about = " ".join(str(said[name]) for name in ("kind", "subject", "scope") if name in said)
-        row |= {"date": minute(row["at"]), "about": about, "note": ", ".join(notes)}
-    show_table(_used(_ROWS, rows), rows, empty=empty)
-
-
-def _used(columns: tuple[Column, ...], rows: list[dict[str, Any]]) -> list[Column]:
-    """Return the columns that have a value in some row."""
-    return [column for column in columns if any(row.get(column.key) for row in rows)]
+        row |= {"date": local_minute(row["at"]), "about": about, "note": ", ".join(notes)}
+    show_table(used(_ROWS, rows), rows, empty=empty)
 
 
 # -- show
@@ -132,7 +126,7 @@ def _show_row(row: dict[str, Any]) -> None:
 def _told(name: str, value: Any) -> Any:
     if isinstance(value, list):
         return ", ".join(map(str, value))
-    return minute(value) if name in ("ts", "created_at", "updated_at", "expires_at") else value
+    return local_minute(value) if name in ("ts", "created_at", "updated_at", "expires_at") else value
 
 
 def _plain(value: Any) -> str:
@@ -170,8 +164,8 @@ def _history(args: argparse.Namespace, home: Path) -> int:
 
 def _show_events(events: list[dict[str, Any]]) -> None:
     for row in events:
-        row |= {"date": minute(row["at"]), "session": row["who"].get("session_id", ""), "what": _happening(row)}
-    show_table(_used(_EVENTS, events), events, empty="nothing has happened")
+        row |= {"date": local_minute(row["at"]), "session": row["who"].get("session_id", ""), "what": _happening(row)}
+    show_table(used(_EVENTS, events), events, empty="nothing has happened")
 
 
 def _happening(row: Mapping[str, Any]) -> str:
@@ -194,12 +188,12 @@ def _sessions(args: argparse.Namespace, home: Path) -> int:
     bounds = page(args)
     with reading_theme(args, home) as (conn, theme):
         rows = browsing.sessions(conn, theme, bounds)
-    shown = [row | {"first": minute(row["first_at"]), "last": minute(row["last_at"])} for row in rows]
+    shown = [row | {"first": local_minute(row["first_at"]), "last": local_minute(row["last_at"])} for row in rows]
     empty = f"the theme {theme!r} has no sessions"
     return printed(
         args,
         [{"theme": theme} | row for row in rows],
-        lambda: show_table(_used(_SESSIONS, shown), shown, empty=empty),
+        lambda: show_table(used(_SESSIONS, shown), shown, empty=empty),
     )
 
 
@@ -215,11 +209,12 @@ def _session(args: argparse.Namespace, home: Path) -> int:
             print_json({"session_id": args.session, "theme": theme} | said | {"turns": list(turns)})
             return EXIT_OK
         say(whole["title"], "bold")
-        say(f"{minute(whole['first_at'])} to {minute(whole['last_at'])}, {plural(whole['turns'], 'turn')}", "dim")
+        first, last = local_minute(whole["first_at"]), local_minute(whole["last_at"])
+        say(f"{first} to {last}, {plural(whole['turns'], 'turn')}", "dim")
         for number, turn in enumerate(turns):
             if not number and (parent := turn["metadata"].get("parent_session_id")):
                 say(f"after the session {parent}", "dim")
-            say(f"{turn['ref']}  {turn['role']}  {minute(turn['ts'])}", "bold")
+            say(f"{turn['ref']}  {turn['role']}  {local_minute(turn['ts'])}", "bold")
             say(turn["content"])
             say()
     return EXIT_OK

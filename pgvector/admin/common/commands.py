@@ -201,7 +201,7 @@ def _add_verbs(
 
 def _add_command(parser: Parser, command: Command) -> None:
     """Add a verb's arguments and actions to its parser; the parsed result carries the `run` to call."""
-    parser.epilog = f"Examples:\n{_indented(typed(command.examples))}\n\n{EXITS}"
+    parser.epilog = f"Examples:\n{indented(typed(command.examples))}\n\n{EXITS}"
     if command.run is not None:
         parser.add_argument(
             "--hermes-home", type=Path, metavar="DIR", help="the hermes home (default: $HERMES_HOME or ~/.hermes)"
@@ -315,5 +315,6 @@ def filled(text: str) -> str:
     return text
 
 
-def _indented(text: str) -> str:
+def indented(text: str) -> str:
+    """Return a text with each of its lines indented."""
     return "\n".join("  " + line for line in text.splitlines())

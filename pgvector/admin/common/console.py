@@ -76,6 +76,11 @@ def show_table(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]], *, 
         print("\n".join(_aligned(columns, cells)))
 
 
+def used(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> list[Column]:
+    """Return the columns that have a value in some row."""
+    return [column for column in columns if any(row.get(column.key) for row in rows)]
+
+
 def show_pairs(pairs: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> None:
     """Print names and values, one pair a line, with the values aligned."""
     known = list(pairs.items() if isinstance(pairs, Mapping) else pairs)

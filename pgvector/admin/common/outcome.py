@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -73,6 +73,11 @@ def _noun(name: str) -> tuple[str, str]:
     what, _, more = words.partition(" ")
     one = "earlier text" if name == "texts" else f"{_ONE.get(what, what.removesuffix('s'))} {more}".strip()
     return one, words
+
+
+def first_of(names: Sequence[str], most: int) -> str:
+    """Return the first `most` names as text; `...` stands for the others."""
+    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
 
 
 def fit_for_json(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from typing import Any
 
 from ...domain.dates import parse_when
 from ...domain.errors import WrongUsage
-from ...domain.format import local_minute
 from ...domain.text import both_ends, clean
 from ...domain.theme import ThemeRules
 from ...recall.excerpt import excerpt
@@ -133,8 +132,3 @@ def one_line(text: str, question: str = "", *, lines: int = 1, indent: int = 0) 
     """Return a text shortened for a list: on a terminal the part that fits, elsewhere the beginning of a long one."""
     room = max(40, (shutil.get_terminal_size().columns - indent) * lines) if sys.stdout.isatty() else PIPED_CHARS
     return excerpt(" ".join(text.split()), question, room)
-
-
-def minute(moment: str) -> str:
-    """Return an ISO time to the minute in this machine's time zone, like all times that are shown."""
-    return local_minute(moment)

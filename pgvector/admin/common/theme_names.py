@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from ...host.session_context import profile_of
 from ...store.connection import DeadlineConnection
 from ...store.vector_search import theme_names
 from . import stored_rows
+from .outcome import first_of
 from .theme_rows import counts, every_theme, rows_in, theme_exists
 
 _NAMED = 12  # themes listed in a message
@@ -35,7 +36,8 @@ def theme_to_read(conn: DeadlineConnection, given: str | None, rules: ThemeRules
         return own
     names = theme_names(conn)
     if len(names) > 1:
-        raise InvalidArgument(f"this home's own theme {own!r} holds nothing; name one with --theme: {_some(names)}")
+        some = first_of(names, _NAMED)
+        raise InvalidArgument(f"this home's own theme {own!r} holds nothing; name one with --theme: {some}")
     return names[0] if names else own
 
 
@@ -69,7 +71,8 @@ def theme_of_session(conn: DeadlineConnection, session_id: str, given: str | Non
         where = f" in the theme {given!r}" if given is not None else ""
         raise InvalidArgument(f"no session {session_id!r} has turns{where}; see: hermes-pgvector sessions list")
     if len(themes) > 1:
-        raise InvalidArgument(f"{session_id!r} is a session of several themes; name one with --theme: {_some(themes)}")
+        some = first_of(themes, _NAMED)
+        raise InvalidArgument(f"{session_id!r} is a session of several themes; name one with --theme: {some}")
     return themes[0]
 
 
@@ -135,7 +138,3 @@ def _nothing_in(given: str) -> InvalidArgument:
 def own_theme(rules: ThemeRules, home: Path) -> str:
     """Return the theme of this home's own sessions."""
     return session_themes(Surface(profile=profile_of(home)), rules).memories.name
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")

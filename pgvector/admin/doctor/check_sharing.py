@@ -13,6 +13,7 @@ from ...host.session_context import profile_of
 from ...store.connection import DeadlineConnection
 from ..common import theme_rows
 from ..common.file_fill import files_in_prompts
+from ..common.outcome import first_of
 from .check import Check, DoctorContext, note, ok
 
 MANY_KEYS = 3  # one or two may well be one person's scripts
@@ -40,11 +41,10 @@ def _session_keys(conn: DeadlineConnection, settings: Settings) -> Iterator[Chec
     names = theme_rows.of_clients(conn)
     open_to_all = bool(words) and [word.lower() for word in words] != ["none"]
     if len(names) >= MANY_KEYS and open_to_all:
-        some = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
         yield note(
             "session keys",
-            f"{len(names)} keys of X-Hermes-Session-Key have a theme here ({some}), and cross_theme is "
-            f"{', '.join(words)}: each reads of the others what that allows, and any client may claim any key",
+            f"{len(names)} keys of X-Hermes-Session-Key have a theme here ({first_of(names, _NAMED)}), and cross_theme "
+            f"is {', '.join(words)}: each reads of the others what that allows, and any client may claim any key",
             "where these are different people: hermes config set plugins.pgvector.cross_theme none, and a home or a "
             "database for each who must not claim another's key",
         )
@@ -77,5 +77,5 @@ def _shared_files(conn: DeadlineConnection, home: Path) -> str:
     names = theme_rows.of_home(conn, profile_of(home), origin)
     if len(names) < 2:
         return ""
-    some = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
-    return f"{' and '.join(files)} of this profile are in the prompts of {len(names)} themes ({some})"
+    shared = f"{len(names)} themes ({first_of(names, _NAMED)})"
+    return f"{' and '.join(files)} of this profile are in the prompts of {shared}"

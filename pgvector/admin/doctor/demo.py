@@ -10,7 +10,7 @@ from pathlib import Path
 from ...domain.commandline import typed
 from ...domain.errors import ConfigurationError
 from ...store.connection import DeadlineConnection
-from ..common.commands import Command
+from ..common.commands import Command, indented
 from ..common.stored_rows import forget_trial
 from .trial_agents import TrialProvider, granted, told
 
@@ -79,7 +79,7 @@ def _show_isolation(fleet: dict[str, TrialProvider]) -> bool:
         "demo-marketing"
     }
     block = fleet["demo-marketing"].prefetch("When does the Atlas campaign start, and with which headline?")
-    print(f"\nWhat demo-marketing finds in its next message without asking:\n\n{_indented(block)}\n")
+    print(f"\nWhat demo-marketing finds in its next message without asking:\n\n{indented(block)}\n")
     right &= "3 May" in block and "Norwind" not in block
     print(
         "Each theme saw its own memories and no other's."
@@ -118,10 +118,6 @@ def _provider(home: Path, theme: str) -> TrialProvider:
     provider = TrialProvider()
     provider.initialize(f"{theme}-monday", hermes_home=str(home), platform="api_server", gateway_session_key=theme)
     return provider
-
-
-def _indented(text: str) -> str:
-    return "\n".join("  " + line for line in text.splitlines())
 
 
 def _prepare(conn: DeadlineConnection) -> Callable[[Path], bool]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...domain.commandline import typed
 from ...domain.errors import HermesPgvectorError, InvalidArgument, WrongUsage
-from ...domain.format import plural
+from ...domain.format import local_minute, plural
 from ...domain.theme import ThemeRules
 from ...domain.types import Filters, Question, Scope, Store
 from ...recall.prefetch import worth_showing
@@ -24,7 +24,7 @@ from ..common.console import Column, say, show_table, warn
 from ..common.fact_options import EDIT_OPTIONS, said_in
 from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
 from ..common.refs import Ref, parse_refs
-from ..common.row_options import PATIENCE_S, STORES, minute, one_line, question_text, theme_option
+from ..common.row_options import PATIENCE_S, STORES, one_line, question_text, theme_option
 from ..common.theme_names import theme_of_session, theme_to_read
 from . import forget_rows
 from .add_command import given_text, vector_follows
@@ -105,7 +105,7 @@ def _told(name: str, value: Any) -> str:
     if value in (None, False, []):
         return "none"
     if name == "expires_at":
-        return minute(value)
+        return local_minute(value)
     return ", ".join(value) if isinstance(value, list) else str(value)
 
 
@@ -205,7 +205,7 @@ def _found(args: argparse.Namespace, context: CommandContext, rules: ThemeRules,
 
 
 def _show_forgotten(done: Outcome) -> None:
-    rows = [row | {"at": minute(row["at"])[:10] if "at" in row else ""} for row in done.rows[:_SHOWN]]
+    rows = [row | {"at": local_minute(row["at"])[:10] if "at" in row else ""} for row in done.rows[:_SHOWN]]
     show_table(_ROWS if rows and rows[0]["at"] else [each for each in _ROWS if each.key != "at"], rows)
     if (more := max(len(done.rows), sum(done.counts.values())) - len(rows)) > 0 and not done.counts.get("texts"):
         say(f"... and {more:,} more")

@@ -26,6 +26,7 @@ from ..common.fetching import one
 from ..common.operators import operator
 from ..common.outcome import Outcome
 from ..common.refs import Ref, one_theme
+from ..common.row_options import WHOLE
 from ..common.spool_copies import drop_copies, drop_of
 from .editing import entry_of, memory, record_change, still_in_files
 from .removals import RemovedMemory, removed
@@ -33,7 +34,6 @@ from .removals import RemovedMemory, removed
 _query = partial(query, package=__package__)
 _SESSION_SHOWN = 100  # turns of a session that is deleted
 _CHANGED = "a row was changed by somebody else just now; nothing was removed: look again"
-_WHOLE = 2**31 - 1  # characters
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def _find(conn: DeadlineConnection, refs: Sequence[Ref], theme: str | None) -> _
     memories, turns = _stored(conn, "memories", refs, theme), _stored(conn, "turns", refs, theme)
     missing = set(refs) - memories.keys() - turns.keys()
     absent = [ref.id for ref in missing if ref.store == "memories"]
-    gone = removed(conn, theme=theme, ids=absent, chars=_WHOLE) if absent else []
+    gone = removed(conn, theme=theme, ids=absent, chars=WHOLE) if absent else []
     missing -= {Ref("memories", each.id) for each in gone}
     if missing:
         names = ", ".join(str(ref) for ref in refs if ref in missing)

@@ -20,6 +20,7 @@ from ...store.memories import note_actor
 from ...store.sql import query
 from ...store.vectors import STORES, PendingRow
 from ..common.fetching import one
+from ..common.outcome import first_of
 from ..common.refs import Ref
 from ..common.row_security import has_own_themes
 from .editing import record_change
@@ -144,7 +145,7 @@ def _check_as_left(now: RowImages, change: RowChange) -> None:
     left = {key: _checksum(image) for key, image in now.rows.items()}
     changed = [str(key.ref) for key in change.touched() if left.get(key) != change.after.get(key)]
     if changed:
-        names = ", ".join(changed[:_NAMED]) + (", ..." if len(changed) > _NAMED else "")
+        names = first_of(changed, _NAMED)
         raise InvalidArgument(f"changed since, so that this can no longer be undone: {names}; {_NOTHING_DONE}")
     if any(_is_buried_anew(now.marks[key][0], left) for key, (left, _) in change.marked.items()):
         raise InvalidArgument(f"a text of it was forgotten again since, so it does not come back; {_NOTHING_DONE}")

@@ -10,12 +10,12 @@ from typing import Any
 from ...domain.commandline import typed
 from ...domain.dates import parse_when
 from ...domain.errors import WrongUsage
+from ...domain.format import local_minute
 from ..common.commands import Command, action, add_login, add_yes, argument, filled, printed
 from ..common.console import Column, say, show_table
 from ..common.database import database
 from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
 from ..common.refs import Ref, parse_refs
-from ..common.row_options import minute
 from ..common.theme_names import theme_to_read
 from . import removals
 from .removals import Decision
@@ -85,7 +85,7 @@ def _show_meant(done: Outcome) -> None:
 
 
 def _show_held(rows: list[dict[str, Any]]) -> None:
-    shown = [row | {"until": minute(row["stays_from"])} for row in rows]
+    shown = [row | {"until": local_minute(row["stays_from"])} for row in rows]
     show_table(_HELD, shown, empty="no removal waits for a decision")
 
 
@@ -124,7 +124,7 @@ def _restored_refs(args: argparse.Namespace) -> list[Ref] | None:
 
 
 def _show_restored(done: Outcome) -> None:
-    rows = [row | {"removed": minute(row["removed_at"])} for row in done.rows]
+    rows = [row | {"removed": local_minute(row["removed_at"])} for row in done.rows]
     show_table(_REMOVED, rows, empty="nothing that was removed can be brought back")
 
 

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from ...domain.facts import KINDS, STATES, structure_of
+from ...domain.format import local_minute
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
 from ..common import stored_rows
 from ..common.commands import Argument, Command, argument, positive, printed
-from ..common.console import Column, show_table
+from ..common.console import Column, show_table, used
 from ..common.outcome import fit_for_json
 from ..common.refs import Ref
-from ..common.row_options import PIPED_CHARS, WHOLE, Page, add_page, add_theme, minute, page, reading_theme
+from ..common.row_options import PIPED_CHARS, WHOLE, Page, add_page, add_theme, page, reading_theme
 
 _query = partial(query, package=__package__)
 _RECALLED = "recalled"
@@ -65,16 +66,15 @@ def _found(
 
 
 def _show(rows: Sequence[dict[str, Any]], *, empty: str) -> None:
-    shown = [row | {"date": minute(row["at"])[:10], "shown_state": _state(row)} for row in rows]
-    columns = [column for column in _FOUND if any(row.get(column.key) for row in shown)]
-    show_table(columns, shown, empty=empty)
+    shown = [row | {"date": local_minute(row["at"])[:10], "shown_state": _state(row)} for row in rows]
+    show_table(used(_FOUND, shown), shown, empty=empty)
 
 
 def _state(row: dict[str, Any]) -> str:
     """Return the state unless it is active, with what replaced the fact, when it expires, and whether it is pinned."""
     parts = [] if row.get("state", "active") == "active" else [str(row["state"])]
     parts += [f"by {row['replaced_by']}"] if row.get("state") == "superseded" and "replaced_by" in row else []
-    parts += [f"until {minute(row['expires_at'])[:10]}"] if "expires_at" in row else []
+    parts += [f"until {local_minute(row['expires_at'])[:10]}"] if "expires_at" in row else []
     return " ".join([*parts, *(["pinned"] if row.get("pinned") else [])])
 
 

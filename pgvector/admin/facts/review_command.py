@@ -11,12 +11,12 @@ from typing import Any
 
 from ...domain.errors import WrongUsage
 from ...domain.facts import KINDS
-from ...domain.format import plural
+from ...domain.format import local_minute, plural
 from ..common.command_context import CommandContext, context_for
 from ..common.commands import EXIT_FAILED, EXIT_OK, Command, argument, between, printed
 from ..common.console import Column, say, show_table, warn
 from ..common.outcome import Outcome, print_outcome
-from ..common.row_options import PATIENCE_S, minute, one_line, theme_option
+from ..common.row_options import PATIENCE_S, one_line, theme_option
 from ..common.theme_names import theme_to_read
 from . import reviewing
 from .proposal_rows import StoredProposal
@@ -100,7 +100,7 @@ def _decide(args: argparse.Namespace, context: CommandContext, found: Sequence[S
 
 
 def _show(rows: Sequence[dict[str, Any]], *, rejected: bool) -> None:
-    shown = [row | {"said": minute(row["said_at"])[:10], "instead": _instead(row)} for row in rows]
+    shown = [row | {"said": local_minute(row["said_at"])[:10], "instead": _instead(row)} for row in rows]
     show_table(_PROPOSALS, shown, empty="nothing was rejected" if rejected else "nothing waits for a decision")
     if rows and not rejected:
         say(

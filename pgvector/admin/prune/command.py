@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ...domain.format import format_bytes
+from ...domain.theme import ROLES
 from ..common.commands import Command, add_login, add_yes, argument, filled, positive, printed, read_or_not
 from ..common.console import Column, say, show_table, warn
 from ..common.database import database
@@ -15,8 +16,6 @@ from ..common.row_options import THEME_CHOICE
 from ..common.stopped import said_if_stopped
 from ..common.theme_names import ThemeChoice
 from .pruning import PrunePlan, PruneRequest, Pruning, plan
-
-_ROLES = ("user", "assistant", "system", "tool")
 
 
 def _prune(args: argparse.Namespace, home: Path) -> int:
@@ -91,7 +90,7 @@ PRUNE = Command(
         argument("--older-than WHEN", "said before: 180d, 26w, 2026-01-01, 2026-05", type=filled),
         argument("--keep-rows N", "all but the newest N of each theme", type=positive, default=0),
         argument("--max-mb N", "all but the newest of each theme that fit into N MB", type=positive, default=0),
-        argument("--role", "said by these; repeatable", action="append", default=[], choices=_ROLES),
+        argument("--role", "said by these; repeatable", action="append", default=[], choices=ROLES),
         argument("--session ID", "of this session", type=filled),
         argument("--memories", "also durable memories last confirmed before --older-than"),
         add_login,

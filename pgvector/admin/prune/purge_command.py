@@ -8,12 +8,12 @@ from pathlib import Path
 
 from ...domain.dates import parse_when
 from ...domain.errors import HermesPgvectorError, WrongUsage
-from ...domain.format import plural
+from ...domain.format import local_minute, plural
 from ..common.command_context import context_for
 from ..common.commands import Command, add_login, add_yes, argument, filled
 from ..common.console import Column, say, show_table, warn
 from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
-from ..common.row_options import THEME_CHOICE, minute
+from ..common.row_options import THEME_CHOICE
 from ..common.theme_names import ThemeChoice
 from .purging import Purging
 
@@ -47,7 +47,7 @@ def _purge(args: argparse.Namespace, home: Path) -> int:
 def _show(done: Outcome) -> None:
     if done.done:
         return
-    rows = [row | {"date": minute(row["hidden_at"])[:10]} for row in done.rows]
+    rows = [row | {"date": local_minute(row["hidden_at"])[:10]} for row in done.rows]
     show_table(_ROWS, rows, empty="nothing is superseded, archived or expired")
     if (more := done.counts["memories"] - len(rows)) > 0:
         say(f"... and {more:,} more")

@@ -11,13 +11,14 @@ from typing import Any
 from ...domain.commandline import typed
 from ...domain.dates import parse_when
 from ...domain.errors import InvalidArgument, WrongUsage
+from ...domain.format import local_minute
 from ...domain.types import MEMORY_FILES
 from ..common.command_context import CommandContext, context_for
 from ..common.commands import Command, add_login, add_yes, argument, positive
 from ..common.console import Column, say, show_table
 from ..common.file_fill import fill_of
 from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
-from ..common.row_options import minute, one_line
+from ..common.row_options import one_line
 from .file_entries import MemoryFile, read_file
 from .judging import JudgedEntry, Kind, find_duplicates, find_unused, look
 from .relief import relieve
@@ -166,8 +167,8 @@ def _show_files(done: Outcome) -> None:
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
     secret = ["holds a secret, stays"] if row.get("secret") else []
     why = "; ".join([*secret, *(f"{each['kind']}: {each['said']}" for each in row.get("reasons", []))])
-    said_at = row.get("said_at")
-    return row | {"said": minute(said_at)[:10] if said_at else "", "why": why, "content": one_line(row["content"])}
+    said = local_minute(row["said_at"])[:10] if row.get("said_at") else ""
+    return row | {"said": said, "why": why, "content": one_line(row["content"])}
 
 
 RELIEVE = Command(
