@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from ...config.settings import Settings
-from ...config.sources import CONFIG_NAME, read_form, read_section
+from ...config.sources import CONFIG_NAME
 from ...domain.errors import HermesPgvectorError, SchemaNotApplied, StoreMisconfigured
 from ...embed.model_folder import LOCAL, is_local, local_folder, local_name
 from ...embed.ollama import dims_at, embedding_models, loopback_url
@@ -21,7 +21,7 @@ from .embedded_server import LocateDatabase
 from .installed_models import install_model, use_model
 from .model_source import BUNDLED, CATALOGUE, Say
 from .new_vectors import is_without_vectors
-from .saving import set_settings
+from .saving import set_settings, settings_in_files
 
 Mode = Literal["endpoint", "local", "lexical"]
 _SET_URL = "hermes config set plugins.pgvector.embed_url URL"
@@ -232,8 +232,7 @@ def _of_the_main_home(home: Path, required: _Requirement) -> EmbeddingChoice | N
 
 def _model_of(home: Path) -> tuple[str, str]:
     """Return the embed_url and embed_model of another home."""
-    section, _ = read_section(home)
-    known = {**(section if isinstance(section, Mapping) else {}), **read_form(home)}
+    known = settings_in_files(home)
     url, model = (str(known.get(key) or "").strip() for key in ("embed_url", "embed_model"))
     return url, model or Settings().embed_model
 

@@ -1,4 +1,4 @@
-"""The length of a model's vectors, found by asking the model."""
+"""The length of a model's vectors, found by asking the model, and the greatest that can be stored."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from ...config.settings import Settings
 from ...embed.factory import http_embedder
 from ...embed.model_folder import is_local, local_folder
 from ...embed.onnx import dims_of
+
+MAX_DIMS = 2000  # limit of a vector in an HNSW index
 
 
 def dims_given(settings: Settings, api_key: str, *, home: Path) -> int:

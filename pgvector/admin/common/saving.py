@@ -68,9 +68,7 @@ def changes_to(
     None leaves the endpoint's key alone.
     """
     changes = Changes()
-    section, _ = read_section(home)
-    in_files = {**(section if isinstance(section, dict) else {}), **read_form(home)}
-    in_env = read_dotenv(home)
+    in_files, in_env = settings_in_files(home), read_dotenv(home)
     for each in FIELDS:
         value, said = getattr(wanted, each.key), each.key in in_files or each.env in in_env
         if value == getattr(current, each.key) and (said or each.key not in explicit):
@@ -199,10 +197,14 @@ def _shown(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def settings_in_files(home: Path) -> dict[str, Any]:
+    """Return the unparsed values in config.yaml and in the file of the desktop's form, which take precedence."""
+    section, _ = read_section(home)
+    return {**(section if isinstance(section, Mapping) else {}), **read_form(home)}
+
+
 def given_settings(home: Path) -> dict[str, Any]:
     """Return the settings that somebody has set, in a file or the environment, with their unparsed values."""
-    section, _ = read_section(home)
     environ = environment(home)
-    known = {**(section if isinstance(section, Mapping) else {}), **read_form(home)}
-    given = {str(key): value for key, value in known.items() if value is not None}
+    given = {str(key): value for key, value in settings_in_files(home).items() if value is not None}
     return given | {field.key: environ[field.env] for field in FIELDS if environ.get(field.env, "").strip()}

@@ -11,6 +11,7 @@ from .fetching import one
 from .role_rights import functions_out_of_reach
 from .row_security import has_own_themes
 
+OLDEST_POSTGRES, OLDEST_PGVECTOR = 15, (0, 8)
 _query = partial(query, package=__package__)
 
 

@@ -21,6 +21,7 @@ from ..common.embedded_server import account_notice
 from ..common.holdings import held_removals
 from ..common.migrations import changed_migrations
 from ..common.retention_report import described, empty_themes, retention_state
+from ..common.schema_checks import OLDEST_PGVECTOR, OLDEST_POSTGRES
 from ..common.upgrade_progress import SCHEMA, UpgradeProgress, under_way
 from . import server_health
 from .check import Check, DoctorContext, fail, note, ok
@@ -31,8 +32,7 @@ from .check_vectors import check_vectors
 _DEADLINE_S = 15.0
 _WHAT_THEN = "agents keep what is written on their disk meanwhile; try again once that is mended"
 _DECIDE = "put the file back; or hermes-pgvector removals list, then removals confirm ID... or removals dismiss ID..."
-_OLDEST_POSTGRES = 15
-_OLDEST_VECTOR, _MENDED_VECTOR = (0, 8), (0, 8, 4)
+_MENDED_PGVECTOR = (0, 8, 4)
 # Rows carry the clock of the host that wrote them, and of two near-equal statements the newer one wins.
 _CLOCK_NOTE_S, _CLOCK_FAIL_S = 2.0, 60.0
 _UTF8 = "make one: CREATE DATABASE hermes_memory ENCODING 'UTF8' TEMPLATE template0; then name it in `dsn`"
@@ -67,8 +67,8 @@ def _server(conn: DeadlineConnection, context: DoctorContext, where: str) -> Ite
     postgres, _ = schema_checks.versions(conn)
     seen = server_health.look_at(conn, context.now())
     said = f"{where}, Postgres {postgres}, answers in {seen.answered_in_s * 1000:.0f} ms"
-    if int(postgres.split(".")[0].split()[0]) < _OLDEST_POSTGRES:
-        yield fail("postgres", said, f"Postgres {_OLDEST_POSTGRES} or newer is needed: upgrade the server")
+    if int(postgres.split(".")[0].split()[0]) < OLDEST_POSTGRES:
+        yield fail("postgres", said, f"Postgres {OLDEST_POSTGRES} or newer is needed: upgrade the server")
     elif seen.read_only:
         yield fail("postgres", f"{said}; it takes no writes", "let `dsn` lead to the primary server")
     else:
@@ -187,9 +187,9 @@ def _extension(conn: DeadlineConnection, vector: str) -> Check:
     update = "ALTER EXTENSION vector UPDATE"
     how = update if newer else f"install a newer pgvector on the server, then {update}"
     repair = "extension" if newer else ""
-    if version < _OLDEST_VECTOR:
+    if version < OLDEST_PGVECTOR:
         return fail("pgvector", f"{vector}; 0.8 or newer is needed", how, repair)
-    if version < _MENDED_VECTOR:
+    if version < _MENDED_PGVECTOR:
         return note("pgvector", vector, f"0.8.4 and newer vacuum HNSW indexes correctly: {how}", repair)
     return ok("pgvector", vector)
 

@@ -13,7 +13,7 @@ from ...domain.errors import EmbedderError, EmbedderUnavailable, HermesPgvectorE
 from ...domain.theme import Languages
 from ...embed.cross_encoder import LANGUAGE, MODEL
 from ...embed.factory import cross_encoder_for, embedder_for, reranker_for
-from ...embed.model_folder import LOCAL, is_local, local_folder, models_folder, read_model_folder
+from ...embed.model_folder import is_local, local_folder, local_name, models_folder, read_model_folder
 from ...embed.onnx_session import missing_packages
 from ...recall.reranking import rerank_deadline_s
 from ..common.spool_views import inspect_spools
@@ -43,7 +43,7 @@ def _embedding(context: DoctorContext) -> Check:
     local = is_local(settings.embed_url)
     try:
         if local and (pid := _agent_with_the_model(context)):
-            name = settings.embed_url.strip()[len(LOCAL) :].strip()
+            name = local_name(settings.embed_url)
             return ok("embedding", f"local model {name} works in the agent of process {pid}")
         embedder = embedder_for(settings, context.keys.embed, home=context.home)
         assert embedder is not None

@@ -25,14 +25,13 @@ from ..common.commands import (
 from ..common.console import say
 from ..common.database import naming, settings_of
 from ..common.embedded_server import borrowed_server, embedded_server, existing_database
+from ..common.given_dims import MAX_DIMS
 from ..common.migrations import MigrationReport, migrate
 from ..common.outcome import counted
 from ..common.progress import building
 from ..common.upgrade_progress import SCHEMA
 from .distribute import Distribution, distribute, plan_distribution
 from .upgrade import Upgraded, as_json, confirm_upgrade, plan_upgrade, run_upgrade, undo_upgrade
-
-_MAX_DIMS = 2000
 
 
 def _arguments(command: argparse.ArgumentParser) -> None:
@@ -110,8 +109,8 @@ def _say_or_not(line: str) -> None:
 
 def _checked(dims: int) -> int:
     """Return the given vector length. Raises ConfigurationError if our vectors cannot have it."""
-    if not 1 <= dims <= _MAX_DIMS:
-        raise ConfigurationError(f"--dims must be 1 to {_MAX_DIMS}, not {dims}")
+    if not 1 <= dims <= MAX_DIMS:
+        raise ConfigurationError(f"--dims must be 1 to {MAX_DIMS}, not {dims}")
     return dims
 
 

@@ -32,13 +32,12 @@ from ..common.commands import (
 from ..common.console import say
 from ..common.database import settings_of
 from ..common.embedded_server import borrowed_server
-from ..common.given_dims import dims_given
+from ..common.given_dims import MAX_DIMS, dims_given
 from ..common.outcome import ADD_YES
 from ..common.saving import after, set_settings
 from ..common.stopped import said_if_stopped
 from .reembedding import Reembedding, backfill, cold_turns, plan
 
-_MAX_DIMS = 2000  # limit of a vector in an HNSW index
 _REQUEST_S = 120.0
 _STOPPED = (
     "the change of the model is not given up: the same command goes on with it; to give it up: hermes-pgvector reembed "
@@ -143,9 +142,9 @@ def _wanted(args: argparse.Namespace, settings: Settings, home: Path) -> tuple[S
     if args.dims is None:
         named = args.model or args.url or is_local(wanted.embed_url)
         changes["dims"] = dims_given(_patient(wanted), _api_key(wanted, home), home=home) if named else settings.dims
-    if not 1 <= changes["dims"] <= _MAX_DIMS:
+    if not 1 <= changes["dims"] <= MAX_DIMS:
         raise InvalidArgument(
-            f"{changes['dims']} dimensions: an embedding may have 1 to {_MAX_DIMS:,}; some models give fewer when "
+            f"{changes['dims']} dimensions: an embedding may have 1 to {MAX_DIMS:,}; some models give fewer when "
             "asked: --dims N, see the setting embed_dimensions"
         )
     return dataclasses.replace(wanted, dims=changes["dims"]), changes

@@ -20,9 +20,8 @@ from ...store.sql import query
 from ...store.vectors import recorded_space
 from ..common import new_vectors, schema_checks
 from ..common.fetching import one
+from ..common.schema_checks import OLDEST_PGVECTOR, OLDEST_POSTGRES
 
-OLDEST_POSTGRES = 15
-OLDEST_PGVECTOR = (0, 8)
 _DEADLINE_S = 15.0
 
 

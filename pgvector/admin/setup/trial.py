@@ -13,9 +13,8 @@ from ...domain.types import EmbeddingSpace
 from ...embed.embedder import space_of
 from ...embed.factory import embedder_for
 from ...embed.model_folder import is_local
-from ..common.given_dims import dims_given
+from ..common.given_dims import MAX_DIMS, dims_given
 
-MAX_DIMS = 2000
 _TEXT = "Is anybody there?"
 
 

@@ -12,15 +12,15 @@ from ...domain.commandline import pip_install
 from ...domain.errors import ConfigurationError, HermesPgvectorError
 from ...domain.format import format_bytes
 from ...domain.redaction import mask_dsn
-from ...embed.model_folder import LOCAL, is_local
+from ...embed.model_folder import LOCAL, is_local, local_name
 from ...embed.ollama import embedding_models, loopback_url
 from ...embed.onnx_session import missing_packages
 from ...host.session_context import environment
 from ..common.choose import choose_embedding
+from ..common.database import known_settings
 from ..common.embedded_server import existing_database
 from ..common.installed_models import install_model, model_view
 from ..common.model_source import BUNDLED, CATALOGUE, WHEEL_BYTES
-from ..common.saving import given_settings
 from .prompts import Interview
 from .trial import Trial, require_room, try_embedding
 from .wizard_database import DatabaseChoice
@@ -53,9 +53,7 @@ class ModelChoice:
         if self.unusable:
             return f"by words until {mask_dsn(self.url)} can be used, as configured"
         if self.trial is None:
-            return (
-                f"by meaning and words, with {self.url[len(LOCAL) :]} in the agent's process ({self.dims} dimensions)"
-            )
+            return f"by meaning and words, with {local_name(self.url)} in the agent's process ({self.dims} dimensions)"
         took = f"{self.dims} dimensions, in {self.trial.took_ms:.0f} ms"
         return f"by meaning and words, with {self.trial.space.model}: {took}"
 
@@ -65,8 +63,8 @@ class ModelStep(Interview):
 
     @cached_property
     def given(self) -> dict[str, Any]:
-        """Return the settings that are set explicitly."""
-        return given_settings(self.home)
+        """Return the settings that are set explicitly, and Ollama's address."""
+        return known_settings(self.home)
 
     def take(self, again: bool, database: DatabaseChoice) -> ModelChoice:
         """Return the model that the options or an answer name. Raises HermesPgvectorError if it cannot be used.
@@ -141,7 +139,7 @@ class ModelStep(Interview):
     def _ask_for_url(self, default: ModelChoice) -> str:
         if default.kind == "endpoint":
             return self.ask.line("Base URL", default.url, shown=mask_dsn(default.url))
-        return self.ask.line("Base URL", loopback_url(environment(self.home).get("OLLAMA_HOST", "")))
+        return self.ask.line("Base URL", loopback_url(self.given["OLLAMA_HOST"]))
 
     def _ask_for_key(self, has_one: bool) -> str | None:
         """Return an API key, "" to remove the one that is set, or None to leave it."""
@@ -153,13 +151,12 @@ class ModelStep(Interview):
             return self._as_named(self.current.embed_url.strip(), self.options.embed_model)
         if self.options.embed_model:
             raise ConfigurationError("an endpoint's model was named, and no endpoint: give --embed-url as well")
-        given = self.given | {"OLLAMA_HOST": environment(self.home).get("OLLAMA_HOST", "")}
         settings = replace(self.current, dsn=database.dsn)
         if database.room.held or database.found is None:
             with existing_database(settings) as existing:
-                choice = choose_embedding(settings, given, existing, self.home)
+                choice = choose_embedding(settings, self.given, existing, self.home)
         else:
-            choice = choose_embedding(settings, given, lambda: "", self.home)
+            choice = choose_embedding(settings, self.given, lambda: "", self.home)
         match choice.mode:
             case "endpoint":
                 return ModelChoice("endpoint", choice.url, choice.model)
@@ -187,13 +184,13 @@ class ModelStep(Interview):
         return f"{format_bytes(WHEEL_BYTES)} to fetch"
 
     def _is_there(self, model: ModelChoice) -> bool:
-        name = model.url[len(LOCAL) :].strip()
+        name = local_name(model.url)
         return self.options.source is None and (
             "/" in name or name.startswith("~") or model_view(self.home, self.current, name).installed
         )
 
     def _to_be_fetched(self, model: ModelChoice, settings: Settings, database: DatabaseChoice) -> ModelChoice:
-        name = model.url[len(LOCAL) :].strip()
+        name = local_name(model.url)
         if lacking := missing_packages():
             raise ConfigurationError(
                 f"a model in the agent's process needs {', '.join(lacking)}; run: {pip_install(*lacking)}"
@@ -207,7 +204,7 @@ class ModelStep(Interview):
 
     def fetched(self, model: ModelChoice, database: DatabaseChoice) -> ModelChoice:
         """Install the model's files into the home and try it; return it with the trial. Raises HermesPgvectorError."""
-        name = model.url[len(LOCAL) :].strip()
+        name = local_name(model.url)
         install_model(
             self.home,
             self.current,
