@@ -88,11 +88,11 @@ def _may_be_a_slip(conn: DeadlineConnection, context: CommandContext, theme: str
     return theme != own_theme(Policy.of(context.settings).rules, context.home) and not theme_exists(conn, theme)
 
 
-def embed_added(context: CommandContext, done: Outcome, *, patience_s: float = _EMBED_S) -> None:
-    """Embed added memories, if that is possible within `patience_s`."""
+def embed_added(context: CommandContext, done: Outcome) -> None:
+    """Embed added memories, if that is possible now."""
     context.backend.wrote(row["theme"] for row in done.rows)
     for row in done.rows:
-        row |= embed_now(context, row["theme"], row["id"], row["content"], patience_s=patience_s)
+        row |= embed_now(context, row["theme"], row["id"], row["content"])
 
 
 def memory_to_add(keep: Sanitizer, given: NewMemory) -> tuple[RememberMemory, list[str]]:
@@ -135,12 +135,10 @@ def masked(keep: Sanitizer, text: str) -> tuple[str, list[str]]:
     return content, [MASKED_NOTE] if content != said else []
 
 
-def embed_now(
-    context: CommandContext, theme: str, row_id: int, content: str, *, patience_s: float = _EMBED_S
-) -> dict[str, Any]:
+def embed_now(context: CommandContext, theme: str, row_id: int, content: str) -> dict[str, Any]:
     """Embed a memory now if that is possible; otherwise the agents do it later."""
     row = PendingRow("memories", row_id, theme, content)
-    return {"embedded": fill_now(context, row, patience_s=patience_s)}
+    return {"embedded": fill_now(context, row, patience_s=_EMBED_S)}
 
 
 def fill_now(context: CommandContext, row: PendingRow, *, patience_s: float) -> bool:

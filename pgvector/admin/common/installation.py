@@ -88,7 +88,7 @@ def install_plugin(hermes_home: Path, *, mode: Mode = "shim", force: bool = Fals
 
 def package_version() -> str:
     """Return the version of this package from its manifest."""
-    return str(_manifest(_PACKAGE_DIR).get("version", ""))
+    return version_in(_PACKAGE_DIR)
 
 
 def version_in(directory: Path) -> str:

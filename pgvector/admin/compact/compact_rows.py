@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Any
 
 from pgvector import Vector
-from pgvector.psycopg import register_vector
 from psycopg.types.json import Jsonb
 
 from ...domain.types import Candidate
@@ -83,11 +82,6 @@ class SessionTranscript:
     platform: str | None
     profile: str | None
     chat_type: str | None
-
-
-def prepare(conn: DeadlineConnection) -> None:
-    """Register the vector types with a connection."""
-    register_vector(conn)
 
 
 def share(conn: DeadlineConnection, theme: str, before: datetime, gone: Collection[int]) -> Share:

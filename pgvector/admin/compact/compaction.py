@@ -8,6 +8,8 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
+from pgvector.psycopg import register_vector
+
 from ...domain.dates import parse_when
 from ...domain.errors import ConfigurationError, WrongUsage
 from ...domain.theme import Languages, ThemeRules
@@ -121,7 +123,7 @@ def plan_compaction(
     conn: DeadlineConnection, options: CompactOptions, rules: ThemeRules, languages: Languages
 ) -> CompactPlan:
     """Determine what the options would do, save and cost; change nothing. Raises InvalidArgument."""
-    store.prepare(conn)
+    register_vector(conn)
     if new_vectors.running(conn) is not None:
         raise ConfigurationError("the embedding model is being changed: compact again once reembed is through")
     counts = {theme: int(held["turns"]) for theme, held in options.themes.held(conn, rules).items()}

@@ -40,10 +40,10 @@ def check_disk(context: DoctorContext) -> Iterator[Check]:
         yield from _spools(
             inspect_spools(context.home), folder, context.settings, destination_of(context.settings, context.home)
         )
-    yield _room("disk", "the spool", there, context.settings.spool_max_mb * 1_000_000)
+    yield _room("the spool", there, context.settings.spool_max_mb * 1_000_000)
     if not context.settings.dsn:
         root = embedded_server(context.settings).root
-        yield _room("disk", "the embedded Postgres", _existing(root), ROOMY_BYTES)
+        yield _room("the embedded Postgres", _existing(root), ROOMY_BYTES)
 
 
 def _spools(views: list[SpoolView], folder: Path, settings: Settings, here: Destination) -> Iterator[Check]:
@@ -132,8 +132,8 @@ def _held_up(view: SpoolView, max_bytes: int) -> Iterator[Check]:
         )
 
 
-def _room(name: str, whose: str, place: Path, wanted: int) -> Check:
-    free = shutil.disk_usage(place).free
+def _room(whose: str, place: Path, wanted: int) -> Check:
+    name, free = "disk", shutil.disk_usage(place).free
     said = f"{free / 1e9:,.1f} GB free for {whose} in {place}"
     if free < SPARE_BYTES:
         return fail(name, said, "free some space: writes stop when there is none left")

@@ -63,14 +63,10 @@ def check_installation(home: Path) -> Iterator[Check]:
 def _packages() -> Iterator[Check]:
     """Yield the versions of the packages we need, compared with the required ones."""
     required = list(_required())
-    wrong = [
-        f"{name} {have} (wanted: {wanted})"
-        for name, wanted in required
-        if not _fits(have := _version(name) or "none", wanted)
-    ]
+    wrong = [(name, wanted) for name, wanted in required if not _fits(_version(name), wanted)]
     if wrong:
-        bounds = [f"{name}{wanted}" for name, wanted in required if not _fits(_version(name) or "none", wanted)]
-        yield fail("packages", "; ".join(wrong), pip_install(*bounds))
+        said = "; ".join(f"{name} {_version(name) or 'none'} (wanted: {wanted})" for name, wanted in wrong)
+        yield fail("packages", said, pip_install(*(f"{name}{wanted}" for name, wanted in wrong)))
     elif required:
         yield ok("packages", "every package that is needed, in a version that is known to work")
     else:
@@ -90,7 +86,7 @@ def _required() -> Iterator[tuple[str, str]]:
 
 
 def _fits(have: str, wanted: str) -> bool:
-    if not have[0].isdigit():
+    if not have[:1].isdigit():
         return False
     version = _numbers(have)
     compare = {

@@ -33,21 +33,21 @@ def check_vectors(conn: DeadlineConnection, settings: Settings, home: Path, inva
             f"no whole HNSW index on {' and '.join(lacking)}: over all themes of millions of rows recall is slow",
             "hermes-pgvector index build",
         )
+    migrate = "hermes-pgvector migrate" + (" --admin-dsn DSN" if settings.dsn else "")
     if lacking := codes.lacking_rows(conn):
         yield note(
             "index",
             f"rows of {' and '.join(lacking)} were stored by an older version and have no codes yet: recall by meaning "
             "is slower",
-            "hermes-pgvector migrate" + (" --admin-dsn DSN" if settings.dsn else ""),
+            migrate,
             "migrate",
         )
     if not words.are_read(conn):
-        yield Check(
+        yield note(
             "index",
-            "note",
             "rows that an older version stored are not found by Latin words between Chinese, Japanese, Korean or Thai "
             "characters yet",
-            "hermes-pgvector migrate" + (" --admin-dsn DSN" if settings.dsn else ""),
+            migrate,
             "migrate",
         )
     if wanted is not None:

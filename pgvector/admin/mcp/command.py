@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import sys
 from collections.abc import Callable
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 
-from ...domain.errors import WrongUsage
+from ...domain.errors import ConfigurationError, WrongUsage
 from ...mcp.http_guard import AsgiApp, HttpGuard, HttpLimits
 from ...mcp.serving import COMPATIBLE, Served, serve_http, serve_stdio
 from ...mcp.tokens import TokenFile
@@ -54,8 +53,7 @@ def _serve(args: argparse.Namespace, home: Path) -> int:
     except ModuleNotFoundError as exc:
         if (exc.name or "").partition(".")[0] not in ("mcp", "starlette", "uvicorn"):
             raise
-        print(f"error: {sdk_lacks()}", file=sys.stderr)
-        return 1
+        raise ConfigurationError(sdk_lacks()) from exc
     return EXIT_OK
 
 
