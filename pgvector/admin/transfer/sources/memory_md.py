@@ -34,9 +34,11 @@ class MemoryFiles(ProfileFile):
             for content in state.contents:
                 tally.read += 1
                 seen = noted.get((state.target, digest(self.destination.stored_text(content))))
-                elsewhere = seen is not None and seen.elsewhere and not self.destination.theme
-                if isinstance(target, str) or elsewhere:
-                    tally.skip(target if isinstance(target, str) else _ELSEWHERE)
+                if isinstance(target, str):
+                    tally.skip(target)
+                    continue
+                if seen is not None and seen.elsewhere and not self.destination.theme:
+                    tally.skip(_ELSEWHERE)
                     continue
                 # Other entries may have changed the file since, so this entry may date from before its removal here.
                 at = written if seen is None else min(written, seen.noted_at)

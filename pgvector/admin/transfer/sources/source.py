@@ -112,11 +112,8 @@ class ImportDestination:
         session = self.locate(said)
         if not self.writes(session.agent_context):
             return f"a run of kind {session.agent_context}"
-        if self.theme:
-            return ImportTarget(self.theme, self.theme, self.theme, session)
-        where = session.place
-        target = ImportTarget(where.turns.name, where.memories.name, where.files.name, session)
-        if said.get("gateway_session_key"):
+        target = self._target(session)
+        if self.theme or said.get("gateway_session_key"):
             return target
         if _is_api(said):
             return self._of_api(target, session_id)
@@ -126,16 +123,20 @@ class ImportDestination:
 
     def of_memory(self, said: Mapping[str, Any]) -> ImportTarget | str:
         """Return the same as `of_session` for a memory of an unknown session; those of chats may be the profile's."""
-        session = self.locate(said)
+        target = self._target(self.locate(said))
         if self.theme:
-            return ImportTarget(self.theme, self.theme, self.theme, session)
-        where = session.place
-        target = ImportTarget(where.turns.name, where.memories.name, where.files.name, session)
+            return target
         if _is_api(said):
             return self._of_api(target, "")
         if self._is_chat(said) and self.rules.messaging == "chat":
             return CHAT_UNKNOWN
         return target
+
+    def _target(self, session: HostSession) -> ImportTarget:
+        if self.theme:
+            return ImportTarget(self.theme, self.theme, self.theme, session)
+        where = session.place
+        return ImportTarget(where.turns.name, where.memories.name, where.files.name, session)
 
     def _of_api(self, target: ImportTarget, session_id: str) -> ImportTarget | str:
         known = self.captured(session_id) if session_id else ()

@@ -147,8 +147,7 @@ def _spoken(
         where, role, text = f"message {row['id']}", row["role"], _text(row["content"])
         reviewed = text.lstrip().startswith(_REVIEWS) if role == "user" else reviewed
         at = at_epoch(row["timestamp"]) or at_epoch(started_at)
-        taken_back = _UNDONE if role in ("user", "assistant") and row["id"] in undone else ""
-        if reason := taken_back or _flaw(row, role) or ("synthetic" if reviewed else ""):
+        if reason := _flaw(row, role, undone) or ("synthetic" if reviewed else ""):
             tally.skip(reason, where if reason not in (_TOOL, _CALL, _SYSTEM) else "")
         elif at is None:
             tally.skip("without a time", where)
@@ -156,13 +155,13 @@ def _spoken(
             yield Utterance(role, text, at, where)
 
 
-def _flaw(row: Row, role: object) -> str:
+def _flaw(row: Row, role: object, undone: set[int]) -> str:
     """Return why a message is not part of the conversation, or "" if it is."""
     if role == "tool":
         return _TOOL
     if role not in ("user", "assistant"):
         return _SYSTEM
-    if _is_undone(row):
+    if _is_undone(row) or row["id"] in undone:
         return _UNDONE
     if row["observed"]:
         return _OVERHEARD
