@@ -72,13 +72,11 @@ def decide(
     """
     verb, origin = f"removals {decision}", Mirror(home).origin
     with conn.transaction():
-        chosen, notes = _chosen(conn, refs), list[str]()
-        if refs is None and decision == "confirm":
-            chosen, notes = _of_own_files(chosen, origin)
+        chosen, notes = _chosen(conn, decision, refs, origin)
         if really:
             chosen = _still_held(conn, chosen, refs)
-        stay = [each for each in chosen if each.owners and decision == "confirm"]
-        counts = {"memories": len({each.id for each in chosen} - {each.id for each in stay})}
+        stay = {each.id: each.owners for each in chosen if each.owners and decision == "confirm"}
+        counts = {"memories": len({each.id for each in chosen} - stay.keys())}
         if really and chosen:
             _carry_out(conn, chosen, decision, place + verb)
             record_where_allowed(conn, place + verb, {"themes": sorted({each.theme for each in chosen})}, counts)
@@ -106,19 +104,20 @@ def _of_own_files(waiting: Sequence[Any], origin: str) -> tuple[list[Any], list[
     return own, [f"{of_others} not meant by --all: decide with the --hermes-home of theirs, or by ids"]
 
 
-def _staying(stay: Sequence[Any]) -> list[str]:
-    """Return a note for each memory that the file no longer holds but that has another owner."""
-    kept = {each.id: each.owners for each in stay}
+def _staying(stay: Mapping[int, Sequence[str]]) -> list[str]:
+    """Return a note for each memory that the file no longer holds but that has other owners."""
     return [
-        f"{Ref('memories', id)} stays: it is remembered besides ({', '.join(owners)})" for id, owners in kept.items()
+        f"{Ref('memories', id)} stays: it is remembered besides ({', '.join(owners)})" for id, owners in stay.items()
     ]
 
 
-def _chosen(conn: DeadlineConnection, refs: Sequence[Ref] | None) -> list[Any]:
-    """Return the held removals that `refs` name, or all. Raises InvalidArgument."""
+def _chosen(
+    conn: DeadlineConnection, decision: Decision, refs: Sequence[Ref] | None, origin: str
+) -> tuple[list[Any], list[str]]:
+    """Return the held removals that `refs` name, or all that can be decided so, and notes. Raises InvalidArgument."""
     waiting = _held(conn)
     if refs is None:
-        return waiting
+        return _of_own_files(waiting, origin) if decision == "confirm" else (waiting, [])
     themes: dict[Ref, set[str]] = {}
     for each in waiting:
         themes.setdefault(Ref("memories", each.id), set()).add(each.theme)
@@ -126,7 +125,7 @@ def _chosen(conn: DeadlineConnection, refs: Sequence[Ref] | None) -> list[Any]:
         raise InvalidArgument(f"no removal of {', '.join(missing)} waits; see: hermes-pgvector removals list")
     for ref in refs:
         one_theme(ref, themes[ref])
-    return [each for each in waiting if Ref("memories", each.id) in refs]
+    return [each for each in waiting if Ref("memories", each.id) in refs], []
 
 
 def _still_held(conn: DeadlineConnection, chosen: Sequence[Any], refs: Sequence[Ref] | None) -> list[Any]:

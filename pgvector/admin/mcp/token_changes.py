@@ -28,15 +28,7 @@ def add_token(home: Path, name: str, themes: Sequence[str], *, read_only: bool) 
     """Make a token and store its hash. Raises ConfigurationError if the name is in use, or it cannot be stored."""
     check_name(name)
     bound = tuple(dict.fromkeys(themes))
-    if blank := [theme for theme in bound if not normalise_theme(theme)]:
-        raise ConfigurationError(f"{blank[0]!r} is no name of a theme")
-    if chats := [theme for theme in bound if is_chat(normalise_theme(theme))]:
-        raise ConfigurationError(f"a token cannot be for {chats[0]!r}: {CHATS_ALONE}")
-    if many := [theme for theme in bound if theme.endswith("*")]:
-        raise ConfigurationError(
-            f"a token is for themes by their whole names, and {many[0]!r} would be one of that name: "
-            "give --theme for each, or --any-theme"
-        )
+    _check_themes(bound)
     secret = new_secret()
     token = Token(name, hash_of(secret), bound or (ANY_THEME,), read_only, datetime.now(UTC).isoformat("T", "seconds"))
     with _changing(home) as (file, tokens):
@@ -47,6 +39,19 @@ def add_token(home: Path, name: str, themes: Sequence[str], *, read_only: bool) 
             )
         write_file(file.path, dumped([*tokens, token]), "nothing was changed", mode=0o600)
     return NewToken(token, secret)
+
+
+def _check_themes(themes: Sequence[str]) -> None:
+    """Raise ConfigurationError if a token cannot be for these themes."""
+    if blank := [theme for theme in themes if not normalise_theme(theme)]:
+        raise ConfigurationError(f"{blank[0]!r} is no name of a theme")
+    if chats := [theme for theme in themes if is_chat(normalise_theme(theme))]:
+        raise ConfigurationError(f"a token cannot be for {chats[0]!r}: {CHATS_ALONE}")
+    if many := [theme for theme in themes if theme.endswith("*")]:
+        raise ConfigurationError(
+            f"a token is for themes by their whole names, and {many[0]!r} would be one of that name: "
+            "give --theme for each, or --any-theme"
+        )
 
 
 def remove_token(home: Path, name: str, *, really: bool) -> Token:

@@ -152,21 +152,22 @@ def render_status(status: Status) -> str:
         lines.append(
             typed(f"rejected   {counted_writes(status['set_aside'])}; look at them: hermes-pgvector spool list")
         )
-    recall = status["recall"]
-    rates = [
-        f"{name} found something in {recall[f'{kind}_hit_rate']:.0%} of {recall[asked]}"
-        for name, kind, asked in (("prefetch", "prefetch", "prefetches"), ("tools", "tool", "tool_recalls"))
-        if recall[asked]
-    ]
-    if rates:
-        lines.append("recall     " + ", ".join(rates))
-    lines += _full_lines(status["memory_files"])
+    lines += [*_recall_lines(status["recall"]), *_full_lines(status["memory_files"])]
     told = [each for each in status["processes"] if _is_worth_telling(each)]
     for process in told:
         lines += _process_lines(process)
     if not told:
         lines.append("processes  no agent of this home runs, and none has left writes behind")
     return "\n".join(lines)
+
+
+def _recall_lines(recall: Mapping[str, Any]) -> list[str]:
+    rates = [
+        f"{name} found something in {recall[f'{kind}_hit_rate']:.0%} of {recall[asked]}"
+        for name, kind, asked in (("prefetch", "prefetch", "prefetches"), ("tools", "tool", "tool_recalls"))
+        if recall[asked]
+    ]
+    return ["recall     " + ", ".join(rates)] if rates else []
 
 
 def _full_lines(files: Sequence[Mapping[str, Any]]) -> list[str]:

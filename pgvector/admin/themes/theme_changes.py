@@ -145,9 +145,8 @@ def delete(conn: DeadlineConnection, name: str, rules: ThemeRules, *, really: bo
 def other_in_settings(settings: Settings, theme: str, into: str) -> Iterator[str]:
     """Yield the settings of this home that differ between the theme that rows came from and the one they went to."""
     retention = RetentionPolicy(settings.retention, settings.identity_key)
-    periods = [retention.of(each) for each in (theme, into)]
-    if periods[0] != periods[1]:
-        before, now = (f"for {period}" if period else "for ever" for period in periods)
+    before, now = (_kept_for(retention, each) for each in (theme, into))
+    if before != now:
         yield f"the setting `retention` keeps turns of {theme!r} {before}, and of {into!r} {now}"
     names = {
         "recall_off": settings.recall_off,
@@ -159,6 +158,11 @@ def other_in_settings(settings: Settings, theme: str, into: str) -> Iterator[str
         if (theme in named) != (into in named):
             which, other = (theme, into) if theme in named else (into, theme)
             yield f"the setting `{name}` means {which!r}, and not {other!r}"
+
+
+def _kept_for(retention: RetentionPolicy, theme: str) -> str:
+    period = retention.of(theme)
+    return f"for {period}" if period else "for ever"
 
 
 # -- names
