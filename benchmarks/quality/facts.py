@@ -20,14 +20,11 @@ from unittest import mock
 
 sys.path += [str(folder) for folder in Path(__file__).resolve().parents[:3]]
 import common
-from recall import interval, options
-from vectors import CachedModel
+from recall import embedding, interval, options
 
 from hermes_memory_pgvector.domain.operations import Message, RememberMemory, StoreTurn
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall import fuse
-from tests.support.embedding_server import EmbeddingServer
-from tests.support.model_files import model_dir
 
 
 def words(text: str) -> list[str]:
@@ -130,10 +127,7 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         config: dict[str, Any] = {"dims": args.dims, "recall_deadline_s": 30}
         config["dsn"] = args.dsn or stack.enter_context(common.postgres()).database(args.dims)
-        if not args.no_model:
-            model = CachedModel(args.model_dir or model_dir(), args.cache)
-            config["embed_url"] = stack.enter_context(EmbeddingServer(model)).url
-            config["embed_model"] = args.model_name
+        config |= stack.enter_context(embedding(args))
         provider = stack.enter_context(common.provider(config))
         load(provider)
         rows = measure(provider)

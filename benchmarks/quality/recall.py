@@ -169,15 +169,22 @@ def write(provider: PgvectorMemoryProvider, theme: Theme) -> None:
 
 
 @contextlib.contextmanager
+def embedding(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """The settings of the model that the options name, which answers for the length of the block."""
+    if args.no_model:
+        yield {}
+        return
+    with EmbeddingServer(CachedModel(args.model_dir or model_dir(), args.cache)) as endpoint:
+        yield {"embed_url": endpoint.url, "embed_model": args.model_name}
+
+
+@contextlib.contextmanager
 def loaded(args: argparse.Namespace, themes: Sequence[Theme]) -> Iterator[tuple[PgvectorMemoryProvider, list[Stored]]]:
     """A provider over a store with every theme, embedded unless `--no-model`."""
     with contextlib.ExitStack() as stack:
         config: dict[str, Any] = {"dims": args.dims, "spool_max_mb": 2000, "recall_deadline_s": 30}
         dsn = config["dsn"] = args.dsn or stack.enter_context(common.postgres()).database(args.dims)
-        if not args.no_model:
-            model = CachedModel(args.model_dir or model_dir(), args.cache)
-            config["embed_url"] = stack.enter_context(EmbeddingServer(model)).url
-            config["embed_model"] = args.model_name
+        config |= stack.enter_context(embedding(args))
         provider = stack.enter_context(common.provider(config))
         assert provider.runtime is not None
         provider.runtime.backend.bring_up()

@@ -26,8 +26,7 @@ sys.path += [str(folder) for folder in Path(__file__).resolve().parents[:3]]
 import common
 import psycopg
 from corpora import read_corpus
-from recall import options, share_found
-from vectors import CachedModel
+from recall import embedding, options, share_found
 
 from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.domain.facts import PLAIN, Structure
@@ -36,8 +35,6 @@ from hermes_memory_pgvector.domain.types import Question, Scope
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall import bars
 from hermes_memory_pgvector.recall.prefetch import fitting
-from tests.support.embedding_server import EmbeddingServer
-from tests.support.model_files import model_dir
 
 CORPUS = "precisionmem_en"
 KINDS = {"entity": "fact", "relation": "fact", "open_question": "question"}  # by what the corpus calls them
@@ -274,10 +271,7 @@ def store(args: argparse.Namespace) -> Iterator[tuple[PgvectorMemoryProvider, st
     with contextlib.ExitStack() as stack:
         config: dict[str, Any] = {"dims": args.dims, "recall_deadline_s": 30, "prefetch_deadline_s": 8}
         dsn = config["dsn"] = stack.enter_context(common.postgres()).database(args.dims)
-        if not args.no_model:
-            model = CachedModel(args.model_dir or model_dir(), args.cache)
-            config["embed_url"] = stack.enter_context(EmbeddingServer(model)).url
-            config["embed_model"] = args.model_name
+        config |= stack.enter_context(embedding(args))
         yield stack.enter_context(common.provider(config)), dsn
 
 

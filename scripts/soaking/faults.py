@@ -179,11 +179,16 @@ class Schedule:
         self._claim(victim.name)
         return victim
 
-    def _kill_agent(self) -> tuple[str, str, float, Callable[[], None]]:
-        victim = self._victim()
+    def _ended(self, victim: AgentHandle | Service) -> tuple[str, float]:
+        """End a process in some way; return the way, and for how long it stays away."""
         how = self._random.choices(("SIGKILL", "SIGTERM", "quit"), (4, 2, 1))[0]
         away_s = self._random.choice((0.0, 0.0, self._random.uniform(0, 6)))
         victim.end(how, self._end_overdue)
+        return how, away_s
+
+    def _kill_agent(self) -> tuple[str, str, float, Callable[[], None]]:
+        victim = self._victim()
+        how, away_s = self._ended(victim)
         return f"agent ended by {how}", victim.name, away_s, victim.start
 
     def _send_elsewhere(self) -> tuple[str, str, float, Callable[[], None]]:
@@ -201,9 +206,7 @@ class Schedule:
     def _kill_service(self) -> tuple[str, str, float, Callable[[], None]]:
         victim = self._random.choice(self._world.services)
         group = self._claim(victim.name)
-        how = self._random.choices(("SIGKILL", "SIGTERM", "quit"), (4, 2, 1))[0]
-        away_s = self._random.choice((0.0, 0.0, self._random.uniform(0, 6)))
-        victim.end(how, self._end_overdue)
+        how, away_s = self._ended(victim)
         return f"{victim.name} ended by {how}", group, away_s, victim.start
 
     def _fill_disk(self) -> tuple[str, str, float, Callable[[], None]]:
