@@ -35,16 +35,8 @@ SELECT pg_database_size(current_database()) AS bytes;
 -- name: recent_growth
 -- exempt: totals for the operator, no stored text. The themes are found one by one along an index, and each theme's
 -- last days at the end of the same index.
-WITH RECURSIVE turn_themes(theme) AS (
-    (SELECT agent_identity FROM conversations ORDER BY agent_identity LIMIT 1)
-    UNION ALL
-    SELECT (SELECT agent_identity FROM conversations WHERE agent_identity > t.theme ORDER BY agent_identity LIMIT 1)
-      FROM turn_themes AS t WHERE t.theme IS NOT NULL),
-memory_themes(theme) AS (
-    (SELECT agent_identity FROM memory_entries ORDER BY agent_identity LIMIT 1)
-    UNION ALL
-    SELECT (SELECT agent_identity FROM memory_entries WHERE agent_identity > t.theme ORDER BY agent_identity LIMIT 1)
-      FROM memory_themes AS t WHERE t.theme IS NOT NULL),
+WITH RECURSIVE turn_themes(theme) AS (walked_themes(conversations; turn_themes)),
+memory_themes(theme) AS (walked_themes(memory_entries; memory_themes)),
 some_turns AS MATERIALIZED (SELECT theme FROM turn_themes WHERE theme IS NOT NULL LIMIT %(themes)s),
 some_memories AS MATERIALIZED (SELECT theme FROM memory_themes WHERE theme IS NOT NULL LIMIT %(themes)s),
 turns AS (

@@ -39,11 +39,7 @@ SELECT (SELECT count(*) FROM memory_entries WHERE agent_identity = %(theme)s AND
 -- name: themes_of_clients
 -- exempt: names for the operator, no stored text. Themes whose last turn came through the API server and that are not
 -- the profile's own, so that a client must have named them. The themes are found one by one along an index.
-WITH RECURSIVE themes(theme) AS (
-    (SELECT agent_identity FROM conversations ORDER BY agent_identity LIMIT 1)
-    UNION ALL
-    SELECT (SELECT agent_identity FROM conversations WHERE agent_identity > themes.theme ORDER BY agent_identity LIMIT 1)
-      FROM themes WHERE theme IS NOT NULL)
+WITH RECURSIVE themes(theme) AS (walked_themes(conversations; themes))
 SELECT theme FROM themes
  CROSS JOIN LATERAL (SELECT metadata FROM conversations WHERE agent_identity = theme ORDER BY ts DESC LIMIT 1) AS last
  WHERE theme IS NOT NULL AND metadata ->> 'platform' = 'api_server'
@@ -57,11 +53,7 @@ SELECT count(DISTINCT split_part(origin, ':', 1)) AS homes FROM hermes_mirror WH
 -- name: themes_of_home
 -- exempt: names for the operator, no stored text. Themes that this home's memory files were written under, and those
 -- whose last turn came from its profile; the themes are found one by one along an index.
-WITH RECURSIVE themes(theme) AS (
-    (SELECT agent_identity FROM conversations ORDER BY agent_identity LIMIT 1)
-    UNION ALL
-    SELECT (SELECT agent_identity FROM conversations WHERE agent_identity > themes.theme ORDER BY agent_identity LIMIT 1)
-      FROM themes WHERE theme IS NOT NULL)
+WITH RECURSIVE themes(theme) AS (walked_themes(conversations; themes))
 SELECT theme FROM themes
  WHERE theme IS NOT NULL
    AND (SELECT metadata ->> 'profile' FROM conversations

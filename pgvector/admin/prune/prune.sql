@@ -115,11 +115,7 @@ SELECT pg_try_advisory_xact_lock(731057951) AS got;
 
 -- name: oldest_turns
 -- exempt: names and times for the upkeep, no stored text. The themes are found one by one along an index.
-WITH RECURSIVE themes(theme) AS (
-    (SELECT agent_identity FROM conversations ORDER BY agent_identity LIMIT 1)
-    UNION ALL
-    SELECT (SELECT agent_identity FROM conversations WHERE agent_identity > themes.theme ORDER BY agent_identity LIMIT 1)
-      FROM themes WHERE theme IS NOT NULL)
+WITH RECURSIVE themes(theme) AS (walked_themes(conversations; themes))
 SELECT t.theme, extract(epoch FROM now() - oldest.ts)::float8 AS age_s, r.policy,
        coalesce(r.held_until > now() AND r.held_by <> %(me)s::uuid, false) AS held,
        coalesce(r.announced_at <= now() - make_interval(secs => %(grace_s)s), false) AS ripe,

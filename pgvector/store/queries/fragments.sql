@@ -21,6 +21,13 @@
      WHEN left({t}.agent_identity, 1) = '@' THEN {t}.agent_identity || ' group' LIKE ANY (%(shared)s::text[])
      ELSE true END)
 
+-- fragment: walked_themes(table; found)
+-- The query of the recursive CTE `found`: the themes of a table, each by one lookup in an index; at the end is a NULL.
+(SELECT agent_identity FROM {table} ORDER BY agent_identity LIMIT 1)
+UNION ALL
+SELECT (SELECT agent_identity FROM {table} WHERE agent_identity > {found}.theme ORDER BY agent_identity LIMIT 1)
+  FROM {found} WHERE {found}.theme IS NOT NULL
+
 -- fragment: memories_with(columns; theme; words)
 -- The rows that the text index finds for some words.
 AS MATERIALIZED (

@@ -516,16 +516,8 @@ SELECT EXISTS (SELECT FROM memory_entries AS m WHERE m.agent_identity = %(theme)
 -- name: theme_names
 -- exempt: names for the operator, no stored text; a session is shown only those it may read, see host/unknown_themes.py.
 -- They are found one after the other, each by one lookup in an index.
-WITH RECURSIVE said(theme) AS (
-    (SELECT agent_identity FROM conversations ORDER BY agent_identity LIMIT 1)
-    UNION ALL
-    SELECT (SELECT agent_identity FROM conversations WHERE agent_identity > said.theme ORDER BY agent_identity LIMIT 1)
-      FROM said WHERE theme IS NOT NULL),
-noted(theme) AS (
-    (SELECT agent_identity FROM memory_entries ORDER BY agent_identity LIMIT 1)
-    UNION ALL
-    SELECT (SELECT agent_identity FROM memory_entries WHERE agent_identity > noted.theme ORDER BY agent_identity LIMIT 1)
-      FROM noted WHERE theme IS NOT NULL)
+WITH RECURSIVE said(theme) AS (walked_themes(conversations; said)),
+noted(theme) AS (walked_themes(memory_entries; noted))
 SELECT theme FROM said WHERE theme IS NOT NULL UNION SELECT theme FROM noted WHERE theme IS NOT NULL ORDER BY 1;
 
 -- name: theme_names_spread
