@@ -23,13 +23,12 @@ from ...store.connection import DeadlineConnection
 from ...store.vectors import PendingRow
 from . import stored_rows
 from .command_context import CommandContext
-from .operators import operator
+from .operators import operator, without_verb
 from .outcome import Outcome
 from .refs import Ref
 from .theme_names import own_theme
 from .theme_rows import theme_exists
 
-_KEPT_OF_WHO = ("source", "os_user", "host")  # of `who`, stored with the memory itself
 _NEW_THEME = "{theme!r} held nothing before: if the name is a slip, forget this; see: hermes-pgvector themes list"
 _EMBED_S = 120.0  # how long a command waits for the vectors of one long text
 
@@ -99,16 +98,16 @@ def memory_to_add(keep: Sanitizer, given: NewMemory) -> tuple[RememberMemory, li
     """Return the write that stores an operator's memory, and notes about it. Raises WrongUsage."""
     content, notes = masked(keep, given.text)
     notes += notes_on(content, given.structure)
-    kept = keep.metadata(given.metadata, Counter())
-    metadata = {key: value for key, value in kept.items() if key not in _KEPT_OF_WHO}
     who = operator(given.verb)
+    author = without_verb(who)
+    metadata = {key: value for key, value in keep.metadata(given.metadata, Counter()).items() if key not in author}
     op = RememberMemory(
         theme=given.theme,
         at=time.time() if given.said_at is None else given.said_at.timestamp(),
         target=given.target,
         content=content,
         structure=given.structure,
-        metadata=metadata | {key: who[key] for key in _KEPT_OF_WHO},
+        metadata=metadata | author,
         given=metadata,
         who=who,
         owner="add",

@@ -124,12 +124,12 @@ def adopt(
     """
     if "embed_url" in given or not held_dims(existing):
         return None
-    choice = choose_embedding(settings, given, existing, home)
     held = _requirement(settings, given, existing)
     if not held.model:
         if held.dims and held.dims != settings.dims:
             set_settings(home, {"dims": held.dims})
         return None
+    choice = choose_embedding(settings, given, existing, home)
     if choice.mode == "local" and choice.source is None:
         words = f"by words: {held.why}, which is not in this home yet"
         choice = EmbeddingChoice("lexical", words, "hermes-pgvector model choose", dims=choice.dims)

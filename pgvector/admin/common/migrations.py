@@ -23,6 +23,7 @@ from .schema_checks import functions_astray
 
 DROP_SCRIPT = MIGRATIONS_FOLDER / "optional" / "drop_everything.sql"
 MIGRATION_LOCK = 7310579462  # each migration file takes this lock as well
+_KEYS_VERSION = 5  # the migration that puts the keys of `build_keys` in place
 _SEAL = re.compile(r"'[0-9a-f]{64}'")
 _COMPLETING_LOCK = 731057952  # only one process at a time fills in missing data beside agents
 _DEFAULT_ROLE = "hermes"  # the role that gets its rights if none is named and it exists
@@ -240,16 +241,13 @@ def changed_migrations(conn: DeadlineConnection) -> list[str]:
     ]
 
 
-VERSION = 5  # the migration that puts these keys in place
-
-
 def build_keys(conn: DeadlineConnection) -> None:
     """Build the keys that tables of an earlier version lack, however long it takes. Raises UpgradeNeeded.
 
     The caller must keep other migrations away without letting them wait in Postgres: a concurrent build waits for them.
     """
     applied = applied_versions(conn)
-    if not applied or VERSION in applied:
+    if not applied or _KEYS_VERSION in applied:
         return
     with translated():
         before = conn.execute("SELECT current_setting('lock_timeout')").fetchone()

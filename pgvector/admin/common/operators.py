@@ -79,6 +79,11 @@ def logged(
         note(ended, done)
 
 
+def without_verb(who: Mapping[str, str]) -> dict[str, str]:
+    """Return what a memory's metadata keep of `operator`; the history records all of it."""
+    return {name: value for name, value in who.items() if name != "verb"}
+
+
 def operator(verb: str) -> dict[str, str]:
     """Return who runs a command, as the history of memories records it."""
     return {"source": "operator", "verb": verb, "os_user": os_user(), "host": socket.gethostname()}

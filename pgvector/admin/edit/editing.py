@@ -22,7 +22,7 @@ from ..common import row_security, stored_rows
 from ..common.adding import embed_now, masked
 from ..common.command_context import CommandContext
 from ..common.fetching import one
-from ..common.operators import operator, record
+from ..common.operators import operator, record, without_verb
 from ..common.outcome import Outcome
 from ..common.refs import Ref, one_theme
 
@@ -189,10 +189,9 @@ def _replace(
         "theme": theme, "target": old.target, "id": old.id, "at": now, "noted_at": now, "origin": origin,
         "announced": False,
     }  # fmt: skip
-    kept = Jsonb({key: value for key, value in who.items() if key != "verb"})
     memories.note_actor(conn, who)
     said = memories.columns_of((parse_notation(content) or PLAIN).settled())
-    changed = told | said | {"content": content, "old_content": old.content, "metadata": kept}
+    changed = told | said | {"content": content, "old_content": old.content, "metadata": Jsonb(without_verb(who))}
     if not conn.execute(_query("edit_memory"), changed).rowcount:
         return False
     conn.execute(_query("bury_text"), told | {"content": old.content})

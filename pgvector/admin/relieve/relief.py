@@ -26,10 +26,14 @@ from ...store.sql import query
 from ..common.command_context import CommandContext
 from ..common.file_fill import fill_of
 from ..common.file_replacing import write_file
-from ..common.operators import operator, record_where_allowed
+from ..common.operators import operator, record_where_allowed, without_verb
 from ..common.outcome import Outcome
 from .file_entries import MemoryFile, rewrite
 from .judging import JudgedEntry
+
+_query = partial(query, package=__package__)
+_OWNER = "relieve"  # store/memory_files.py keeps a memory of this owner when files lose it
+_NAME = "relieved.json"
 
 
 def relieve(
@@ -75,11 +79,6 @@ def _take_out(home: Path, target: str, texts: set[str]) -> list[str]:
     return [f"{missing} of them had gone from {MEMORY_FILES[target]} meanwhile"] if missing else []
 
 
-_query = partial(query, package=__package__)
-_OWNER = "relieve"  # store/memory_files.py keeps a memory of this owner when files lose it
-_KEPT_OF_WHO = ("source", "os_user", "host")  # stored in the memory's metadata
-
-
 def as_taken(entry: JudgedEntry) -> TakenEntry:
     """Return the record of an entry for --undo."""
     themes = tuple(sorted(entry.themes))
@@ -106,7 +105,7 @@ def _as_operation(entry: JudgedEntry) -> RememberMemory:
         at=min(time.time(), entry.written_at),
         target=entry.target,
         content=entry.text,
-        metadata={key: who[key] for key in _KEPT_OF_WHO},
+        metadata=without_verb(who),
         who=who,
         owner=_OWNER,
     )
@@ -146,9 +145,6 @@ def stored_texts(conn: DeadlineConnection, entries: Sequence[TakenEntry]) -> dic
     }
     found = conn.execute(_query("relieved_texts"), asked)
     return {(row.target, bytes(row.digest).hex()): row.content for row in found}
-
-
-_NAME = "relieved.json"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 
 from ...domain.errors import ConfigurationError, WrongUsage
 from ...domain.files import replace_text
-from .report import WORK, Status
+from .report import WORK, Status, numbers
 
 PREFIX = "hermes_pgvector_"
 
@@ -107,7 +107,7 @@ class CounterTotals:
         for process in processes:
             if not process["living"]:
                 continue
-            name, now = process["name"], _numbers(process["report"])
+            name, now = process["name"], _finite(process["report"])
             before = self._last.get(name, {})
             for key, value in now.items():
                 self._sums[key] = self._sums.get(key, 0.0) + max(0.0, value - before.get(key, 0.0))
@@ -205,12 +205,8 @@ def _counters(sums: Mapping[str, float]) -> Values:
     return found
 
 
-def _numbers(report: Mapping[str, Any]) -> dict[str, float]:
-    return {
-        key: float(value)
-        for key, value in report.items()
-        if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    }
+def _finite(report: Mapping[str, Any]) -> dict[str, float]:
+    return {key: float(value) for key, value in numbers(report).items() if math.isfinite(value)}
 
 
 def registry_of(look: Callable[[], Status]) -> CollectorRegistry:

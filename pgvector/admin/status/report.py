@@ -316,15 +316,16 @@ def agreed(status: Status) -> Status:
 def flat(status: Status) -> dict[str, int | float]:
     """Return numbers only, over living processes: counters are summed, timings and lags are the slowest process's."""
     living = [process["report"] for process in status["processes"] if process["living"]]
-    totals = {"processes": len(living)} | _numbers(status) | _numbers(status["database"])
-    counters = [(key, value) for report in living for key, value in _numbers(report).items() if key not in _TOTALLED]
+    totals = {"processes": len(living)} | numbers(status) | numbers(status["database"])
+    counters = [(key, value) for report in living for key, value in numbers(report).items() if key not in _TOTALLED]
     for key, value in counters:
         slowest = _TIMING.search(key) is not None
         totals[key] = max(totals.get(key, 0), value) if slowest else totals.get(key, 0) + value
-    return totals | {key: rate for key, rate in _numbers(status["recall"]).items() if key.endswith("_rate")}
+    return totals | {key: rate for key, rate in numbers(status["recall"]).items() if key.endswith("_rate")}
 
 
-def _numbers(known: Mapping[str, Any]) -> dict[str, int | float]:
+def numbers(known: Mapping[str, Any]) -> dict[str, int | float]:
+    """Return the values that are numbers."""
     return {
         key: value for key, value in known.items() if isinstance(value, (int, float)) and not isinstance(value, bool)
     }
