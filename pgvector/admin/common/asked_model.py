@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -90,8 +90,5 @@ def model_at(args: argparse.Namespace, home: Path, *, prefix: str) -> Iterator[A
         raise WrongUsage(f"--{prefix}key-env: the environment has no {variable}, nor has the home's .env")
     if not given["model"].strip():
         raise WrongUsage(f"name the endpoint's model: --{prefix}model NAME")
-    client = ChatClient(url=given["url"], model=given["model"], option=f"--{prefix}url", api_key=key)
-    try:
+    with closing(ChatClient(url=given["url"], model=given["model"], option=f"--{prefix}url", api_key=key)) as client:
         yield AskedModel(client)
-    finally:
-        client.close()

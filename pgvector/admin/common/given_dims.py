@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 from ...config.settings import Settings
@@ -21,8 +22,5 @@ def dims_given(settings: Settings, api_key: str, *, home: Path) -> int:
         return dims_of(local_folder(settings.embed_url, home))
     if not settings.embed_url.strip():
         return 0
-    endpoint = http_embedder(settings, api_key, dims=0, dimensions="never")
-    try:
+    with closing(http_embedder(settings, api_key, dims=0, dimensions="never")) as endpoint:
         return len(endpoint.embed_query("dimensions", timeout_s=settings.embed_timeout_s))
-    finally:
-        endpoint.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 from ...config.settings import Settings
@@ -48,11 +49,9 @@ def _embedding(context: DoctorContext) -> Check:
         embedder = embedder_for(settings, context.keys.embed, home=context.home)
         assert embedder is not None
         started = time.monotonic()
-        try:
+        with closing(embedder):
             embedder.embed_query(_QUESTION, timeout_s=settings.embed_timeout_s)
-        finally:
-            embedder.close()
-    except (EmbedderError, HermesPgvectorError) as exc:
+    except HermesPgvectorError as exc:
         return fail("embedding", str(exc), f"{_remedy(exc, local=local)}; recall goes by words meanwhile")
     which = f"local model {embedder.model} in this process," if local else f"{embedder.model} answers with"
     return ok("embedding", f"{which} {settings.dims} dimensions, in {_since_ms(started)} ms")
@@ -122,12 +121,9 @@ def _bundled_reranker(context: DoctorContext) -> Check:
 def _reranker(settings: Settings, api_key: str) -> Check:
     name, deadline_s = "reranking", rerank_deadline_s(settings)
     try:
-        reranker = reranker_for(settings, api_key)
-        started = time.monotonic()
-        try:
+        with closing(reranker_for(settings, api_key)) as reranker:
+            started = time.monotonic()
             reranker.scores(_QUESTION, _TEXTS, timeout_s=max(deadline_s, settings.embed_timeout_s))
-        finally:
-            reranker.close()
     except HermesPgvectorError as exc:
         return fail(name, str(exc), "check rerank_url, rerank_model and rerank_api; results keep their order meanwhile")
     took_ms = _since_ms(started)
