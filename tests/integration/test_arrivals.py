@@ -52,7 +52,7 @@ def test_need_29_records_keep_their_times_and_come_once_however_often_they_are_s
     with psycopg.connect(dsn) as conn:
         conn.execute("DELETE FROM hermes_operations")
     again = taken(dsn, TURN, MEMORY)
-    assert (again.added, again.there) == (0, 2)
+    assert (again.added, again.memories_there + again.turns_there) == (0, 2)
     memory, turn = all_rows(dsn)
     assert memory[1:6] == ("sales", "memory", "Atlas is blue", AT, AT + timedelta(days=1))
     assert "4915112345678" not in str(memory[6])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from ...domain.format import plural
-from .commands import EXIT_OK, print_json
+from .commands import printed
 from .console import say
 
 _ONE = {"memories": "memory", "entries": "entry"}
@@ -37,20 +38,17 @@ class Outcome:
         return told | self.facts
 
 
-def print_outcome(
-    outcome: Outcome, *, as_json: bool, before: Callable[[], None] | None = None, summary: str = ""
-) -> int:
-    """Print an outcome and return the exit code. A person sees the output of `before`, the notes and the summary."""
-    if as_json:
-        print_json(outcome.as_json())
-        return EXIT_OK
-    if before is not None:
-        before()
-    for note in (*outcome.notes, *outcome.hints):
-        say(f"note: {note}")
-    if summary:
-        say(summary)
-    return EXIT_OK
+def print_outcome(args: argparse.Namespace, outcome: Outcome, show: Callable[[], None], summary: str = "") -> int:
+    """Print an outcome as `printed` does and return the exit code; for people the notes and the summary follow."""
+
+    def tell() -> None:
+        show()
+        for note in (*outcome.notes, *outcome.hints):
+            say(f"note: {note}")
+        if summary:
+            say(summary)
+
+    return printed(args, outcome.as_json(), tell)
 
 
 def counted(counts: Mapping[str, int], *, also_none: bool = False) -> str:

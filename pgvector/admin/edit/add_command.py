@@ -52,7 +52,7 @@ def _add(default_kind: str | None, args: argparse.Namespace, home: Path) -> int:
     done = _stored(args, home, text, metadata, default_kind) if args.wait else _handed_over(
         args, home, text, metadata, default_kind
     )  # fmt: skip
-    return print_outcome(done, as_json=args.json, before=lambda: _show(done))
+    return print_outcome(args, done, lambda: _show(done))
 
 
 def _stored(

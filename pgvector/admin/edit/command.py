@@ -58,9 +58,7 @@ def _edit(args: argparse.Namespace, home: Path) -> int:
             done = edit(context, refs[0], text, changes, really=args.yes)
         done.hints += vector_follows(done, context)
     unchanged = ADD_YES if done.counts["memories"] else "nothing was changed"
-    return print_outcome(
-        done, as_json=args.json, before=lambda: _show_edited(done), summary="done" if done.done else unchanged
-    )
+    return print_outcome(args, done, lambda: _show_edited(done), "done" if done.done else unchanged)
 
 
 def _edit_in_editor(context: CommandContext, ref: Ref, *, really: bool) -> Outcome:
@@ -145,9 +143,7 @@ def _forget(args: argparse.Namespace, home: Path) -> int:
             notes += _turns_left(args, context, rules)
         done = _forgotten(args, context, rules, refs)
         done.notes += notes
-    return print_outcome(
-        done, as_json=args.json, before=lambda: _show_forgotten(done), summary=_forget_summary(args, done, refs)
-    )
+    return print_outcome(args, done, lambda: _show_forgotten(done), _forget_summary(args, done, refs))
 
 
 def _check_forget(args: argparse.Namespace) -> None:

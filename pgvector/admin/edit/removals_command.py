@@ -61,7 +61,7 @@ def _decide(decision: Decision, args: argparse.Namespace, home: Path) -> int:
         done = removals.decide(
             conn, home, settings.removal_hold_days, decision, refs, really=decision == "dismiss" or args.yes
         )
-    return print_outcome(done, as_json=args.json, before=lambda: _show_meant(done), summary=_decided(done, decision))
+    return print_outcome(args, done, lambda: _show_meant(done), _decided(done, decision))
 
 
 def _decided(done: Outcome, decision: Decision) -> str:
@@ -105,7 +105,7 @@ def _restore(args: argparse.Namespace, home: Path) -> int:
             summary += "; found by words now, by meaning once an agent has embedded them"
     elif done.counts["memories"]:
         summary = f"would restore {_memories(done)}; nothing was changed"
-    return print_outcome(done, as_json=args.json, before=lambda: _show_restored(done), summary=summary)
+    return print_outcome(args, done, lambda: _show_restored(done), summary)
 
 
 def _restored_refs(args: argparse.Namespace) -> list[Ref] | None:

@@ -114,7 +114,7 @@ def _instead(row: dict[str, Any]) -> str:
 
 
 def _print(args: argparse.Namespace, done: Outcome) -> int:
-    print_outcome(done, as_json=args.json, before=lambda: _show_accepted(done), summary=_summary(done.counts))
+    print_outcome(args, done, lambda: _show_accepted(done), _summary(done.counts))
     return EXIT_FAILED if "gone" in done.facts else EXIT_OK
 
 

@@ -34,10 +34,10 @@ def _prune(args: argparse.Namespace, home: Path) -> int:
         meant = planned.outcome()
         if not args.yes:
             summary = ADD_YES if planned.parts else ""
-            return print_outcome(meant, as_json=args.json, before=lambda: _show(planned), summary=summary)
+            return print_outcome(args, meant, lambda: _show(planned), summary)
         if not args.json:
             with read_or_not():
-                print_outcome(meant, as_json=False, before=lambda: _show(planned))
+                print_outcome(args, meant, lambda: _show(planned))
         pruning = Pruning(conn, planned)
         with said_if_stopped(lambda: f"{_deleted(pruning.deleted)} deleted; run it again to go on"):
             done = pruning.run()

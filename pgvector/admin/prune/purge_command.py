@@ -41,7 +41,7 @@ def _purge(args: argparse.Namespace, home: Path) -> int:
             if deleted := purging.done.counts["memories"] * args.yes:
                 warn(f"{plural(deleted, 'memory', 'memories')} deleted; run it again to go on")
             raise
-    return print_outcome(done, as_json=args.json, before=lambda: _show(done), summary=_summary(done))
+    return print_outcome(args, done, lambda: _show(done), _summary(done))
 
 
 def _show(done: Outcome) -> None:

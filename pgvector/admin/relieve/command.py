@@ -61,7 +61,7 @@ def _relieve(args: argparse.Namespace, home: Path) -> int:
             done = _report(home, files, entries)
     done.notes += notes
     summary = _summary(done) if chooses else _hint(entries)
-    return print_outcome(done, as_json=args.json, before=lambda: _show(done), summary=summary)
+    return print_outcome(args, done, lambda: _show(done), summary)
 
 
 def _files(home: Path, target: str | None) -> tuple[list[MemoryFile], int]:
@@ -146,7 +146,7 @@ def _undo(args: argparse.Namespace, home: Path) -> int:
         done = undo(context, really=args.yes)
     told = counted(done.counts, also_none=True)
     summary = f"put back: {told}; the memories stay" if done.done else f"would put back {told}; {ADD_YES}"
-    return print_outcome(done, as_json=args.json, before=lambda: _show_undone(done), summary=summary)
+    return print_outcome(args, done, lambda: _show_undone(done), summary)
 
 
 def _show(done: Outcome) -> None:

@@ -36,7 +36,7 @@ def _run(verb: str, change: Change, args: argparse.Namespace, home: Path) -> int
         roles = row_security.granted(conn)
         facts = {"enabled": row_security.is_enabled(conn), "roles": roles, "said": said}
     outcome = Outcome(f"tenants {verb}", done, {"roles": len(roles)}, facts=facts)
-    return print_outcome(outcome, as_json=args.json, before=lambda: _show_roles(roles), summary=said)
+    return print_outcome(args, outcome, lambda: _show_roles(roles), said)
 
 
 def _names(themes: Sequence[str], rules: ThemeRules) -> list[str]:

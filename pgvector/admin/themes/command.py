@@ -57,9 +57,7 @@ def _change(args: argparse.Namespace, home: Path) -> int:
         else:
             copies = drop_of(home, change.facts["theme"], really=change.done)
             change.notes += copies.notes("of this theme", really=change.done, again="delete")
-    return print_outcome(
-        change, as_json=args.json, before=lambda: _show_change(change), summary="done" if change.done else ADD_YES
-    )
+    return print_outcome(args, change, lambda: _show_change(change), "done" if change.done else ADD_YES)
 
 
 def _changed(args: argparse.Namespace, conn: DeadlineConnection, rules: ThemeRules) -> Outcome:

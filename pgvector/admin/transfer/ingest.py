@@ -84,11 +84,6 @@ class IngestResult:
         """Return how many records were written."""
         return self.memories_added + self.turns_added
 
-    @property
-    def there(self) -> int:
-        """Return how many records were stored already."""
-        return self.memories_there + self.turns_there
-
     def skip(self, record: Record, reason: str) -> None:
         """Count a record as skipped."""
         self.skipped[reason] += 1
