@@ -228,55 +228,53 @@ class _Reader:
         self.damage = ""
 
     def header(self) -> Header:
-        """Return the header, read from the first line. Raises ConfigurationError."""
+        """Return the header. Raises ConfigurationError."""
         try:
-            _, line = next(self._lines, (0, b""))
+            return self.first()
         except _Damaged as exc:
             raise ConfigurationError(f"this cannot be read: {exc}") from exc
+
+    def first(self) -> Header:
+        """Return the header, read from the first line. Raises ConfigurationError and _Damaged."""
+        _, line = next(self._lines, (0, b""))
         if not line:
             raise ConfigurationError(_EMPTY)
         return read_header(self._checksum.add(line))
 
-    def rows(self) -> Iterator[Record | Removed]:
-        """Yield the rows up to the trailer."""
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the number and bytes of each row up to the trailer; after that `damage` is known."""
         try:
             for number, line in self._lines:
                 if (trailer := read_trailer(line)) is not None:
                     self.damage = _wrong(trailer, self._checksum) or (_MORE if any(self._lines) else "")
                     return
                 self._checksum.add(line)
-                try:
-                    yield read_row(line, number)
-                except InvalidArgument as exc:
-                    self.malformed += 1
-                    if len(self.examples) < 20:
-                        self.examples.append(f"line {number}: {exc}")
+                yield number, line
             self.damage = "it ends without its last line: it was cut off"
         except _Damaged as exc:
             self.damage = str(exc)
 
+    def rows(self) -> Iterator[Record | Removed]:
+        """Yield the rows that can be read."""
+        for number, line in self.lines():
+            try:
+                yield read_row(line, number)
+            except InvalidArgument as exc:
+                self.malformed += 1
+                if len(self.examples) < 20:
+                    self.examples.append(f"line {number}: {exc}")
+
 
 def _check(stream: BinaryIO, *, salvage: bool) -> int:
     """Return the number of rows of a file. Raises ConfigurationError if it is damaged, unless `salvage`."""
-    lines = _lines(stream)
-    checksum, count = Checksum(), 0
+    reader, count = _Reader(stream), 0
     try:
-        _, line = next(lines, (0, b""))
-        if not line:
-            raise ConfigurationError(_EMPTY)
-        read_header(checksum.add(line))
-        for _, line in lines:
-            if (trailer := read_trailer(line)) is not None:
-                damage = _wrong(trailer, checksum) or (_MORE if any(lines) else "")
-                break
-            checksum.add(line)
-            count += 1
-        else:
-            damage = "it ends without its last line: it was cut off"
+        reader.first()
+        count = sum(1 for _ in reader.lines())
     except _Damaged as exc:
-        damage = str(exc)
-    if damage and not salvage:
-        raise ConfigurationError(f"this export is damaged, and nothing of it was taken in: {damage}{_DAMAGED}")
+        reader.damage = str(exc)
+    if reader.damage and not salvage:
+        raise ConfigurationError(f"this export is damaged, and nothing of it was taken in: {reader.damage}{_DAMAGED}")
     return count
 
 
