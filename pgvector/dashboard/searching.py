@@ -11,10 +11,11 @@ from ..admin.browse.finding import TYPES, Wanted, is_unlike, scope_of
 from ..admin.browse.marking import marks
 from ..admin.common import stored_rows
 from ..admin.common.refs import Ref
-from ..admin.common.row_options import STORES, question_text
+from ..admin.common.row_options import question_text
 from ..domain.types import TARGETS, Hit, Scope, Store
 from ..recall.render import as_result
 from ..store.connection import DeadlineConnection
+from ..store.vectors import STORES
 from .page_route import PageRoute
 from .params import Params
 from .rows import as_rows, row_of

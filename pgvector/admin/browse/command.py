@@ -12,12 +12,12 @@ from typing import Any
 from ...domain.errors import WrongUsage
 from ...domain.format import local_minute, plural
 from ...host.session_context import load_settings
+from ...store.vectors import STORES
 from ..common.commands import EXIT_OK, Command, action, argument, print_json, printed
 from ..common.console import Column, say, show_pairs, show_table, used
 from ..common.refs import parse_refs
 from ..common.row_options import (
     PIPED_CHARS,
-    STORES,
     WHOLE,
     add_page,
     add_theme,

@@ -15,13 +15,13 @@ from ...embed.onnx_session import is_loading
 from ...recall.render import as_result
 from ...recall.searcher import Searcher
 from ...store.connection import DeadlineConnection
+from ...store.vectors import STORES
 from ..common.command_context import context_for
 from ..common.commands import Command, printed
 from ..common.console import said_while, say, warn
 from ..common.refs import Ref
 from ..common.row_options import (
     PATIENCE_S,
-    STORES,
     add_page,
     add_theme,
     one_line,

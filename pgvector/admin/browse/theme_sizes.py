@@ -10,17 +10,15 @@ from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from ...domain.types import Scope, Store
+from ...domain.types import Scope
 from ...store.connection import DeadlineConnection
-from ...store.pipeline import Pipeline
 from ...store.sql import query
-from ...store.vector_search import ask_estimate, planned_rows
+from ...store.vectors import STORES
 from ..common.fetching import one
-from ..common.holdings import COUNTED_ROWS
+from ..common.holdings import COUNTED_ROWS, planned
 from ..common.outcome import fit_for_json
 
 _query = partial(query, package=__package__)
-_STORES: tuple[Store, Store] = ("memories", "turns")
 _DAYS_SHOWN = 92  # of a theme; if it spans more days, months are shown
 
 
@@ -33,19 +31,15 @@ def theme_sizes(conn: DeadlineConnection, themes: Sequence[str]) -> list[dict[st
 
 
 def _estimated(conn: DeadlineConnection, sizes: dict[str, Any]) -> dict[str, Any]:
-    about = [store for store in _STORES if sizes[store] > COUNTED_ROWS]
-    estimates = {store: max(sizes[store], _planned(conn, store, Scope("theme", sizes["theme"]))) for store in about}
+    about = [store for store in STORES if sizes[store] > COUNTED_ROWS]
+    estimates = {store: max(sizes[store], planned(conn, store, Scope("theme", sizes["theme"]))) for store in about}
     return sizes | estimates | {"about": about}
-
-
-def _planned(conn: DeadlineConnection, store: Store, scope: Scope) -> int:
-    return round(planned_rows(ask_estimate(Pipeline(conn), store, scope)))
 
 
 def largest_themes(conn: DeadlineConnection, limit: int, *, counted_rows: int = 2_000_000) -> list[str]:
     """Return the themes with the most rows; in tables of more than `counted_rows`, by the planner's statistics."""
     likely = []
-    if not conn.spread and any(_planned(conn, store, Scope("all", "")) > counted_rows for store in _STORES):
+    if not conn.spread and any(planned(conn, store, Scope("all", "")) > counted_rows for store in STORES):
         likely = conn.execute(_query("likely_largest_themes"), {"limit": limit}).fetchall()
     found = likely or conn.execute(_query("largest_themes"), {"limit": limit}).fetchall()
     return [row.theme for row in found]

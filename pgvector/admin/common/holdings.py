@@ -10,13 +10,13 @@ from ...store.connection import DeadlineConnection, translated
 from ...store.pipeline import Pipeline
 from ...store.sql import query
 from ...store.vector_search import ask_estimate, planned_rows
+from ...store.vectors import STORES
 from .fetching import one
 
 _query = partial(query, package=__package__)
 COUNTED_ROWS = 50_000  # of a table or pending, counted exactly in some 10 ms; higher counts are estimates
 COUNTED_THEMES = 10_000
 _PENDING = {"memories": "memory_entries_pending_idx", "turns": "conversations_pending_idx"}
-_STORES: tuple[Store, Store] = ("memories", "turns")
 
 
 def holdings(conn: DeadlineConnection) -> dict[str, Any]:
@@ -42,16 +42,19 @@ def _counts(conn: DeadlineConnection) -> tuple[dict[str, int], set[str]]:
         return one(conn, _query("count_some"), {"most": None})._asdict(), set()
     counts: dict[str, int] = one(conn, _query("count_some"), {"most": COUNTED_ROWS + 1})._asdict()
     about = {name for name, count in counts.items() if count > COUNTED_ROWS}
-    for store in _STORES:
+    for store in STORES:
         if store in about:
-            counts[store] = max(
-                counts[store], round(planned_rows(ask_estimate(Pipeline(conn), store, Scope("all", ""))))
-            )
+            counts[store] = max(counts[store], planned(conn, store, Scope("all", "")))
         if (pending := f"pending_{store}") in about:
             counts[pending] = max(
                 counts[pending], int(one(conn, _query("partial_index_rows"), {"name": _PENDING[store]}).rows)
             )
     return counts, about
+
+
+def planned(conn: DeadlineConnection, store: Store, scope: Scope) -> int:
+    """Return how many rows there are by the planner's statistics."""
+    return round(planned_rows(ask_estimate(Pipeline(conn), store, scope)))
 
 
 def pending(conn: DeadlineConnection) -> tuple[int, bool]:

@@ -25,7 +25,6 @@ from .console import remark
 from .database import database
 from .theme_names import theme_to_read
 
-STORES = ("memories", "turns")
 WHOLE = 2**31 - 1  # characters
 PIPED_CHARS = 2000  # of a text that is printed into a pipe; --json has all of it
 PATIENCE_S = 15.0  # for a search: a local model may have to be loaded first

@@ -18,13 +18,14 @@ from ...domain.theme import ThemeRules
 from ...domain.types import Filters, Question, Scope, Store
 from ...recall.prefetch import worth_showing
 from ...store.backend import WRITE_TIMEOUT_S
+from ...store.vectors import STORES
 from ..common.command_context import CommandContext, context_for
 from ..common.commands import Command, add_login, add_yes, argument
 from ..common.console import Column, say, show_table, warn
 from ..common.fact_options import EDIT_OPTIONS, said_in
 from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
 from ..common.refs import Ref, parse_refs
-from ..common.row_options import PATIENCE_S, STORES, one_line, question_text, theme_option
+from ..common.row_options import PATIENCE_S, one_line, question_text, theme_option
 from ..common.theme_names import theme_of_session, theme_to_read
 from . import forget_rows
 from .add_command import given_text, vector_follows

@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 
 from ...domain.errors import ConfigurationError, WrongUsage
 from ...domain.files import replace_text
+from ...store.vectors import STORES
 from .report import WORK, Status, numbers
 
 PREFIX = "hermes_pgvector_"
@@ -178,13 +179,12 @@ def _latencies(reports: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[str
 
 
 def _held(database: Mapping[str, Any]) -> Values:
-    stores = ("memories", "turns")
     return {
         "answer_seconds": {(): database["answered_in_ms"] / 1000},
-        "rows": {(store,): database[store] for store in stores},
-        "pending_rows": {(store,): database[f"pending_{store}"] for store in stores},
-        "rows_last_day": {(store,): database[f"{store}_last_day"] for store in stores},
-        "rows_last_week": {(store,): database[f"{store}_last_week"] for store in stores},
+        "rows": {(store,): database[store] for store in STORES},
+        "pending_rows": {(store,): database[f"pending_{store}"] for store in STORES},
+        "rows_last_day": {(store,): database[f"{store}_last_day"] for store in STORES},
+        "rows_last_week": {(store,): database[f"{store}_last_week"] for store in STORES},
         "themes": {(): database["themes"]},
         "database_bytes": {(): database["database_bytes"]},
         "table_bytes": {(table["name"],): table["table_bytes"] for table in database["tables"]},
