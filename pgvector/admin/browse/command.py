@@ -15,7 +15,7 @@ from ...host.session_context import load_settings
 from ...store.vectors import STORES
 from ..common.commands import EXIT_OK, Command, action, argument, print_json, printed
 from ..common.console import Column, say, show_pairs, show_table, used
-from ..common.refs import parse_refs
+from ..common.refs import WAYS, parse_refs
 from ..common.row_options import (
     PIPED_CHARS,
     WHOLE,
@@ -230,7 +230,7 @@ SHOW = Command(
     "hermes-pgvector show m12\nhermes-pgvector show t345 --json",
     _show,
     [
-        argument("id ID", "m123 (or 123) for a memory, t123 for a turn", nargs="+"),
+        argument("id ID", WAYS, nargs="+"),
         theme_option("the theme it stands in (default: any)"),
     ],
 )

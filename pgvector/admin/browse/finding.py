@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...domain.errors import InvalidArgument, WrongUsage
-from ...domain.facts import KINDS
 from ...domain.theme import ThemeRules
 from ...domain.theme_access import EVERYTHING
 from ...domain.types import PAGES_END, Filters, Hit, Question, Scope, Store
 from ...store.connection import DeadlineConnection
+from ..common.fact_options import FACT_KINDS
 from ..common.row_options import Page
 from ..common.theme_names import theme_of_session, theme_to_read
 
 TYPES: Mapping[str, tuple[str, ...] | None] = {
-    "facts": tuple(kind for kind in KINDS if kind not in ("procedure", "reflection")),
+    "facts": FACT_KINDS,
     "episodes": None,
     "procedures": ("procedure",),
     "reflections": ("reflection",),

@@ -11,6 +11,7 @@ from ...capture.sanitize import Sanitizer
 from ...domain.facts import KINDS, STATES, structure_of
 from .commands import argument
 
+FACT_KINDS = tuple(kind for kind in KINDS if kind not in ("procedure", "reflection"))
 _GIVEN = (
     "kind", "subject", "scope", "when", "state", "expires_at", "confidence", "sources", "replaces", "pinned",
 )  # fmt: skip

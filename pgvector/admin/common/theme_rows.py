@@ -46,6 +46,14 @@ def counts(conn: DeadlineConnection, theme: str) -> dict[str, Any]:
         return dict(one(conn, _query("show_theme"), {"theme": theme})._asdict())
 
 
+def note_of_files(in_files: int) -> str:
+    """Return a note about memories that are deleted although memory files hold them, by how many there are."""
+    return (
+        f"{in_files} of the memories also stood in a MEMORY.md or USER.md when it was last read; they are not read in "
+        "again, and stay in the prompts of that profile until they are removed there"
+    )
+
+
 def rows_in(counts: dict[str, Any]) -> int:
     """Return the number of memories and turns in a result of `counts`."""
     return sum(int(counts[name]) for name in ("memories", "user_facts", "turns"))

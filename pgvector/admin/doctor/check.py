@@ -11,9 +11,9 @@ from typing import Literal
 from ...config.settings import Settings
 from ...domain.commandline import typed
 from ..common.database import EndpointKeys
+from ..common.embedded_server import LocateDatabase
 
 State = Literal["ok", "note", "fail"]
-Locate = Callable[[], str]
 _TO_US = ": hermes-pgvector doctor"  # the end of errors that know no better remedy than doctor
 
 
@@ -57,8 +57,7 @@ class DoctorContext:
 
     settings: Settings
     home: Path
-    locate: Locate | None = None
-
+    locate: LocateDatabase | None = None
     now: Callable[[], float] = time.time
 
     @property

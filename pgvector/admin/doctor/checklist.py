@@ -9,7 +9,8 @@ from typing import Any
 
 from ...config.settings import Settings
 from ...domain.errors import ConfigurationError
-from .check import Check, DoctorContext, Locate, State, fail
+from ..common.embedded_server import LocateDatabase
+from .check import Check, DoctorContext, State, fail
 from .check_agents import check_agents
 from .check_database import check_database
 from .check_disk import check_disk
@@ -21,7 +22,7 @@ from .check_replica import check_read_replica
 _MARKS: dict[State, str] = {"ok": "ok  ", "note": "note", "fail": "FAIL"}
 
 
-def examine(settings: Settings, home: Path, *, locate: Locate | None = None) -> list[Check]:
+def examine(settings: Settings, home: Path, *, locate: LocateDatabase | None = None) -> list[Check]:
     """Run every check. Without a `dsn`, `locate` starts the embedded server and returns the conninfo."""
     context = DoctorContext(settings, home, locate)
     return [

@@ -15,6 +15,7 @@ from ...store.sql import query
 from ..common import stored_rows
 from ..common.commands import Argument, Command, argument, positive, printed
 from ..common.console import Column, show_table, used
+from ..common.fact_options import FACT_KINDS
 from ..common.outcome import fit_for_json
 from ..common.refs import Ref
 from ..common.row_options import PIPED_CHARS, WHOLE, Page, add_page, add_theme, page, reading_theme
@@ -22,7 +23,6 @@ from ..common.row_options import PIPED_CHARS, WHOLE, Page, add_page, add_theme, 
 _query = partial(query, package=__package__)
 _RECALLED = "recalled"
 _REFLECTIONS = ("reflection",)
-_FACTS = tuple(kind for kind in KINDS if kind not in ("procedure", "reflection"))
 _FOUND = (
     Column("ref", "id", style="bold"),
     Column("kind"),
@@ -98,7 +98,7 @@ LIST = Command(
     "hermes-pgvector facts list --recent 20\n"
     "hermes-pgvector facts list --kind decision --subject auth --state all\n"
     "hermes-pgvector facts list --theme sre --scope migration --json",
-    partial(_list, _FACTS),
+    partial(_list, FACT_KINDS),
     [
         argument("--kind", "of this kind (default: all but procedures and reflections)", choices=KINDS),
         *_arguments(),

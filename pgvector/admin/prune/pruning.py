@@ -158,10 +158,7 @@ def _moment(request: PruneRequest, now: datetime) -> datetime | None:
 
 def _notes(in_files: int, may_record: bool) -> Iterator[str]:
     if in_files:
-        yield (
-            f"{in_files} of the memories also stood in a MEMORY.md or USER.md when it was last read; they are not read "
-            "in again, and stay in the prompts of that profile until they are removed there"
-        )
+        yield theme_rows.note_of_files(in_files)
     if not may_record:
         yield "this role may not write to the log of what was done"
 

@@ -127,10 +127,7 @@ def delete(conn: DeadlineConnection, name: str, rules: ThemeRules, *, really: bo
             kept = plural(texts, "earlier or removed text")
             notes.append(f"{kept} in its history {'went' if really else 'goes' if texts == 1 else 'go'} as well")
         if counts["in_files"]:
-            notes.append(
-                f"{counts['in_files']} of the memories also stood in a MEMORY.md or USER.md when it was last read; "
-                "they are not read in again, and stay in the prompts of that profile until they are removed there"
-            )
+            notes.append(theme_rows.note_of_files(counts["in_files"]))
         done = {"memories": counts["memories"] + counts["user_facts"], "turns": counts["turns"]}
         if really:
             with progress("deleted", rows_in(counts)) as advance:

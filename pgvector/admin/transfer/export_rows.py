@@ -17,7 +17,7 @@ from ...store.connection import DeadlineConnection
 from ...store.sql import query
 from ...store.vectors import recorded_space
 from ..common.fetching import one
-from ..common.theme_rows import every_theme
+from ..common.theme_rows import begin_reading, every_theme
 from .float_arrays import as_floats
 from .records import MemoryRecord, Part, Record, TurnRecord, read_said
 
@@ -48,7 +48,7 @@ def begin(conn: DeadlineConnection) -> EmbeddingSpace:
 
     Raises StoreUnavailable while that model is being changed.
     """
-    conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    begin_reading(conn)
     # A transaction that waited here would see the rows from before the change and the columns from after it.
     if not one(conn, query("try_hold_space")).got:
         raise StoreUnavailable("the model of the database is being changed at this moment; run this again")

@@ -16,13 +16,14 @@ from ...capture.sanitize import Sanitizer, session_name
 from ...config.settings import Settings
 from ...domain.errors import OperationRejected, StoreUnsettled
 from ...domain.text import clean, clean_json, digest
-from ...domain.theme import ROLES, Languages, ThemeRules, is_chat
+from ...domain.theme import ROLES, Languages, ThemeRules
 from ...domain.types import TARGETS, EmbeddingSpace
 from ...store.connection import DeadlineConnection, translated
 from ...store.memories import note_actor
 from ...store.vectors import hold_space, record_space
 from ..common.fetching import pieces
 from ..common.operators import operator
+from ..common.theme_names import not_allowed
 from . import import_rows as store
 from .float_arrays import know_vectors
 from .records import MemoryRecord, Record, TurnRecord, as_stored, time_flaw
@@ -312,7 +313,7 @@ class _Cleaning:
             rules = self._intake.rules
             theme = rules.resolve_name(name)
             self._themes[name] = theme
-            if rules.allowed and theme not in rules.allowed and theme != rules.default and not is_chat(theme):
+            if not_allowed(theme, rules):
                 self._found.unreachable.add(theme)
         return self._themes[name]
 
