@@ -45,7 +45,11 @@ _ENOUGH = 0.97  # share of the nearest rows that an index of a theme must find t
 def _show(args: argparse.Namespace, home: Path) -> int:
     with database(args, home) as (conn, _, _):
         found = _all(conn)
-    return printed(args, [index._asdict() for index in found], lambda: _table(found))
+    return printed(args, _as_json(found), lambda: _table(found))
+
+
+def _as_json(found: Sequence[HnswIndex]) -> list[dict[str, Any]]:
+    return [index._asdict() for index in found]
 
 
 def _all(conn: DeadlineConnection) -> list[HnswIndex]:
@@ -56,7 +60,7 @@ def _drop(args: argparse.Namespace, home: Path) -> int:
     with _admin(args, home) as (conn, _, rules):
         dropped = _dropped(conn, args.theme, rules, really=args.yes)
         left = _all(conn)
-    told = {"dropped": dropped, "left": [index._asdict() for index in left]}
+    told = {"dropped": dropped, "left": _as_json(left)}
     return printed(args, told, lambda: _show_dropped(left, dropped, args.theme, done=args.yes))
 
 
@@ -94,7 +98,7 @@ def _build(args: argparse.Namespace, home: Path) -> int:
         else:
             told |= _built(args, conn, conninfo, todo, memory)
         left = _all(conn)
-    told["indexes"] = [index._asdict() for index in left]
+    told["indexes"] = _as_json(left)
     return printed(args, told, lambda: _show_built(todo or left if args.dry_run else left, _described(told)))
 
 
