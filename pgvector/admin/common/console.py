@@ -127,22 +127,30 @@ def _tell(line: str) -> None:
 @contextmanager
 def said_while(line: str, busy: Callable[[], bool]) -> Iterator[None]:
     """Print `line` to stderr once `busy` has been true for 300 ms within the block."""
-    over = threading.Event()
 
-    def look() -> None:
+    def look(over: threading.Event) -> None:
         looks = 0
         while looks < _LOOKS and not over.wait(_LOOK_S):
             looks = looks + 1 if busy() else 0
         if looks == _LOOKS:
             _tell(line)
 
-    watching = threading.Thread(target=look, name="hermes-pgvector-said-while", daemon=True)
+    with watched_by(look, "said-while"):
+        yield
+
+
+@contextmanager
+def watched_by(watch: Callable[[threading.Event], None], name: str, *, joins: bool = True) -> Iterator[None]:
+    """Run `watch` in a thread beside the block; its event is set at the block's end, which waits for it if `joins`."""
+    over = threading.Event()
+    watching = threading.Thread(target=watch, args=(over,), name=f"hermes-pgvector-{name}", daemon=True)
     watching.start()
     try:
         yield
     finally:
         over.set()
-        watching.join()
+        if joins:
+            watching.join()
 
 
 def _shown(value: Any) -> str:

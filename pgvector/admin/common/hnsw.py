@@ -16,6 +16,7 @@ from ...store.pool import connect
 from ...store.sql import query
 from ...store.vectors import STORES
 from . import session_locks
+from .console import watched_by
 from .fetching import one
 
 Tell = Callable[[str, int, int], None]  # index being built, blocks done, blocks in all
@@ -209,9 +210,8 @@ def one_at_a_time(conn: DeadlineConnection) -> Iterator[None]:
 @contextmanager
 def told(conninfo: str, backend: int, index: str, tell: Tell) -> Iterator[None]:
     """Report the progress of the build that `backend` runs in the block."""
-    ended = threading.Event()
 
-    def watch() -> None:
+    def watch(ended: threading.Event) -> None:
         with suppress(HermesPgvectorError), connect(conninfo) as other, translated():
             while not ended.wait(_TELL_EVERY_S):
                 row = other.execute(query("build_progress", package=__package__), {"backend": backend}).fetchone()
@@ -219,13 +219,8 @@ def told(conninfo: str, backend: int, index: str, tell: Tell) -> Iterator[None]:
                     tell(index, row.done, row.total)
 
     tell(index, 0, 0)
-    watcher = threading.Thread(target=watch, name="hermes-pgvector-build", daemon=True)
-    watcher.start()
-    try:
+    with watched_by(watch, "build"):
         yield
-    finally:
-        ended.set()
-        watcher.join()
 
 
 def drop_index(conn: DeadlineConnection, index: str) -> None:

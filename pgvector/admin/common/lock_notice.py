@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -13,7 +14,7 @@ from psycopg.pq import TransactionStatus
 from ...domain.errors import HermesPgvectorError
 from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
-from .console import remark
+from .console import remark, watched_by
 
 _SILENT_S = 3.0  # from then on a wait is explained
 _LOOK_S = 0.5
@@ -32,15 +33,8 @@ SELECT other.pid, other.usename AS role, other.application_name AS program
 @contextmanager
 def lock_waits_told(conn: DeadlineConnection, conninfo: str) -> Iterator[None]:
     """Say on stderr, once, which session holds the lock that `conn` has waited for in the block for three seconds."""
-    over = threading.Event()
-    watching = threading.Thread(
-        target=_watch, args=(conn, conninfo, over), name="hermes-pgvector-lock-notice", daemon=True
-    )
-    watching.start()
-    try:
+    with watched_by(partial(_watch, conn, conninfo), "lock-notice", joins=False):  # a look may take seconds
         yield
-    finally:
-        over.set()
 
 
 def _watch(conn: DeadlineConnection, conninfo: str, over: threading.Event) -> None:
