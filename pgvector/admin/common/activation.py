@@ -122,10 +122,8 @@ def _noted_before(hermes_home: Path) -> str:
 
 def _host_may(hermes_home: Path, hermes: str | None, *command: str) -> bool:
     """Have the host change its file, unless it is illegible: the host would lose its content. Return whether it did."""
-    return hermes is not None and is_legible(hermes_home) and _run(hermes_home, hermes, *command)
-
-
-def _run(hermes_home: Path, hermes: str, *command: str) -> bool:
+    if hermes is None or not is_legible(hermes_home):
+        return False
     try:
         done = subprocess.run(
             [hermes, *command],
