@@ -2,7 +2,8 @@
 
 Asks as the provider does for each turn, of four kinds of themes: conversations (LoCoMo), 120 made-up facts (facts.py),
 15 memories of a person and 15 of a team (standalone.py). With `--messages` instead: what people write to an assistant,
-of their own earlier sessions and of another person's (realmem). `answered`: share of the questions that the theme can
+of their own earlier sessions and of another person's (realmem); with `--as-talk`: questions about conversations within
+what people say around one. `answered`: share of the questions that the theme can
 answer whose answer is among the lines shown. `false`: share of those that it cannot of which any line is shown.
 Lines are made as the provider makes them. With `--rerank` the bundled cross-encoder scores what it does before a turn,
 without a deadline. Bars are moved in the shipped code: `above` are the spreads above what is unrelated to the question,
@@ -58,6 +59,12 @@ STEPS = (-0.4, -0.2, 0.2, 0.4)  # spreads, by which the shipped bars are moved
 MEMORIES_EVIDENCE = (-11.0, -10.0, -9.5, -9.0)
 TURNS_EVIDENCE = (-9.0, -8.0, -7.0)
 TALK = (-100.0, 2.0, 2.5, 3.5, 4.0)  # the first leaves it out
+# A question within what people say around one.
+AS_TALK = (
+    "Hi again, hope you had a good weekend! {} Thanks a lot, that would really help me.",
+    "Good morning. I am putting together a few notes for later and there is one thing that I cannot remember any more. "
+    "{} If you know, please tell me in a sentence or two, and then we can go on with the rest.",
+)
 NEVER = 2.0  # a bar that nothing passes
 SHOWN = 5  # lines, the default of prefetch_limit
 
@@ -232,6 +239,13 @@ def messages(people: Sequence[Theme], every: int) -> Iterator[Case]:
                 yield Case(f"messages, {name}", other.name, asked.text)
 
 
+def as_talk(asked: Iterable[Case]) -> Iterator[Case]:
+    """The questions about conversations, each within other words."""
+    for case in asked:
+        if case.group.startswith("conversations"):
+            yield from (replace(case, question=words.format(case.question)) for words in AS_TALK)
+
+
 def write(provider: PgvectorMemoryProvider, conversations: Sequence[Theme]) -> None:
     """Store every theme."""
     assert provider.runtime is not None
@@ -281,11 +295,14 @@ def main() -> None:
     )
     parser.add_argument("--every", type=int, default=EVERY, help="of the questions about conversations one is asked")
     parser.add_argument("--messages", action="store_true", help="what people write to an assistant, of --data/realmem")
+    parser.add_argument("--as-talk", action="store_true", help="questions about conversations, said as people talk")
     parser.add_argument("--rerank", action="store_true", help="let the bundled cross-encoder score what is found")
     args = parser.parse_args()
     args.corpus = [REALMEM if args.messages else LOCOMO]
     themes = themes_of(args)
     asked = messages(themes, args.every) if args.messages else cases(themes, args.every)
+    if args.as_talk:
+        asked = as_talk(asked)
     with store(args, themes) as provider:
         pairs = [] if args.no_model else distribution(provider, themes)
         found = [asked_of(provider, case) for case in asked]
