@@ -22,9 +22,14 @@ _ROLES = ("user", "assistant", "tool")
 _HEAD_CHARS = 200  # read of each message, beside its length
 
 
-def telling(messages: object, user: object, assistant: object, max_chars: int) -> Telling | None:
-    """Return where a turn stands in the transcript that the host hands over; None if it hands over none."""
-    if not isinstance(messages, list):
+def telling(
+    messages: object, user: object, assistant: object, context: SessionContext, max_chars: int
+) -> Telling | None:
+    """Return where a turn stands in the transcript that the host hands over; None if it hands over none.
+
+    A client of the API server may send several conversations under one session id: there no turn has a place.
+    """
+    if not isinstance(messages, list) or context.scope.get("platform") == "api_server":
         return None
     said = [each for each in messages if isinstance(each, Mapping) and each.get("role") in _ROLES]
     asked, answered = (flatten_within(text, max_chars)[0] for text in (user, assistant))
@@ -51,11 +56,11 @@ def taken_back_by(
 ) -> UndoTurns | None:
     """Return the operation that removes the turns whose place this one takes; None if there are none.
 
-    A client of the API server may send several conversations under one session id, and so may a program that uses the
-    host without its session database: there nothing is removed. In a chat only the same question is one that was asked
-    again: a turn that the host could not write down is missing, too.
+    A program that uses the host without its session database may have several conversations under one session id:
+    there nothing is removed. In a chat only the same question is one that was asked again: a turn that the host could
+    not write down is missing, too.
     """
-    if told is None or context.scope.get("platform") == "api_server":
+    if told is None:
         return None
     start = said.replaced_by(place, told, edits=not context.place.chat)
     theme, session_id = place
