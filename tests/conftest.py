@@ -159,8 +159,8 @@ def make_provider(dsn: str, home: Path) -> Iterator[MakeProvider]:
     """
 
     def make(config: dict[str, Any] | None = None, **kwargs: Any) -> PgvectorMemoryProvider:
-        # Most tests count what is found, whatever its size.
-        settings = {"dsn": dsn, "dims": DIMS, "recall_max_tokens": 100_000}
+        # Most tests count what is found, whatever its size, and name days of UTC, wherever they run.
+        settings = {"dsn": dsn, "dims": DIMS, "recall_max_tokens": 100_000, "timezone": "UTC"}
         made = PgvectorMemoryProvider(settings | (config or {}))
         arguments = {"hermes_home": str(home), "platform": "api_server", "gateway_session_key": "marketing"} | kwargs
         made.initialize(arguments.pop("session_id", "session-1"), **arguments)

@@ -9,9 +9,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from ..domain.dates import zone_named
+from ..domain.errors import WrongUsage
 from ..domain.fork_safety import at_import
 from ..domain.redaction import MAX_PATTERNS, masked, pattern_problem
-from .settings import ENV_PREFIX, EXPRESSIONS, FIELDS, KNOWN_ENV, SECTION, Field, Settings
+from .settings import ENV_PREFIX, EXPRESSIONS, FIELDS, KNOWN_ENV, SECTION, TIME_ZONE, Field, Settings
 from .sources import keep_words
 
 _BY_KEY = {field.key: field for field in FIELDS}
@@ -242,6 +244,11 @@ def _line(field: Field, raw: object) -> str:
         raise Rejected(quoted(text))
     if field.pattern and not re.fullmatch(field.pattern, text):
         raise Rejected("text that cannot be one")
+    if field.form == TIME_ZONE:
+        try:
+            zone_named(text)
+        except WrongUsage:
+            raise Rejected(quoted(text)) from None
     return text.lower() if field.choices else text
 
 

@@ -24,6 +24,7 @@ KNOWN_ENV = frozenset(
 CONNECTIONS = ("dsn", "read_dsn")  # of which all but the password may be shown
 TOOLS = ("recall_memory", "recall_conversation", "remember", "forget", "memory_profile")  # all there are
 EXPRESSIONS = "regular expressions"  # the form of a list of them
+TIME_ZONE = "a time zone that this machine knows, such as Europe/Berlin"
 _ENV_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 
 
@@ -180,6 +181,12 @@ class Settings:
         high=1.0,
         word="auto",
         label="Minimum similarity",
+    )
+    timezone: str = _setting(
+        "",
+        "Zone in which a user's days begin and what is recalled is dated, such as Europe/Berlin; empty takes the "
+        "host's `timezone`, or this machine's",
+        form=TIME_ZONE,
     )
     text_language: str = _setting(
         DEFAULT_LANGUAGE,
@@ -344,7 +351,7 @@ class Field(NamedTuple):
         if self.choices:
             return ("any of " if self.kind is tuple else "one of ") + ", ".join(self.choices)
         if self.form:
-            return f"a list of {self.form}"
+            return f"a list of {self.form}" if self.kind is tuple else self.form
         if self.pattern:
             return "the name of an environment variable"
         noun = {int: "an integer", float: "a number", bool: "true or false", tuple: "a list of words"}.get(

@@ -40,10 +40,24 @@ def read_section(home: Path) -> tuple[object, list[str]]:
     """
     path = home / CONFIG_NAME
     try:
-        section, warnings = read_cached(path, _parse_config, lasts=True) or (None, [])
+        config, problem = read_cached(path, _parse_config, lasts=True) or (None, "")
     except (OSError, ValueError) as error:
         return None, [_illegible(path, error)]
-    return section, list(warnings)
+    level, at = config, "the file"
+    for name in ("plugins", "pgvector"):
+        if level is not None and not isinstance(level, dict):
+            return None, [f"{path}: {at} must be a mapping of names to values; settings from it are not used"]
+        level, at = (level or {}).get(name), name
+    return level, [problem] if problem else []
+
+
+def read_timezone(home: Path) -> str:
+    """Return the host's `timezone` in the home's config.yaml; empty if there is none, or the file cannot be read."""
+    with suppress(OSError, ValueError):
+        config, _ = read_cached(home / CONFIG_NAME, _parse_config, lasts=True) or (None, "")
+        named = config.get("timezone") if isinstance(config, dict) else None
+        return named.strip() if isinstance(named, str) else ""
+    return ""
 
 
 def read_dotenv(home: Path, prefix: str = ENV_PREFIX, environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -116,11 +130,12 @@ def read_cached(path: Path, parse: Callable[[Path, bytes], _T], *, lasts: bool =
     return value
 
 
-def _parse_config(path: Path, raw: bytes) -> tuple[object, list[str]]:
+def _parse_config(path: Path, raw: bytes) -> tuple[object, str]:
+    """Return what the file contains, and what is wrong with it; then its content is None."""
     try:
         import yaml
     except ModuleNotFoundError:
-        return None, [f"{path} cannot be read without PyYAML; run `pip install PyYAML`"]
+        return None, f"{path} cannot be read without PyYAML; run `pip install PyYAML`"
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         document = loader(raw.decode("utf-8-sig"))
@@ -132,24 +147,15 @@ def _parse_config(path: Path, raw: bytes) -> tuple[object, list[str]]:
         finally:
             document.dispose()
         if twice:
-            return None, [f"{path}: {twice}; settings from it are not used until one of them is taken out"]
+            return None, f"{path}: {twice}; settings from it are not used until one of them is taken out"
     except yaml.YAMLError as error:
-        return None, [f"{path} is not valid YAML{yaml_place(error)}; settings from it are not used until that is fixed"]
+        return None, f"{path} is not valid YAML{yaml_place(error)}; settings from it are not used until that is fixed"
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        return None, [f"{path} is not UTF-8 text (line {line}); settings from it are not used until that is fixed"]
+        return None, f"{path} is not UTF-8 text (line {line}); settings from it are not used until that is fixed"
     except (ValueError, OverflowError, RecursionError) as error:
-        return None, [
-            f"{path} holds a value that cannot be read ({type(error).__name__}); settings from it are not used"
-        ]
-    level, at = config, "the file"
-    for name in ("plugins", "pgvector"):
-        if level is None:
-            return None, []
-        if not isinstance(level, dict):
-            return None, [f"{path}: {at} must be a mapping of names to values; settings from it are not used"]
-        level, at = level.get(name), name
-    return level, []
+        return None, f"{path} holds a value that cannot be read ({type(error).__name__}); settings from it are not used"
+    return config, ""
 
 
 def _named_twice(node: Any) -> str:

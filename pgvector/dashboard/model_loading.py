@@ -57,7 +57,9 @@ class ModelLoading:
         self._begin(context)
         before = dict(context.searcher.counts)
         if _is_late(self._embeds, _PATIENCE_S):
-            return Ready(Searcher(context.backend, None, Latencies()), True, before, context)
+            return Ready(
+                Searcher(context.backend, None, Latencies(), zone=context.searcher.zone), True, before, context
+            )
         return Ready(context.searcher, any(_is_late(each, _NOTHING_S) for each in self._others), before, context)
 
     def _begin(self, context: CommandContext) -> None:

@@ -1,12 +1,15 @@
-"""Times as people and models write them in an argument."""
+"""Times as people and models write them in an argument, and the zone in which their days begin."""
 
 from __future__ import annotations
 
 import re
 from calendar import monthrange
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 
 from .errors import WrongUsage
+from .fork_safety import at_import
+
+Zone = tzinfo | None  # None is this machine's
 
 _SPAN_AGO = re.compile(r"(\d{1,6})\s*(h|hours?|d|days?|w|weeks?)(?:\s+ago)?", re.ASCII)
 _HOURS = {"h": 1, "d": 24, "w": 168}
@@ -20,44 +23,68 @@ WAYS = (
 )
 
 
+def zone_named(name: str) -> Zone:
+    """Return the zone of a name such as Europe/Berlin, this machine's for an empty one. Raises WrongUsage."""
+    if not name:
+        return None
+    if name.upper() == "UTC":  # also where the system knows no other zone
+        return UTC
+    with at_import:
+        from zoneinfo import ZoneInfo
+    try:
+        return ZoneInfo(name)
+    except (LookupError, ValueError, OSError):
+        raise WrongUsage(f"{name[:60]!r} is no time zone known here; write it like Europe/Berlin or UTC") from None
+
+
+def in_zone(moment: datetime, zone: Zone) -> datetime:
+    """Return a moment as the clocks of a zone show it; unchanged at the ends of the calendar."""
+    try:
+        return moment.astimezone(zone)
+    except (ValueError, OverflowError, OSError):
+        return moment
+
+
+def midnight(day: date, zone: Zone) -> datetime:
+    """Return in UTC the moment when a day begins in a zone."""
+    return _with_zone(datetime(day.year, day.month, day.day), zone)
+
+
 def parse_when(
-    text: object, name: str, *, end: bool = False, local: bool = False, now: datetime | None = None
+    text: object, name: str, *, end: bool = False, zone: Zone = UTC, now: datetime | None = None
 ) -> datetime | None:
     """Return the moment that an argument `name` means, None when it is not given.
 
-    Without a zone it is UTC, or with `local` this machine's zone. A day, week, month or year means its first moment, or
-    with `end` the first one after it. Raises WrongUsage.
+    A time that names no zone is meant in `zone`. A day, week, month or year means its first moment, or with `end` the
+    first one after it. Raises WrongUsage.
     """
     if text is None or text == "":
         return None
     if not isinstance(text, str):
         raise WrongUsage(f"`{name}` must be text: {WAYS}")
     try:
-        return _moment(text.strip(), now or datetime.now(UTC), end=end, local=local)
+        return _moment(text.strip(), now or datetime.now(UTC), end=end, zone=zone)
     except (ValueError, OverflowError):
         raise WrongUsage(f"`{name}` is not a date that can be read; write it like {WAYS}") from None
 
 
-def _moment(text: str, now: datetime, *, end: bool, local: bool) -> datetime:
+def _moment(text: str, now: datetime, *, end: bool, zone: Zone) -> datetime:
     """Return the moment that a text means. Raises ValueError or OverflowError."""
     word = text.lower()
     if ago := _SPAN_AGO.fullmatch(word):
         return now - timedelta(hours=int(ago[1]) * _HOURS[ago[2][0]])
-    if days := _period(word, (now.astimezone() if local else now).date()):
-        day = days[1] + timedelta(days=1) if end else days[0]
-        return _with_zone(datetime(day.year, day.month, day.day), local=local)
+    if days := _period(word, in_zone(now, zone).date()):
+        return midnight(days[1] + timedelta(days=1) if end else days[0], zone)
     moment = datetime.fromisoformat(text)
-    return _in_utc(moment) if moment.tzinfo is not None else _with_zone(moment, local=local)
+    return _in_utc(moment) if moment.tzinfo is not None else _with_zone(moment, zone)
 
 
-def _with_zone(moment: datetime, *, local: bool) -> datetime:
+def _with_zone(moment: datetime, zone: Zone) -> datetime:
     """Return in UTC a moment that was named without a zone."""
-    if local:
-        try:
-            return moment.astimezone(UTC)
-        except (ValueError, OverflowError, OSError):
-            pass  # the system knows no local time there
-    return moment.replace(tzinfo=UTC)
+    try:
+        return (moment if zone is None else moment.replace(tzinfo=zone)).astimezone(UTC)
+    except (ValueError, OverflowError, OSError):  # the system knows no local time there
+        return moment.replace(tzinfo=UTC)
 
 
 def _in_utc(moment: datetime) -> datetime:

@@ -8,9 +8,10 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
-from .dates import parse_when
+from .dates import Zone, parse_when
 from .errors import InvalidArgument
 from .text import apart, clean
 
@@ -107,13 +108,14 @@ def notes_on(text: str, said: Structure) -> list[str]:
     return [MALFORMED_NOTE] * malformed + [EXPIRED_NOTE] * expired
 
 
-def structure_of(said: Mapping[str, Any]) -> Structure:
+def structure_of(said: Mapping[str, Any], zone: Zone = UTC) -> Structure:
     """Return the structure in a mapping from a file or from a tool's arguments; unknown names are ignored.
 
-    `expires_at` may also be a date or a time. Raises InvalidArgument.
+    `expires_at` may also be a date or a time, in `zone` if it names none. Raises InvalidArgument.
     """
-    given = {name: said[name] for name in _READERS if said.get(name) not in (None, "")}
-    return Structure(**{name: _READERS[name](value, name) for name, value in given.items()})
+    readers = {**_READERS, "expires_at": partial(_moment, zone=zone)}
+    given = {name: said[name] for name in readers if said.get(name) not in (None, "")}
+    return Structure(**{name: readers[name](value, name) for name, value in given.items()})
 
 
 def _one_of(choices: tuple[str, ...]) -> Any:
@@ -135,12 +137,12 @@ def _short(most: int) -> Any:
     return read
 
 
-def _moment(value: object, name: str) -> float:
+def _moment(value: object, name: str, zone: Zone) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         moment = float(value) if _FIRST_S < value < _LAST_S else math.nan
     else:
         now = datetime.now(UTC)
-        when = parse_when(value, name, end=True, now=now)
+        when = parse_when(value, name, end=True, zone=zone, now=now)
         ahead = isinstance(value, str) and _SPAN.fullmatch(value.strip()) is not None
         moment = math.nan if when is None else (now + (now - when) if ahead else when).timestamp()
     # An accepted value is read again from the spool, as a number, so it must pass as one.
@@ -187,7 +189,6 @@ _READERS: Final[Mapping[str, Any]] = {
     "subject": _short(NAME_MOST_CHARS),
     "scope": _short(NAME_MOST_CHARS),
     "state": _one_of(STATES),
-    "expires_at": _moment,
     "confidence": _share,
     "sources": _ids,
     "replaces": _id,

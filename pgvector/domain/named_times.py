@@ -11,6 +11,8 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import islice
 
 from . import time_words as words
+from .dates import Zone, in_zone, midnight
+from .said_words import only_said, present_named
 
 MAX_PERIODS = 40  # of one question; a pasted log would name hundreds
 YEARS = 8  # "in May" without a year means each of the last so many Mays
@@ -31,17 +33,22 @@ class TimeSpan:
     end: datetime
 
 
-def named_periods(text: str, now: datetime) -> list[TimeSpan]:
-    """Return the times that `text` names, at most MAX_PERIODS; none in most texts.
+def named_periods(text: str, now: datetime, zone: Zone = UTC) -> list[TimeSpan]:
+    """Return the times that `text` names, at most MAX_PERIODS; none in most texts. Days begin as in `zone`.
 
     A time without a year means that time in each of the last YEARS years, or beside "last year" in that one only.
     "2026" alone names no time: it is more often a part of a name. Neither does a "Monday" that may as well be the next
     one.
     """
-    now = now.astimezone(UTC)
-    past = (days for days in _spans(text, now.date()) if days[0] <= now.date())
-    found = _in_named_year(list(islice(past, MAX_PERIODS)))
-    return [TimeSpan(_midnight(first), _midnight(last) + timedelta(days=1)) for first, last in found]
+    today = in_zone(now, zone).date()
+    past = (days for days in _spans(text, today) if days[0] <= today)
+    found = _in_named_year(list(islice(past, MAX_PERIODS))) or list(_present(text, today))
+    return [TimeSpan(midnight(first, zone), midnight(last + timedelta(days=1), zone)) for first, last in found]
+
+
+def asks_what_was_said(text: str) -> bool:
+    """Return whether a text asks only what was said or done, at whatever time: it has no word of a subject."""
+    return only_said(_plain(text))
 
 
 def without_counted_times(text: str) -> str:
@@ -75,10 +82,6 @@ def _in_named_year(spans: list[_Days]) -> list[_Days]:
     return spans
 
 
-def _midnight(day: date) -> datetime:
-    return datetime(day.year, day.month, day.day, tzinfo=UTC)
-
-
 def _spans(text: str, today: date) -> Iterator[_Days]:
     """Yield the first and last day of each named time."""
     plain = _plain(text)
@@ -95,6 +98,14 @@ def _spans(text: str, today: date) -> Iterator[_Days]:
                 yield from (next(_last(match[1], today)) for match in on_weekday.finditer(plain))
     if _CJK.search(text):
         yield from _east_asian(text, today)
+
+
+def _present(text: str, today: date) -> Iterator[_Days]:
+    """Yield today or this week for a question of what was said then; other texts with these words are about plans."""
+    plain = _plain(text)
+    present = present_named(plain)
+    if present and only_said(plain):
+        yield (today if present == "day" else today - timedelta(days=today.weekday())), today
 
 
 def _plain(text: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
+from itertools import chain
 
 
 def _split(words: str) -> list[str]:
@@ -171,6 +172,14 @@ _WITHIN = _split(
 )
 
 _YEAR = r"(?:19|20)\d\d"
+
+
+def phrases() -> Iterable[str]:
+    """Return the words and phrases that times are named with, besides numbers."""
+    parts = (MONTHS, WEEKDAYS, WEEKENDS, UNITS, COUNTS, DAYS_AGO, _LAST_BEFORE, _LAST_AFTER, _WITHIN, _BEFORE_DAY)
+    return chain.from_iterable(parts)
+
+
 # Without one of these a text needs no pattern.
 SIGNS = frozenset(
     re.findall(r"\w+", phrase)[-1] for words in (MONTHS, WEEKDAYS, WEEKENDS, UNITS, DAYS_AGO) for phrase in words

@@ -69,7 +69,8 @@ class Hit:
     the bundled cross-encoder; None if that did not score it. `nearest_char` is the offset of the part of a long text
     that is nearest to the question. For a very long text, `content` is the part from `first_char` on and `size` the
     size of the whole in bytes; otherwise `size` is 0. `structure` holds a memory's attributes besides its text, and
-    what it replaced (`replaced`). `around` holds the turns right before and after, if they were requested.
+    what it replaced (`replaced`). `told_then`: it was told at a time that the question names. `around` holds the turns
+    right before and after, if they were requested.
     """
 
     store: Store
@@ -91,6 +92,7 @@ class Hit:
     rerank_rank: int | None = None
     rerank_score: float | None = None
     relevance: float | None = None
+    told_then: bool = False
     around: tuple[Hit, ...] = ()
 
     @property

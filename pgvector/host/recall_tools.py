@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..domain.dates import parse_when
+from ..domain.dates import Zone, parse_when
 from ..domain.errors import InvalidArgument
 from ..domain.facts import says_yes
 from ..domain.text import both_ends, clean
@@ -74,7 +74,7 @@ def answer(tool: str, args: Args, here: ToolScope, *, turns: str) -> Result:
     limit, lowered = _limit(args.get("limit"))
     offset = _offset(args.get("offset"))
     scope, narrowed = here.scope(store, args.get("scope"), args.get("theme"))
-    deadline_s, filters = here.settings.recall_deadline_s, _filters(store, args)
+    deadline_s, filters = here.settings.recall_deadline_s, _filters(store, args, here.runtime.searcher.zone)
     asked = Question(text, scope, limit, deadline_s, filters, offset=offset, rerank=True)
     found = _found(here, store, asked)
     hits = found.hits
@@ -117,8 +117,9 @@ def _nothing(store: Store, about_theme: str, turns: str) -> str:
     return f"no memory fits; {turns}"
 
 
-def _filters(store: Store, args: Args) -> Filters:
-    since, until = parse_when(args.get("since"), "since"), parse_when(args.get("until"), "until", end=True)
+def _filters(store: Store, args: Args, zone: Zone) -> Filters:
+    since = parse_when(args.get("since"), "since", zone=zone)
+    until = parse_when(args.get("until"), "until", end=True, zone=zone)
     if since is not None and until is not None and since >= until:
         raise InvalidArgument("`since` is not before `until`: nothing can lie between them")
     if store == "memories":

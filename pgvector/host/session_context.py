@@ -14,8 +14,9 @@ from typing import Any
 from ..capture.sanitize import Sanitizer
 from ..config.loading import Loaded, load
 from ..config.settings import Settings
-from ..config.sources import dotenv_problem, read_dotenv, read_form, read_section
-from ..domain.errors import ConfigurationError, InvalidArgument
+from ..config.sources import dotenv_problem, read_dotenv, read_form, read_section, read_timezone
+from ..domain.dates import zone_named
+from ..domain.errors import ConfigurationError, InvalidArgument, WrongUsage
 from ..domain.redaction import identity_digest, mask_identifiers
 from ..domain.text import clean
 from ..domain.theme import CONTEXT_PLATFORMS, SessionThemes, Surface, Theme, ThemeRules, ThemeSet, session_themes
@@ -213,7 +214,19 @@ def load_settings(config: Mapping[str, Any] | None, home: Path, environ: dict[st
     if _may_name_one(section) and not loaded.settings.dsn:
         why = "; ".join(loaded.warnings) or "plugins.pgvector.dsn holds nothing but blanks"
         raise ConfigurationError(f"{why}; memory stays off rather than use another database")
-    return _with_directory(loaded, home)
+    return _with_directory(_in_zone_of_host(loaded, home, variables), home)
+
+
+def _in_zone_of_host(loaded: Loaded, home: Path, variables: Mapping[str, str]) -> Loaded:
+    """Return the settings with the host's time zone, unless they name one; one that is unknown is this machine's."""
+    named = variables.get("HERMES_TIMEZONE", "").strip() or read_timezone(home)
+    if loaded.settings.timezone or not named:
+        return loaded
+    try:
+        zone_named(named)
+    except WrongUsage:  # the host logs it
+        return loaded
+    return loaded._replace(settings=replace(loaded.settings, timezone=named))
 
 
 def _may_name_one(section: object) -> bool:

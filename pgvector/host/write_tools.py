@@ -162,7 +162,8 @@ def _remember(args: Args, context: WriteContext) -> Result:
 def _structure(args: Args, context: WriteContext) -> Structure:
     """Return the attributes that the call gives the memory besides its text. Raises InvalidArgument."""
     given = {name: args[name] for name in STRUCTURE_TAKEN if name in args}
-    said = structure_of(context.policy.keep.structure(given, context.runtime.counts))
+    kept = context.policy.keep.structure(given, context.runtime.counts)
+    said = structure_of(kept, context.runtime.searcher.zone)
     if said.replaces is not None:
         # Without a database the id cannot be checked; the write is accepted all the same.
         with contextlib.suppress(StoreUnavailable, DeadlineExceeded):

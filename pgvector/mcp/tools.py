@@ -230,7 +230,9 @@ def _sessions(memory: ClientMemory, args: Mapping[str, Any]) -> Mapping[str, Any
         return transcript(memory, session, whole(args, "limit", 1, _TURNS_MOST, _TURNS_DEFAULT), offset)
     limit = whole(args, "limit", 1, _SESSIONS_MOST, _SESSIONS_DEFAULT)
     memory.settle()
-    since, until = parse_when(args.get("since"), "since"), parse_when(args.get("until"), "until", end=True)
+    zone = runtime.searcher.zone
+    since = parse_when(args.get("since"), "since", zone=zone)
+    until = parse_when(args.get("until"), "until", end=True, zone=zone)
     with runtime.backend.connection(memory.patience_s) as conn:
         found = stored_sessions.sessions(conn, theme, limit=limit, offset=offset, since=since, until=until)
     return {"theme": theme, "sessions": [plain_row(row) for row in found], "count": len(found)}

@@ -113,7 +113,9 @@ def _line(found: Sequence[Hit]) -> Line:
 def _predecessor(hit: Hit) -> tuple[str, datetime] | None:
     """Return the text that a memory replaced, and when that was said."""
     before = (hit.structure or {}).get("replaced")
-    return None if before is None else (before["content"], datetime.fromisoformat(before["said_at"]))
+    if before is None:
+        return None
+    return before["content"], datetime.fromisoformat(before["said_at"]).astimezone(hit.at.tzinfo)
 
 
 def _newest(lines: Sequence[Line]) -> list[Line]:

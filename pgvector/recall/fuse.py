@@ -19,6 +19,7 @@ LENT_SHARES = (0.5, 0.5)  # of a turn's score, lent to each turn right beside it
 LENDERS = 40  # the best turns lend; if every candidate does, results are no better and the look-up costs more
 DATED_SHARE = 0.8  # of the best score, gained by a row told at a time that the question names
 AROUND_SHARE = 0.5  # of that gain, for a row told up to a day before that time or three days after it
+_DECIDING_SHARE = 2.0  # likewise, if only the time tells what is meant: more than all else together
 TOLD_THEN = 2  # how the store marks a row of that time; one around it has 1
 
 
@@ -64,15 +65,26 @@ def smooth(scores: Mapping[int, float], beside: Mapping[int, Beside]) -> dict[in
     return {turn: (1 - left) * scale for turn, left in doubt.items()}
 
 
-def favour(scores: Mapping[int, float], told: Mapping[int, int]) -> dict[int, float]:
+def favour(scores: Mapping[int, float], told: Mapping[int, int], share: float = DATED_SHARE) -> dict[int, float]:
     """Raise the rows that were `told` at or around a time that the question names, by a share of the best score.
 
     All scores are also scaled down, so that none exceeds the previous best.
     """
     best = max(scores.values(), default=0.0)
-    then, around = best * DATED_SHARE, best * DATED_SHARE * AROUND_SHARE
+    then, around = best * share, best * share * AROUND_SHARE
     gains = {row: then if when == TOLD_THEN else around for row, when in told.items()}
-    return {row: (score + gains.get(row, 0.0)) / (1 + DATED_SHARE) for row, score in scores.items()}
+    return {row: (score + gains.get(row, 0.0)) / (1 + share) for row, score in scores.items()}
+
+
+def by_time(scores: Mapping[int, float], told: Mapping[int, int], begun: Sequence[int]) -> dict[int, float]:
+    """Put the rows first that were `told` at the time that the question names, because it names nothing else.
+
+    The first of them are `begun`, in their order. The other rows follow, those around that time first.
+    """
+    best = max(scores.values(), default=0.0)
+    own = {row: score / 2 for row, score in scores.items()}
+    own |= {row: best * (1 - place / (2 * len(begun))) for place, row in enumerate(begun) if row in scores}
+    return favour(own, told, _DECIDING_SHARE)
 
 
 def stretched(scores: Sequence[float]) -> list[float]:

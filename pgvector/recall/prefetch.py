@@ -11,8 +11,10 @@ from operator import itemgetter
 
 from ..config.settings import Settings
 from ..domain.errors import HermesPgvectorError
+from ..domain.named_times import asks_what_was_said
 from ..domain.session_turns import Session
 from ..domain.types import PAGES_END, HeldTurns, Hit, Question, Scope, Store
+from .asking import asks
 from .bars import MinSimilarity
 from .block import Line, ask_alike, exchanges_in, lines_of
 from .ranking import is_question
@@ -168,7 +170,8 @@ def worth_showing(searcher: Searcher, found: Sequence[Hit], text: str, settings:
     # Words that even an earlier question like this one lacks, such as a ticket's number, say nothing about other rows.
     asked_before = (hit.coverage for hit in found if is_question(hit) and ask_alike(hit.content, text))
     most = max(asked_before, default=0.0) or 1.0
-    return [hit for hit in found if is_worth_showing(hit, near, most)]
+    by_time = asks_what_was_said(text) and asks(text, of_a_turn=True)
+    return [hit for hit in found if (by_time and hit.told_then) or is_worth_showing(hit, near, most)]
 
 
 def _limited(lines: Sequence[Line], besides: Sequence[Hit], limit: int) -> list[Line]:
@@ -198,7 +201,9 @@ def _spreads_above(hit: Hit, near: MinSimilarity | None) -> float | None:
     """Return how many spreads the similarity is above its threshold, or None if either is unknown."""
     if near is None or hit.similarity is None:
         return None
-    return (hit.similarity - (near.turns if hit.store == "turns" else near.memories)) / near.spread
+    # At the time that the question names few turns were said, as there are few memories: a near one is no chance.
+    among_many = hit.store == "turns" and not hit.told_then
+    return (hit.similarity - (near.turns if among_many else near.memories)) / near.spread
 
 
 def _logit(chance: float) -> float:

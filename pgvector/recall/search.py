@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-from ..domain.named_times import named_periods
+from ..domain.dates import Zone, in_zone
+from ..domain.named_times import asks_what_was_said, named_periods
 from ..domain.types import PAGES_END, Candidate, EmbeddingSpace, Hit, Question, Store
 from ..embed.embedder import Vector
 from ..embed.instructions import cannot_read
@@ -32,11 +34,13 @@ from ..store.vector_search import (
     procedures_in,
 )
 from ..store.vectors import ask_space, space_in
-from .fuse import FOREIGN_WEIGHT, LENDERS, LENT_SHARES, TOLD_THEN, favour, fuse, smooth
+from .fuse import FOREIGN_WEIGHT, LENDERS, LENT_SHARES, TOLD_THEN, by_time, favour, fuse, smooth
 from .ranking import settle, statement_of, weighed
 
 CANDIDATES = 100  # rows each leg proposes; PAGES_END of them once these are used up
-SHORT_PERIOD = timedelta(days=7)  # longest named period of which the first turns of sessions are proposed as well
+SHORT_PERIOD = timedelta(
+    days=7, hours=1
+)  # longest named period of which the first turns of sessions are proposed as well
 FAINT = 0.01  # highest score of these turns before they gain from the time: below most candidates of a leg
 # Rows are put into their final order in blocks of this size, so that a page does not depend on the pages after it.
 _BLOCK = 20
@@ -77,7 +81,13 @@ class Search:
     """
 
     def __init__(
-        self, stores: Sequence[Store], asked: Question, text: str, languages: Sequence[str], wanted: int
+        self,
+        stores: Sequence[Store],
+        asked: Question,
+        text: str,
+        languages: Sequence[str],
+        wanted: int,
+        zone: Zone = UTC,
     ) -> None:
         self.asked = asked
         self._stores = stores
@@ -93,7 +103,9 @@ class Search:
         self._known_beside: dict[int, Beside] = {}
         self._around: dict[int, tuple[Hit, ...]] = {}
         self._now = datetime.now(UTC)
-        self._periods = named_periods(text, self._now)
+        self._zone = zone
+        self._periods = named_periods(text, self._now, zone)
+        self._told_then: set[tuple[Store, int]] = set()
         self._asked_procedures: Rows | None = None
         self.procedures: tuple[Hit, ...] = ()
 
@@ -247,7 +259,7 @@ class Search:
         The turns with which sessions of such a day began are added behind the legs' candidates: "What did we speak
         about on 3 May?" has no word in common with them.
         """
-        begun = self._ask_begun(pipe) if "turns" in scores else []
+        begun = list(self._ask_begun(pipe)) if "turns" in scores else []
         asked = {
             store: ask_told(pipe, store, self.asked.scope, list(found), self._periods)
             for store, found in scores.items()
@@ -257,12 +269,17 @@ class Search:
         if new := _faint(begun, scores.get("turns", {})):
             scores["turns"] = scores["turns"] | new
             told["turns"] = told.get("turns", {}) | dict.fromkeys(new, TOLD_THEN)
+        self._told_then |= {(store, row) for store, rows in told.items() for row, at in rows.items() if at == TOLD_THEN}
+        if asks_what_was_said(self._text):
+            first: dict[Store, list[int]] = {"turns": [row.id for row in begun]}
+            return {store: by_time(found, told.get(store, {}), first.get(store, [])) for store, found in scores.items()}
         return {store: favour(found, told.get(store, {})) for store, found in scores.items()}
 
     def _ask_begun(self, pipe: Pipeline) -> Iterable[Any]:
         """Ask for the first turns of sessions in the short periods named; of a date without a year, only the last."""
         short = [period for period in self._periods if period.end - period.start <= SHORT_PERIOD]
-        last = {(each.start.month, each.start.day): each for each in sorted(short, key=lambda each: each.start)}
+        days = {each: in_zone(each.start, self._zone) for each in short}
+        last = {(day.month, day.day): each for each, day in sorted(days.items(), key=itemgetter(1))}
         if not last or self.asked.scope.kind == "all":
             return ()
         return ask_begun(pipe, self.asked.scope, self.asked.filters, list(last.values()))
@@ -321,6 +338,7 @@ class Search:
             "score": weighed(row.score, columns.at, self._now),
             "vector_rank": row.vector_rank,
             "word_rank": row.word_rank,
+            "told_then": (row.store, row.id) in self._told_then,
             "around": self._around.get(row.id, ()) if row.store == "turns" else (),
         }
         return Hit(row.store, *columns, **told)

@@ -8,12 +8,15 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC
 from functools import partial
 from typing import TypeVar
 
+from ..domain.dates import Zone, in_zone
 from ..domain.errors import EmbedderError, HermesPgvectorError
 from ..domain.gil import note_recall
 from ..domain.measures import Latencies
+from ..domain.named_times import asks_what_was_said
 from ..domain.session_turns import SessionTurns
 from ..domain.text import both_ends
 from ..domain.types import Answer, Hit, Question, Scope, Store
@@ -38,7 +41,10 @@ _RESERVED = 0.3  # share of a deadline kept free after the embedding, and after 
 
 
 class Searcher:
-    """Recall over one store. Safe to call from several threads."""
+    """Recall over one store. Safe to call from several threads.
+
+    `zone` is the user's: days that a question names begin as there, and rows are dated as there.
+    """
 
     def __init__(
         self,
@@ -47,7 +53,9 @@ class Searcher:
         latencies: Latencies,
         reorderer: Reorderer | None = None,
         said: SessionTurns | None = None,
+        zone: Zone = UTC,
     ) -> None:
+        self.zone = zone
         self._said = said or SessionTurns()
         self._latencies = latencies
         self._backend = backend
@@ -89,12 +97,15 @@ class Searcher:
             hits, reranked = reorderer.reorder(text, hits, end)
         self.counts["searches"] += 1
         self._latencies.add("search", time.monotonic() - started)
-        return replace(found, hits=tuple(hits[asked.offset : asked.offset + asked.limit]), reranked=reranked)
+        page = self._dated(hits[asked.offset : asked.offset + asked.limit])
+        return replace(found, hits=page, reranked=reranked, procedures=self._dated(found.procedures))
 
     def _asked_to_rerank(self, asked: Question, text: str) -> Reorderer | None:
         """Return the reranker, or None if it is off, the page lies beyond its candidates, or it lacks the language."""
         reorderer = self._reorderer
         if reorderer is None or not asked.rerank or asked.offset >= reorderer.candidates:
+            return None
+        if asks_what_was_said(text):  # no text answers it better than another one of that time
             return None
         return reorderer if reorderer.reads(text, self._languages(asked.scope)) else None
 
@@ -153,7 +164,7 @@ class Searcher:
             with source.reading(_left_s(end), pipe):
                 return turns_before(pipe, theme, session_id, parent_session_id, limit=limit, sessions=sessions)
 
-        return self._standing(self._first_answer(theme, ask))
+        return list(self._dated(self._standing(self._first_answer(theme, ask))))
 
     def hot(self, memories: str, turns: str, limits: HotLimits, *, deadline_s: float) -> HotBlock:
         """Return the hot block of the theme `memories`; the turns of the theme `turns` tell which scopes are active.
@@ -196,7 +207,7 @@ class Searcher:
         everywhere, spoken = asked.scope.kind == "all", self._languages(asked.scope)
 
         def ask(source: ReadSource) -> Answer:
-            search = Search(stores, asked, text, spoken, wanted)
+            search = Search(stores, asked, text, spoken, wanted, self.zone)
             hits, mode = self._search(source, search, embedding, end)
             return Answer(tuple(hits), mode, procedures=search.procedures)
 
@@ -283,6 +294,12 @@ class Searcher:
         except EmbedderError:
             self.counts["query_embed_failures"] += 1
         return None
+
+    def _dated(self, hits: Sequence[Hit]) -> tuple[Hit, ...]:
+        """Return the hits with their times in the user's zone."""
+        if self.zone is UTC:
+            return tuple(hits)
+        return tuple(replace(hit, at=in_zone(hit.at, self.zone), around=self._dated(hit.around)) for hit in hits)
 
     def _standing(self, hits: Sequence[Hit]) -> list[Hit]:
         """Return the hits without the turns that the user took back, which Postgres may not know yet."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..capture.document_embedding import DocumentEmbedder
 from ..config.settings import Settings
+from ..domain.dates import Zone, zone_named
 from ..domain.errors import ConfigurationError
 from ..domain.measures import Latencies
 from ..domain.session_turns import SessionTurns
@@ -30,6 +31,7 @@ class Models:
     reorderer: Reorderer | None
     latencies: Latencies
     problems: dict[str, str]
+    zone: Zone
 
     @classmethod
     def of(cls, settings: Settings, home: Path, embed_key: str, rerank_key: str) -> Models:
@@ -45,7 +47,7 @@ class Models:
             reorderer = reorderer_for(settings, rerank_key, latencies, home)
         except ConfigurationError as exc:
             problems["results are not reranked"] = str(exc)
-        return cls(embedder, reorderer, latencies, problems)
+        return cls(embedder, reorderer, latencies, problems, zone_named(settings.timezone))
 
     def documents(self, settings: Settings, backend: Backend) -> DocumentEmbedder:
         """Return the embedder for the texts of rows."""
@@ -53,7 +55,7 @@ class Models:
 
     def searcher(self, backend: Backend, said: SessionTurns | None = None) -> Searcher:
         """Return the searcher that answers questions; `said` knows what the current sessions contain."""
-        return Searcher(backend, self.embedder, self.latencies, self.reorderer, said)
+        return Searcher(backend, self.embedder, self.latencies, self.reorderer, said, self.zone)
 
     def close(self) -> None:
         """Close the models."""

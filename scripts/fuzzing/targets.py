@@ -195,7 +195,7 @@ def arguments(data: bytes) -> None:
 
     args = given if isinstance(given, dict) else {}
     desk = _desk(settings, context)
-    asked = cast("Any", SimpleNamespace(**{**vars(desk.runtime), "searcher": SimpleNamespace(recall=recall)}))
+    asked = cast("Any", SimpleNamespace(**{**vars(desk.runtime), "searcher": SimpleNamespace(recall=recall, zone=UTC)}))
     here = ToolScope(asked, context.place, "session", settings, desk.policy, desk.ends)
     _check_answer(lambda: recall_tools.answer(tool, args, here, turns=""))
     if tool in settings.tools:
@@ -234,7 +234,7 @@ def _desk(settings: Settings, context: SessionContext) -> write_tools.WriteConte
     runtime = SimpleNamespace(
         settings=settings, home=Path(), counts=Counter(), backend=SimpleNamespace(connection=connection),
         writer=SimpleNamespace(flush_own=lambda timeout_s: 0, deliver=lambda op, timeout_s: "waiting", in_memory=int),
-        searcher=SimpleNamespace(recall=lambda stores, asked: Answer((), "hybrid")),
+        searcher=SimpleNamespace(recall=lambda stores, asked: Answer((), "hybrid"), zone=UTC),
         mirror=SimpleNamespace(entries=set, origin="x"),
     )  # fmt: skip
     return write_tools.WriteContext(

@@ -61,6 +61,52 @@ def test_need_39_what_was_spoken_of_on_a_day(question: str, provider: PgvectorMe
     assert {told(subject) for subject in SUBJECTS[20]} <= set(found[:4])
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What did we talk about on %d %B %Y?",
+        "On %B %d, %Y we talked a lot. What topics did we discuss?",
+        "Worüber haben wir am %d.%m.%Y gesprochen?",
+        "De quoi avons-nous parlé le %d/%m/%Y ?",
+        "%Y年%m月%d日我们聊了什么？",
+    ],
+)
+def test_need_39_words_about_talking_find_no_talk_of_another_day(
+    question: str, provider: PgvectorMemoryProvider, dsn: str
+) -> None:
+    besides = (
+        "We talked a lot about the topics that we discuss: what we said was talk about talk.",
+        "Wir haben viel gesprochen, und worüber wir gesprochen haben, das war das Thema.",
+        "Nous avons beaucoup parlé de ce dont nous avons parlé.",
+        "我们聊了什么？我们聊了我们聊了什么。",
+    )
+    for text in besides:
+        provider.sync_turn(text, None, session_id="session-of-19")
+    landed(provider)
+    for text in besides:
+        age(dsn, text, days=19)
+    found = recalled(provider, on(20, question), tool=TURNS, limit=6)
+    assert {told(subject) for subject in SUBJECTS[20]} == set(found[:3])
+
+
+def test_need_39_before_a_question_for_a_day_stands_what_was_said_then(provider: PgvectorMemoryProvider) -> None:
+    provider.on_session_switch("another", parent_session_id="", reset=True)
+    block = provider.prefetch(on(20, "What did we talk about on %d %B %Y?"))
+    assert all(told(subject) in block for subject in SUBJECTS[20])
+    assert not any(told(subject) in block for days in (5, 40) for subject in SUBJECTS[days])
+    assert provider.prefetch(on(20, "I was in town on %d %B %Y.")) == ""
+    assert provider.prefetch(on(30, "What did we talk about on %d %B %Y?")) == "", "nothing was said then"
+
+
+def test_need_39_what_was_said_earlier_today(make_provider: MakeProvider) -> None:
+    provider = make_provider()
+    provider.sync_turn(told("piano"), None, session_id="session-of-today")
+    landed(provider)
+    provider.on_session_switch("another", parent_session_id="", reset=True)
+    assert told("piano") in provider.prefetch("What did we talk about today?")
+    assert provider.prefetch("What are we going to do today?") == ""
+
+
 def test_need_39_without_a_year_it_is_the_last_such_day(provider: PgvectorMemoryProvider, dsn: str) -> None:
     longer_ago = [
         f"Years ago my {subject} was all I thought of." for subject in ("stamp album", "tree house", "old bike")

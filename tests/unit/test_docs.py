@@ -219,7 +219,7 @@ def test_every_field_of_a_tools_answer_is_documented() -> None:
     page = text_of(DOCS / "tools.md")
     known = {
         "store": "memories", "id": 1, "theme": "t", "kind": "memory", "session_id": "s", "content": "c",
-        "at": datetime(2026, 1, 1, tzinfo=UTC), "similarity": 1.0, "coverage": 1.0, "score": 1.0,
+        "at": datetime(2026, 1, 1, tzinfo=UTC), "similarity": 1.0, "coverage": 1.0, "score": 1.0, "told_then": True,
     }  # fmt: skip
     hit = Hit(**known)  # type: ignore[arg-type]
     long = replace(hit, content="c " * RESULT_MAX_CHARS, around=(hit,))

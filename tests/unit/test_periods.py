@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.domain.named_times import MAX_PERIODS, YEARS, named_periods, without_counted_times
+from hermes_memory_pgvector.domain.named_times import (
+    MAX_PERIODS,
+    YEARS,
+    asks_what_was_said,
+    named_periods,
+    without_counted_times,
+)
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -317,3 +324,67 @@ def test_need_19_a_pasted_log_names_a_bounded_number(text: str) -> None:
 )
 def test_a_time_counted_back_from_today_can_be_left_out_of_a_question(text: str, rest: str) -> None:
     assert " ".join(without_counted_times(text).split()) == rest
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What did we talk about yesterday?",
+        "On May 2nd, we talked a lot. What topics did we discuss?",
+        "Can you remind me what we discussed last Tuesday?",
+        "What did we work on this week?",
+        "what happened on 2026-05-03",
+        "What did I tell you today?",
+        "Was haben wir gestern besprochen?",
+        "Worum ging es am 3. Mai?",
+        "De quoi avons-nous parlé hier soir ?",
+        "¿De qué hablamos ayer?",
+        "¿Qué hicimos la semana pasada?",
+        "Di cosa abbiamo parlato ieri?",
+        "Sobre o que falamos ontem?",
+        "Waar hebben we gisteren over gepraat?",
+        "О чём мы говорили вчера?",
+        "昨天我们聊了什么？",
+        "今天我们聊了什么？",
+        "昨日は何を話しましたか？",
+        "어제 무슨 얘기를 했지?",
+    ],
+)
+def test_a_question_for_what_was_said_at_a_time(text: str) -> None:
+    assert asks_what_was_said(text)
+    assert named_periods(text, NOW)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What did we decide about the budget yesterday?",
+        "What did I eat yesterday?",
+        "Who called on 3 May?",
+        "What was the weather like on April 30th?",
+        "Was hat Anna gestern gesagt?",
+        "昨天的会议决定了什么？",
+        "昨天天气怎么样？",
+        "What are we doing today?",
+        "Yesterday evening",
+        "What did we talk about yesterday? " * 10,
+        "",
+    ],
+)
+def test_a_question_with_a_subject_or_without_what_was_said(text: str) -> None:
+    assert not asks_what_was_said(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["What is the plan for today?", "How are you today?", "今天我们聊什么？", "Was machen wir heute?"]
+)
+def test_a_plan_for_today_is_no_time_of_the_past(text: str) -> None:
+    assert not named_periods(text, NOW)
+
+
+def test_a_day_is_one_of_the_zone_that_is_given() -> None:
+    night = datetime(2026, 5, 20, 1, 30, tzinfo=UTC)
+    (day,) = named_periods("yesterday", night, ZoneInfo("America/New_York"))
+    assert (day.start, day.end) == (datetime(2026, 5, 18, 4, tzinfo=UTC), datetime(2026, 5, 19, 4, tzinfo=UTC))
+    (day,) = named_periods("on 8 March 2026", night, ZoneInfo("America/New_York"))  # an hour shorter
+    assert (day.start, day.end) == (datetime(2026, 3, 8, 5, tzinfo=UTC), datetime(2026, 3, 9, 4, tzinfo=UTC))

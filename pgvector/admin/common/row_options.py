@@ -90,8 +90,8 @@ def add_page(command: argparse.ArgumentParser, *, limit: int, what: str) -> None
 def page(args: argparse.Namespace) -> Page:
     """Return the page described by the arguments. Raises WrongUsage, InvalidArgument for a date that cannot be read."""
     # As the times are shown that such a command prints.
-    since = parse_when(args.since, "--since", local=True)
-    until = parse_when(args.until, "--until", end=True, local=True)
+    since = parse_when(args.since, "--since", zone=None)
+    until = parse_when(args.until, "--until", end=True, zone=None)
     if not 1 <= args.limit <= _MOST:
         raise WrongUsage(f"--limit must be 1 to {_MOST}")
     if args.offset < 0:

@@ -94,7 +94,7 @@ def _show_held(rows: list[dict[str, Any]]) -> None:
 
 def _restore(args: argparse.Namespace, home: Path) -> int:
     refs = _restored_refs(args)
-    since = parse_when(args.since, "--since", local=True)
+    since = parse_when(args.since, "--since", zone=None)
     with database(args, home) as (conn, _, rules):
         theme = theme_to_read(conn, args.theme, rules, home) if args.theme else None
         done = removals.restore(conn, refs=refs, theme=theme, since=since, really=not args.dry_run)
