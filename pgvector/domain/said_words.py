@@ -1,4 +1,4 @@
-"""Words of questions that ask only what was said or done at a time, such as "What did we talk about yesterday?".
+"""Words of questions that ask only what was said or done at a time, such as "What did we talk about last time?".
 
 In the languages of `time_words`, in lower case and without accents. In such a question no word tells what the answer is
 about, so only the time does.
@@ -15,43 +15,45 @@ _MAX_CHARS = 200  # a longer message says what it is about
 # What was said or done: of these a question has at least one.
 _DEEDS = """
     asked chat chatted chatting conversation conversations cover covered did discuss discussed discussing discussion
-    discussions done happen happened happening mention mentioned said say session sessions speak speaking spoke spoken
-    subject subjects talk talked talking tell told topic topics went work worked working
+    discussions done happen happened happening mention mentioned recap said say session sessions speak speaking
+    spoke spoken subject subjects summarise summarize summary talk talked talking tell told topic topics went work
+    worked working
     angesprochen besprochen erwahnt erzahlt gearbeitet gefragt gegangen gemacht geredet gesagt geschah geschehen
     gesprach gesprache gesprochen getan ging passiert redeten sagte sagten sitzung sprachen thema themen unterhalten
-    unterhaltung
-    conversation conversations discute dit fait mentionne parle parles passe raconte sujet sujets theme themes travaille
+    unterhaltung zusammenfassung
+    discute dit fait mentionne parle parles passe raconte resume sujet sujets theme themes travaille
     charlamos comentamos conto conversacion conversamos dije dijimos dijiste hablado hablamos hable hablo hecho hice
-    hicimos hiciste ocurrio paso tema temas trabajamos tratado tratamos
-    argomenti argomento conversazione detto discorso discusso fatto parlato parlavamo raccontato successo tema temi
-    aconteceu assunto assuntos conversa conversas disse dissemos falado falamos falei falou fez fiz fizemos
-    besproken deed deden gebeurde gebeurd gedaan gepraat gesprek gesprekken gesproken gezegd onderwerp onderwerpen
-    praatten spraken verteld vertelde zei zeiden
-    беседа беседовали говорил говорила говорили делал делала делали обсуждали обсудили произошло разговор разговоре
+    hicimos hiciste ocurrio paso resumen tema temas trabajamos tratado tratamos
+    argomenti argomento conversazione detto discorso discusso fatto parlato parlavamo raccontato riassunto successo
+    tema temi
+    aconteceu assunto assuntos conversa conversas disse dissemos falado falamos falei falou fez fiz fizemos resumo
+    besproken deden deed gebeurd gebeurde gedaan gehad gepraat gesprek gesprekken gesproken gezegd onderwerp
+    onderwerpen praatten samenvatting spraken verteld vertelde zei zeiden
+    беседа беседовали говорил говорила говорили делал делала делали обсудили обсуждали произошло разговор разговоре
     рассказал рассказала речь сделали сказал сказала сказали случилось тема темы
 """
 _OTHERS = """
-    a about again ai all and any anything are as ask at be been bring brought can come could do does doing during
-    earlier else everything for from give gist going had has have hello hey hi i in is it know list lot may me much my
-    of ok okay on only our over overview please quick quickly recall recap remember remind saying so some something
-    still summarise summarize summary that the there thing things this to together up us was we well were what which
-    with would you your
-    aber alles am an auf beim bitte da dann das dass dem den denn der die dir du ein eine einmal eigentlich erinnere
-    erinnerst erzahl es euch fasse gab geht gib habe haben habt hallo hast hat hatte hatten ich ihr im ist kannst kurz
-    los lief mal mich mir mit nach noch sag so stand tun uber uns unserem vom von war waren was weisst welche wir wofur
-    womit woran woruber worum wovon zu zum zusammen zusammenfassung uberblick
-    au avait avez avions avons bonjour c ce cela d dans de des du elle en est et etaient etait eu faire il j je l la le
-    les lieu m moi n ne nous ont peux point pour qu quel quelle quelles quels que quoi rappelle resume s se souviens sur
+    a about again ai all and any anything are as ask at be been bring brought can carry come continue could do does
+    doing during earlier else everything for from gist give go going had has have hello hey hi i in is it know let
+    lets list lot may me much my of ok okay on only our over overview pick please quick quickly recall remember
+    remind s saying so some something still that the there thing things this to together up us was we well were what
+    which with would you your
+    aber alles am an auf beim bitte da dann das dass dem den denn der die dir du eigentlich ein eine einmal erinnere
+    erinnerst erzahl es euch fasse gab geht gib habe haben habt hallo hast hat hatte hatten ich ihr im ist kannst
+    kurz lass lief los mal mich mir mit nach noch sag so stand tun uber uberblick uns unserem vom von war waren was
+    weisst weiter weitermachen welche wir wofur womit woran woruber worum wovon zu zum zusammen
+    au avait avez avions avons bonjour c ce cela d dans de des du elle en est et etaient etait eu faire il j je l la
+    le les lieu m moi n ne nous ont peux point pour qu que quel quelle quelles quels quoi rappelle s se souviens sur
     t toi tu un une vous y
-    al algo cual cuales cuenta cuentame decir del dime el ella era eran fue fueron ha habia han has he hemos hola las lo
-    los nos nosotros nuestra nuestro o por recuerdame recuerdas resumen sobre su te una uno yo
-    abbiamo altro avevamo avete che chi ci ciao con cosa cose da dei della delle di e erano gli hai ho io lei li ma mi
-    nei nel nella noi quale quali ricordi riassunto si sono stato su ti
-    ao aos as com das dos ele em eram esse foi foram isso lembra lembras na nas no ola os para qual quais resumo voce
-    dat dingen een er gehad hadden heb hebben hebt het ik je jij met mij nog om ons op samenvatting van vertel waar
-    waarover weet welke wij
-    был была были в вам вами вас во вспомни вы дела из и к как какая какие какои мне мы на напомни нам нами нас о об он
-    она они по помнишь расскажи с тебе то тобои ты у что чем шла это я
+    al algo cual cuales cuenta cuentame decir del dime el ella era eran fue fueron ha habia han has he hemos hola
+    las lo los nos nosotros nuestra nuestro o por recuerdame recuerdas sobre su te una uno yo
+    abbiamo altro avete avevamo che chi ci ciao con cosa cose da dei della delle di e erano gli hai ho io lei li ma
+    mi nei nel nella noi quale quali ricordi si sono stato su ti
+    ao aos as com das dos ele em eram esse foi foram isso lembra lembras na nas no ola os para quais qual voce
+    dat dingen een er hadden heb hebben hebt het ik je jij met mij nog om ons op van vertel waar waarover weet welke
+    wij
+    был была были в вам вами вас во вспомни вы дела и из к как какая какие какои мне мы на нам нами напомни нас о об
+    он она они по помнишь расскажи с тебе то тобои ты у чем что шла это я
 """
 _TIMES = """
     st nd rd th er ago vor fa geleden назад last past day afternoon evening morning night today tonight week heute
@@ -85,13 +87,42 @@ def _allowed() -> frozenset[str]:
     return _SPEAKING | frozenset(re.findall(r"\w+", " ".join((_OTHERS, _TIMES, *words.phrases()))))
 
 
+@cache
+def _sessions() -> re.Pattern[str]:
+    """Return the pattern for the first or last conversation, in the groups `first` and `last`, or for its `end`."""
+    talk = r"(?:time|conversation|session|chat|talk|discussion)"
+    gesprach = r"(?:mal|unterhaltung|gesprach|sitzung)"
+    return re.compile(
+        rf"\b(?:(?P<end>where (?:did |had |have )?we (?:leave|left|stop|stopped)(?: off)?|where were we"
+        r"|wo (?:waren|sind) wir (?:steh?en ?geblieben)|wo waren wir|ou en (?:etions|est)[- ](?:nous|on)|ou en est-on"
+        r"|donde (?:lo dejamos|nos quedamos|quedamos)|(?:a che punto|dove) eravamo(?: rimasti)?|onde (?:nos )?paramos"
+        r"|waar waren we(?: gebleven)?|на чем мы остановились)"
+        rf"|(?P<last>(?:last|previous|most recent) {talk}|(?:letzte[nmrs]?|vorige[nmrs]?) {gesprach}"
+        r"|(?:derniere|precedente) (?:fois|conversation|discussion)"
+        r"|ultima (?:vez|conversacion|volta|conversazione|conversa)"
+        r"|(?:vorige|laatste) (?:keer|gesprek)|(?:в )?прошлыи раз|прошлого раза|последнего разговора)"
+        rf"|(?P<first>first {talk}|erste[nmrs]? {gesprach}|premiere (?:fois|conversation|discussion)"
+        r"|prim(?:era|a|eira) (?:vez|conversacion|volta|conversazione|conversa)|eerste (?:keer|gesprek)"
+        r"|первыи раз|первого разговора))\b"
+        r"|(?P<cjk_end>上次[我咱]?[们們]?[聊说說谈談讲講]到哪[里裡儿兒]?|어디까지)"
+        r"|(?P<cjk_last>上一?次|前回|지난번|저번에?)|(?P<cjk_first>第一次|初めて|最初|처음)"
+    )
+
+
+def session_named(plain: str) -> str:
+    """Return which session a text names: `first`, `last`, the `end` of the last one, or "" if none."""
+    found = _sessions().search(plain)
+    return "" if found is None or found.lastgroup is None else found.lastgroup.removeprefix("cjk_")
+
+
 def only_said(plain: str) -> bool:
-    """Return whether a text asks what was said or done, and has no other words but those of times."""
+    """Return whether a text asks what was said or done, and has no other words but those of times and sessions."""
     if len(plain) > _MAX_CHARS:
         return False
-    speaks = False
+    speaks = session_named(plain) == "end"
+    plain = _sessions().sub(" ", plain)
     if _CJK.search(plain):
-        speaks = _CJK_SPEAKING.search(plain) is not None
+        speaks = speaks or _CJK_SPEAKING.search(plain) is not None
         for pattern in (words.cjk_date(), words.cjk_ago(), words.cjk_last()):
             plain = pattern.sub(" ", plain)
     said = set(re.findall(r"\w+", plain))

@@ -127,7 +127,8 @@ class Question:
     """A question to recall: its text, where to look, and how many results to return.
 
     `around`: return the turns before and after each hit as well. `rerank`: order by a cross-encoder, if there is one.
-    `without`: turns to leave out. `begins_task`: return procedures for situations as well.
+    `without`: turns to leave out. `begins_task`: return procedures for situations as well. `asking`: the sessions that
+    ask, which "last time" does not mean.
     """
 
     text: str
@@ -140,6 +141,7 @@ class Question:
     rerank: bool = False
     without: HeldTurns = ()
     begins_task: bool = False
+    asking: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain, product, starmap
 
-from ..domain.named_times import named_periods
+from ..domain.named_times import asks_what_was_said, named_periods
 from ..domain.types import Hit
 from .ranking import FITS_AS_WELL, are_alike, is_question, newest_of_near_equals
 from .values import about, replaced_part, values_in
@@ -60,7 +60,8 @@ def lines_of(hits: Sequence[Hit], question: str = "") -> list[Line]:
     exchanges = sorted(exchanges_in(hits), key=lambda found: all(map(is_question, found)))
     lines = _newest(_current(list(map(_line, exchanges))))
     # What held at a time that the question names need not be the newest.
-    return _folded(lines if named_periods(question, datetime.now(UTC)) else _newer_first(lines))
+    timed = asks_what_was_said(question) or named_periods(question, datetime.now(UTC))
+    return _folded(lines if timed else _newer_first(lines))
 
 
 def exchanges_in(hits: Sequence[Hit]) -> list[list[Hit]]:

@@ -11,7 +11,7 @@ from operator import itemgetter
 
 from ..config.settings import Settings
 from ..domain.errors import HermesPgvectorError
-from ..domain.named_times import asks_what_was_said
+from ..domain.named_times import asks_what_was_said, session_asked
 from ..domain.session_turns import Session
 from ..domain.types import PAGES_END, HeldTurns, Hit, Question, Scope, Store
 from .asking import asks
@@ -85,7 +85,7 @@ def _lines(
     besides = list(before)
     found: dict[tuple[Store, int], Hit] = {}
     for limit, without in _passes(found, transcripts, where.session, settings.prefetch_limit * _SPARE):
-        some, procedures = _found(searcher, text, where.theme, limit, without, end, begins=begins and not found)
+        some, procedures = _found(searcher, text, where, limit, without, end, begins=begins and not found)
         besides += fitting(searcher, procedures, text, settings, end)
         found |= some
         worth = worth_showing(searcher, list(found.values()), text, settings, end)
@@ -113,13 +113,21 @@ def _passes(
 
 
 def _found(
-    searcher: Searcher, text: str, theme: str, limit: int, without: HeldTurns, end: float, *, begins: bool
+    searcher: Searcher, text: str, where: MessagePlace, limit: int, without: HeldTurns, end: float, *, begins: bool
 ) -> tuple[dict[tuple[Store, int], Hit], Sequence[Hit]]:
     """Return the rows found, best first, by store and id; and the procedures of the theme."""
     left_s = max(0.01, end - time.monotonic())
     rerank = searcher.reranks_prefetch
     asked = Question(
-        text, Scope("theme", theme), limit, left_s, around=True, rerank=rerank, without=without, begins_task=begins
+        text,
+        Scope("theme", where.theme),
+        limit,
+        left_s,
+        around=True,
+        rerank=rerank,
+        without=without,
+        begins_task=begins,
+        asking=(where.session_id, where.parent_session_id),
     )
     answer = searcher.recall(["memories", "turns"], asked)
     return {(hit.store, hit.id): hit for hit in answer.hits}, answer.procedures
@@ -170,7 +178,7 @@ def worth_showing(searcher: Searcher, found: Sequence[Hit], text: str, settings:
     # Words that even an earlier question like this one lacks, such as a ticket's number, say nothing about other rows.
     asked_before = (hit.coverage for hit in found if is_question(hit) and ask_alike(hit.content, text))
     most = max(asked_before, default=0.0) or 1.0
-    by_time = asks_what_was_said(text) and asks(text, of_a_turn=True)
+    by_time = session_asked(text) == "end" or (asks_what_was_said(text) and asks(text, of_a_turn=True))
     return [hit for hit in found if (by_time and hit.told_then) or is_worth_showing(hit, near, most)]
 
 

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ..domain.dates import Zone, in_zone
-from ..domain.named_times import asks_what_was_said, named_periods
+from ..domain.named_times import TimeSpan, asks_what_was_said, named_periods, session_asked
 from ..domain.types import PAGES_END, Candidate, EmbeddingSpace, Hit, Question, Store
 from ..embed.embedder import Vector
 from ..embed.instructions import cannot_read
@@ -28,6 +28,7 @@ from ..store.vector_search import (
     ask_neighbours,
     ask_own_graph,
     ask_procedures,
+    ask_session_span,
     ask_surroundings,
     ask_told,
     has_own_graph,
@@ -105,6 +106,7 @@ class Search:
         self._now = datetime.now(UTC)
         self._zone = zone
         self._periods = named_periods(text, self._now, zone)
+        self._session_asked = "" if self._periods or asked.scope.kind != "theme" else session_asked(text)
         self._told_then: set[tuple[Store, int]] = set()
         self._asked_procedures: Rows | None = None
         self.procedures: tuple[Hit, ...] = ()
@@ -237,6 +239,8 @@ class Search:
         scores = self._scores(nearest, worded)
         if lenders := self._lenders(scores):
             scores["turns"] = smooth(scores["turns"], self._beside(pipe, lenders))
+        if self._session_asked:
+            self._periods, self._session_asked = self._session_span(pipe), ""
         if self._periods:
             scores = self._with_told_then(pipe, scores)
         held = self._held(pipe, list(scores.get("turns", ())))
@@ -252,6 +256,11 @@ class Search:
         if not turns or not self.asked.without:
             return set()
         return {row.id for row in ask_held(pipe, self.asked.scope, turns, self.asked.without)}
+
+    def _session_span(self, pipe: Pipeline) -> list[TimeSpan]:
+        """Return the period of the session that the question names; empty if the theme has no other than the asking."""
+        rows = ask_session_span(pipe, self.asked.scope, self._session_asked, self.asked.asking)
+        return [TimeSpan(row.start, row.stop) for row in rows]
 
     def _with_told_then(self, pipe: Pipeline, scores: dict[Store, dict[int, float]]) -> dict[Store, dict[int, float]]:
         """Return the scores, raised for rows told at a time that the question names.

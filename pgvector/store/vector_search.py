@@ -43,6 +43,7 @@ OWN_BREADTH = 400  # hnsw.ef_search
 LENGTH_PIVOT = 45
 MOST_TOLD = 500  # the last turns of a period that are searched for beginnings of sessions
 BEGINNINGS = 20  # turns taken from these
+END_TURNS = 6  # turns that are the end of a session
 MOST_PROCEDURES = 100  # the newest of a theme, compared with a session's first message
 # In scripts without spaces, two characters say as much as four letters.
 _LONG_WORD = re.compile(r"\w{4,}|[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
@@ -288,6 +289,12 @@ def ask_begun(pipe: Pipeline, scope: Scope, filters: Filters, spans: Sequence[Ti
     row: dict[str, Any] = {"starts": [span.start for span in spans], "ends": [span.end for span in spans]}
     row |= {"most": MOST_TOLD, "limit": BEGINNINGS}
     return pipe.ask("beginnings", where(scope, filters) | row)
+
+
+def ask_session_span(pipe: Pipeline, scope: Scope, which: str, besides: Sequence[str]) -> Rows:
+    """Ask for the period of the theme's `first` or `last` session besides some, or that of the last one's `end`."""
+    row = {"which": which, "besides": list(besides), "turns": END_TURNS}
+    return pipe.ask("session_span", themes_of(scope) | row)
 
 
 def ask_held(pipe: Pipeline, scope: Scope, ids: Sequence[int], held: HeldTurns) -> Rows:

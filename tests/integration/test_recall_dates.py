@@ -107,6 +107,53 @@ def test_need_39_what_was_said_earlier_today(make_provider: MakeProvider) -> Non
     assert provider.prefetch("What are we going to do today?") == ""
 
 
+@pytest.mark.parametrize(
+    ("question", "days"),
+    [
+        ("What did we talk about last time?", 5),
+        ("Can you summarize our previous session?", 5),
+        ("Worum ging es beim letzten Mal?", 5),
+        ("上次我们聊了什么？", 5),
+        ("Do you remember what we talked about during our first conversation?", 40),
+        ("Worum ging es in unserem ersten Gespräch?", 40),
+    ],
+)
+def test_need_39_what_was_spoken_of_in_the_last_or_the_first_session(
+    question: str, days: int, provider: PgvectorMemoryProvider
+) -> None:
+    provider.on_session_switch("another", parent_session_id="", reset=True)
+    provider.sync_turn(told("present session"), None, session_id="another")
+    landed(provider)
+    found = recalled(provider, question, tool=TURNS, limit=6)
+    assert {told(subject) for subject in SUBJECTS[days]} == set(found[:3])
+    block = provider.prefetch(question)
+    assert all(told(subject) in block for subject in SUBJECTS[days])
+    assert told("present session") not in block
+
+
+@pytest.mark.parametrize(
+    "message", ["Where did we leave off?", "Let's continue where we left off.", "¿Dónde lo dejamos?"]
+)
+def test_need_39_where_the_last_session_ended(message: str, provider: PgvectorMemoryProvider, dsn: str) -> None:
+    steps = [told(f"step {number}") for number in range(20)]
+    for step in steps:
+        provider.sync_turn(step, None, session_id="session-of-2")
+    landed(provider)
+    for number, step in enumerate(steps):
+        age(dsn, step, days=2 - number / 1000)
+    provider.on_session_switch("another", parent_session_id="", reset=True)
+    block = provider.prefetch(message)
+    assert all(step in block for step in steps[-5:-1])
+    assert not any(step in block for step in steps[:14])
+
+
+def test_need_39_a_last_time_with_a_subject_is_no_session(provider: PgvectorMemoryProvider) -> None:
+    provider.on_session_switch("another", parent_session_id="", reset=True)
+    (found, *_) = recalled(provider, "What did we say about sourdough bread last time?", tool=TURNS)
+    assert found == told("sourdough bread")
+    assert provider.prefetch("This is the first time that we talk.") == ""
+
+
 def test_need_39_without_a_year_it_is_the_last_such_day(provider: PgvectorMemoryProvider, dsn: str) -> None:
     longer_ago = [
         f"Years ago my {subject} was all I thought of." for subject in ("stamp album", "tree house", "old bike")

@@ -23,7 +23,7 @@ _TYPES = {
     "whole": "boolean", "rows": "float8", "role": "text", "phrase": "text", "words": "text[]", "initials": "text[]",
     "ids": "bigint[]", "any_theme": "boolean", "since": "text", "until": "text", "own": "text", "shared": "text[]",
     "scopes": "text[]", "language": "text", "kinds": "text[]", "starts": "timestamptz[]", "ends": "timestamptz[]",
-    "most": "bigint",
+    "most": "bigint", "which": "text", "besides": "text[]", "turns": "bigint",
 }  # fmt: skip
 MODES = ("force_custom_plan", "force_generic_plan")
 
@@ -96,6 +96,16 @@ def test_need_20_the_turns_of_a_day_come_from_the_index_of_times(filled: psycopg
         (read,) = [node for node in nodes if node.get("Relation Name") == "conversations"]
         assert read.get("Index Name") == "conversations_theme_time_idx", (mode, read)
         assert read["Actual Rows"] <= 500
+
+
+@pytest.mark.parametrize("which", ["first", "last", "end"])
+def test_need_20_a_session_is_found_by_indexes(which: str, filled: psycopg.Connection[Any]) -> None:
+    row = {"theme": "large", "which": which, "besides": ["none"], "turns": 6}
+    for mode in MODES:
+        filled.execute(f"SET plan_cache_mode = {mode}".encode())
+        nodes = [node for node in _plan(filled, "session_span", row) if node.get("Relation Name") == "conversations"]
+        assert nodes and all(node.get("Index Name") for node in nodes), (mode, nodes)
+        assert sum(node["Actual Rows"] * node["Actual Loops"] for node in nodes) <= 500, (mode, nodes)
 
 
 @pytest.mark.parametrize("analysed", [True, False], ids=["analysed", "not analysed"])

@@ -411,9 +411,13 @@ CASE WHEN octet_length(own.content) <= 100000 THEN 0
 -- The CASE keeps the planner from using the indexes of the theme.
 CASE WHEN agent_identity = %(theme)s THEN true ELSE %(any_theme)s END
 
+-- fragment: of_session()
+-- Whether a turn `c` belongs to the session of `edge`. See `in_theme` for the CASE.
+c.session_id = edge.session_id AND CASE WHEN c.agent_identity = %(theme)s THEN true ELSE false END AND readable(c)
+
 -- fragment: told_in_time(time)
--- Whether a row was written in one of the periods that a question names (2), around one of them (1), or not (0). The user's
--- day is up to a day off from the store's, which is in UTC, and events are told when they happen or soon after.
+-- Whether a row was written in one of the periods that a question names (2), around one of them (1), or not (0). Events are
+-- told when they happen or soon after, and a day is easily mistaken for the next one.
 (SELECT coalesce(max(CASE WHEN {time} >= start AND {time} < stop THEN 2
                           WHEN {time} >= start - '1 day'::interval AND {time} < stop + '3 days'::interval THEN 1 END), 0)
    FROM unnest(%(starts)s::timestamptz[], %(ends)s::timestamptz[]) AS period(start, stop))

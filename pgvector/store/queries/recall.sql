@@ -227,6 +227,29 @@ SELECT id FROM (SELECT id, ts, row_number() OVER (PARTITION BY session_id ORDER 
                                       ORDER BY ts DESC LIMIT %(most)s) AS said) AS begun
  ORDER BY place, ts, id LIMIT %(limit)s;
 
+-- name: session_span
+-- From when to when the theme's first or last session went on, or the end of the last one: its last turns. Sessions that ask
+-- do not count. Of a session that goes on for ever, as a chat's, it is a week.
+WITH edge AS (
+    (SELECT session_id, ts FROM conversations AS c
+      WHERE agent_identity = %(theme)s AND %(which)s <> 'first' AND session_id <> ALL (%(besides)s::text[]) AND readable(c)
+      ORDER BY ts DESC LIMIT 1)
+    UNION ALL
+    (SELECT session_id, ts FROM conversations AS c
+      WHERE agent_identity = %(theme)s AND %(which)s = 'first' AND session_id <> ALL (%(besides)s::text[]) AND readable(c)
+      ORDER BY ts LIMIT 1))
+SELECT CASE %(which)s
+           WHEN 'first' THEN edge.ts
+           WHEN 'end' THEN (SELECT min(ts) FROM (SELECT ts FROM conversations AS c WHERE of_session()
+                                                  ORDER BY ts DESC LIMIT %(turns)s) AS said)
+           ELSE (SELECT ts FROM conversations AS c WHERE of_session() AND ts >= edge.ts - interval '7 days'
+                  ORDER BY ts LIMIT 1) END AS start,
+       CASE %(which)s
+           WHEN 'first' THEN (SELECT ts FROM conversations AS c WHERE of_session() AND ts <= edge.ts + interval '7 days'
+                               ORDER BY ts DESC LIMIT 1)
+           ELSE edge.ts END + interval '1 microsecond' AS stop
+  FROM edge;
+
 -- name: held_turns
 -- Which of the given turns belong to one of the sessions, and were said in the period given with it.
 SELECT id FROM conversations
