@@ -23,6 +23,7 @@ from .searcher import Searcher
 from .transcripts import Transcripts
 
 MIN_COVERAGE = 0.35  # share of the weight of the question's words that makes a hit good enough
+_COVERAGE_THEN = 0.5  # of MIN_COVERAGE, without a model, for a row of a time that the question names
 SURE_COVERAGE = 0.60  # likewise, however low the similarity: models know nothing of error codes
 _FAR = 1.7  # spreads below the similarity threshold, beyond which words count as shared by chance
 _SHARE_BEFORE = 0.2  # of the deadline, for the turns of the preceding sessions
@@ -201,7 +202,7 @@ def is_worth_showing(hit: Hit, near: MinSimilarity | None, most: float = 1.0) ->
         return evidence >= (TURNS_EVIDENCE if hit.store == "turns" else MEMORIES_EVIDENCE)
     coverage = hit.coverage / most
     if above is None:
-        return coverage >= MIN_COVERAGE
+        return coverage >= MIN_COVERAGE * (_COVERAGE_THEN if hit.told_then else 1)
     return above >= 0 or coverage >= (MIN_COVERAGE if above >= -_FAR else SURE_COVERAGE)
 
 
