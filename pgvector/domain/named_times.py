@@ -12,7 +12,7 @@ from itertools import islice
 
 from . import time_words as words
 from .dates import Zone, in_zone, midnight
-from .said_words import only_said, present_named, session_named
+from .said_words import SAID_MAX_CHARS, only_said, present_named, session_named
 
 MAX_PERIODS = 40  # of one question; a pasted log would name hundreds
 YEARS = 8  # "in May" without a year means each of the last so many Mays
@@ -48,13 +48,12 @@ def named_periods(text: str, now: datetime, zone: Zone = UTC) -> list[TimeSpan]:
 
 def asks_what_was_said(text: str) -> bool:
     """Return whether a text asks only what was said or done, at whatever time: it has no word of a subject."""
-    return only_said(_plain(text))
+    return len(text) <= SAID_MAX_CHARS and only_said(_plain(text))
 
 
 def session_asked(text: str) -> str:
     """Return which session a question for what was said means, see `session_named`; "" if it names a subject."""
-    plain = _plain(text)
-    return session_named(plain) if only_said(plain) else ""
+    return session_named(_plain(text)) if asks_what_was_said(text) else ""
 
 
 def without_counted_times(text: str) -> str:
@@ -108,9 +107,8 @@ def _spans(text: str, today: date) -> Iterator[_Days]:
 
 def _present(text: str, today: date) -> Iterator[_Days]:
     """Yield today or this week for a question of what was said then; other texts with these words are about plans."""
-    plain = _plain(text)
-    present = present_named(plain)
-    if present and only_said(plain):
+    present = present_named(_plain(text)) if asks_what_was_said(text) else ""
+    if present:
         yield (today if present == "day" else today - timedelta(days=today.weekday())), today
 
 

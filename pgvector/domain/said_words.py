@@ -11,7 +11,7 @@ from functools import cache
 
 from . import time_words as words
 
-_MAX_CHARS = 200  # a longer message says what it is about
+SAID_MAX_CHARS = 200  # a longer message says what it is about
 # What was said or done: of these a question has at least one.
 _DEEDS = """
     asked chat chatted chatting conversation conversations cover covered did discuss discussed discussing discussion
@@ -117,8 +117,6 @@ def session_named(plain: str) -> str:
 
 def only_said(plain: str) -> bool:
     """Return whether a text asks what was said or done, and has no other words but those of times and sessions."""
-    if len(plain) > _MAX_CHARS:
-        return False
     speaks = session_named(plain) == "end"
     plain = _sessions().sub(" ", plain)
     if _CJK.search(plain):
