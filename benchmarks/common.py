@@ -85,7 +85,7 @@ def endpoint(dims: int, latency_ms: float, *options: str) -> Iterator[str]:
 def provider(config: dict[str, Any], theme: str = "bench") -> Iterator[PgvectorMemoryProvider]:
     """An initialised provider with a home of its own."""
     home = Path(tempfile.mkdtemp(prefix="hermes-bench-home-"))
-    made = PgvectorMemoryProvider(config)
+    made = PgvectorMemoryProvider({"timezone": "UTC"} | config)  # as the times of corpora
     made.initialize("session", hermes_home=str(home), platform="api_server", gateway_session_key=theme)
     try:
         yield made

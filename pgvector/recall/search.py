@@ -240,7 +240,8 @@ class Search:
         if lenders := self._lenders(scores):
             scores["turns"] = smooth(scores["turns"], self._beside(pipe, lenders))
         if self._session_asked:
-            self._periods, self._session_asked = self._session_span(pipe), ""
+            which, self._session_asked = self._session_asked, ""  # if it takes too long, the rest is found without it
+            self._periods = self._session_span(pipe, which)
         if self._periods:
             scores = self._with_told_then(pipe, scores)
         held = self._held(pipe, list(scores.get("turns", ())))
@@ -257,9 +258,9 @@ class Search:
             return set()
         return {row.id for row in ask_held(pipe, self.asked.scope, turns, self.asked.without)}
 
-    def _session_span(self, pipe: Pipeline) -> list[TimeSpan]:
-        """Return the period of the session that the question names; empty if the theme has no other than the asking."""
-        rows = ask_session_span(pipe, self.asked.scope, self._session_asked, self.asked.asking)
+    def _session_span(self, pipe: Pipeline, which: str) -> list[TimeSpan]:
+        """Return the period of a session, see `session_named`; empty if the theme has no other than the asking one."""
+        rows = ask_session_span(pipe, self.asked.scope, which, self.asked.asking)
         return [TimeSpan(row.start, row.stop) for row in rows]
 
     def _with_told_then(self, pipe: Pipeline, scores: dict[Store, dict[int, float]]) -> dict[Store, dict[int, float]]:
