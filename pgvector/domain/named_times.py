@@ -46,9 +46,12 @@ def named_periods(text: str, now: datetime, zone: Zone = UTC) -> list[TimeSpan]:
     return [TimeSpan(midnight(first, zone), midnight(last + timedelta(days=1), zone)) for first, last in found]
 
 
-def asks_what_was_said(text: str) -> bool:
-    """Return whether a text asks only what was said or done, at whatever time: it has no word of a subject."""
-    return len(text) <= SAID_MAX_CHARS and only_said(_plain(text))
+def asks_what_was_said(text: str, *, limited: bool = False) -> bool:
+    """Return whether a text asks only what was said or done, at whatever time: it has no word of a subject.
+
+    `limited`: the time is limited by other means, see `only_said`.
+    """
+    return len(text) <= SAID_MAX_CHARS and only_said(_plain(text), limited=limited)
 
 
 def session_asked(text: str) -> str:

@@ -115,9 +115,12 @@ def session_named(plain: str) -> str:
     return "" if found is None or found.lastgroup is None else found.lastgroup.removeprefix("cjk_")
 
 
-def only_said(plain: str) -> bool:
-    """Return whether a text asks what was said or done, and has no other words but those of times and sessions."""
-    speaks = session_named(plain) == "end"
+def only_said(plain: str, *, limited: bool = False) -> bool:
+    """Return whether a text asks what was said or done, and has no other words but those of times and sessions.
+
+    With `limited` it need not name what was said: "everything" is enough beside a limit in time.
+    """
+    speaks = limited or session_named(plain) == "end"
     plain = _sessions().sub(" ", plain)
     if _CJK.search(plain):
         speaks = speaks or _CJK_SPEAKING.search(plain) is not None

@@ -42,6 +42,10 @@ class Filters:
     since: datetime | None = None
     until: datetime | None = None
 
+    def limits_time(self) -> bool:
+        """Return whether only rows of some time pass."""
+        return self.since is not None or self.until is not None
+
     def restrict(self) -> bool:
         """Return whether any filter is set."""
         return any(value is not None for value in (self.target, self.kinds, self.role, self.since, self.until))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ..domain.dates import Zone, in_zone
 from ..domain.named_times import TimeSpan, asks_what_was_said, named_periods, session_asked
-from ..domain.types import PAGES_END, Candidate, EmbeddingSpace, Hit, Question, Store
+from ..domain.types import PAGES_END, Candidate, EmbeddingSpace, Filters, Hit, Question, Store
 from ..embed.embedder import Vector
 from ..embed.instructions import cannot_read
 from ..store.lexical import EXACT_ROWS, LexicalSearch, QuestionReader, ask_size, search_words, size_of
@@ -42,11 +42,17 @@ CANDIDATES = 100  # rows each leg proposes; PAGES_END of them once these are use
 SHORT_PERIOD = timedelta(
     days=7, hours=1
 )  # longest named period of which the first turns of sessions are proposed as well
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 FAINT = 0.01  # highest score of these turns before they gain from the time: below most candidates of a leg
 # Rows are put into their final order in blocks of this size, so that a page does not depend on the pages after it.
 _BLOCK = 20
 
 Legs = dict[Store, list[Candidate]]
+
+
+def names_no_subject(text: str, filters: Filters) -> bool:
+    """Return whether only its time, or that of the filters, tells what a question is about."""
+    return asks_what_was_said(text, limited=filters.limits_time())
 
 
 class _Ranked(NamedTuple):
@@ -105,7 +111,10 @@ class Search:
         self._around: dict[int, tuple[Hit, ...]] = {}
         self._now = datetime.now(UTC)
         self._zone = zone
+        self._only_said = names_no_subject(text, asked.filters)
         self._periods = named_periods(text, self._now, zone)
+        if self._only_said and not self._periods and asked.filters.limits_time():
+            self._periods = [TimeSpan(asked.filters.since or _LONG_AGO, asked.filters.until or self._now)]
         self._session_asked = "" if self._periods or asked.scope.kind != "theme" else session_asked(text)
         self._told_then: set[tuple[Store, int]] = set()
         self._asked_procedures: Rows | None = None
@@ -280,14 +289,14 @@ class Search:
             scores["turns"] = scores["turns"] | new
             told["turns"] = told.get("turns", {}) | dict.fromkeys(new, TOLD_THEN)
         self._told_then |= {(store, row) for store, rows in told.items() for row, at in rows.items() if at == TOLD_THEN}
-        if asks_what_was_said(self._text):
+        if self._only_said:
             first: dict[Store, list[int]] = {"turns": [row.id for row in begun]}
             return {store: by_time(found, told.get(store, {}), first.get(store, [])) for store, found in scores.items()}
         return {store: favour(found, told.get(store, {})) for store, found in scores.items()}
 
     def _ask_begun(self, pipe: Pipeline) -> Iterable[Any]:
         """Ask for the first turns of sessions in the short periods named; of a date without a year, only the last."""
-        short = [period for period in self._periods if period.end - period.start <= SHORT_PERIOD]
+        short = [each for each in self._periods if self._only_said or each.end - each.start <= SHORT_PERIOD]
         days = {each: in_zone(each.start, self._zone) for each in short}
         last = {(day.month, day.day): each for each, day in sorted(days.items(), key=itemgetter(1))}
         if not last or self.asked.scope.kind == "all":

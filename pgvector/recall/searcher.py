@@ -16,7 +16,6 @@ from ..domain.dates import Zone, in_zone
 from ..domain.errors import EmbedderError, HermesPgvectorError
 from ..domain.gil import note_recall
 from ..domain.measures import Latencies
-from ..domain.named_times import asks_what_was_said
 from ..domain.session_turns import SessionTurns
 from ..domain.text import both_ends
 from ..domain.types import Answer, Hit, Question, Scope, Store
@@ -31,7 +30,7 @@ from .background import Background, result_by
 from .bars import Bars, MinSimilarity, Situations
 from .hot import HotBlock, HotLimits, ask_facts, read_hot
 from .reranking import Reorderer
-from .search import Search
+from .search import Search, names_no_subject
 
 _T = TypeVar("_T")
 QUERY_MAX_CHARS = 2000  # of a longer question its beginning and end, half each, one of which says what is asked
@@ -105,7 +104,7 @@ class Searcher:
         reorderer = self._reorderer
         if reorderer is None or not asked.rerank or asked.offset >= reorderer.candidates:
             return None
-        if asks_what_was_said(text):  # no text answers it better than another one of that time
+        if names_no_subject(text, asked.filters):  # no text answers it better than another one of that time
             return None
         return reorderer if reorderer.reads(text, self._languages(asked.scope)) else None
 

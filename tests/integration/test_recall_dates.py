@@ -154,6 +154,20 @@ def test_need_39_a_last_time_with_a_subject_is_no_session(provider: PgvectorMemo
     assert provider.prefetch("This is the first time that we talk.") == ""
 
 
+@pytest.mark.parametrize("question", ["What did we talk about?", "everything", "all the topics", "聊了什么"])
+def test_need_39_the_limits_of_a_call_are_a_time_as_well(question: str, provider: PgvectorMemoryProvider) -> None:
+    day = on(20, "%Y-%m-%d")
+    found = recalled(provider, question, tool=TURNS, since=day, until=day)
+    assert set(found) == {told(subject) for subject in SUBJECTS[20]}
+    assert set(recalled(provider, question, tool=TURNS, since="30d")) >= set(found)
+
+
+def test_need_39_what_was_spoken_of_in_a_long_time(provider: PgvectorMemoryProvider) -> None:
+    month = datetime.now(UTC) - timedelta(days=40)
+    found = recalled(provider, f"What did we talk about in {month:%B %Y}?", tool=TURNS)
+    assert {told(subject) for subject in SUBJECTS[40]} <= set(found)
+
+
 def test_need_39_without_a_year_it_is_the_last_such_day(provider: PgvectorMemoryProvider, dsn: str) -> None:
     longer_ago = [
         f"Years ago my {subject} was all I thought of." for subject in ("stamp album", "tree house", "old bike")
