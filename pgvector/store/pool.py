@@ -24,6 +24,7 @@ from ..domain.errors import (
     StoreUnavailable,
     StoreUnsettled,
 )
+from .calendar_times import calendar_adapters
 from .connection import DeadlineConnection, answering, check_conninfo, translated, writable
 from .pipeline import Pipeline, note_begun, set_limits
 from .sql import query
@@ -34,6 +35,8 @@ _CONNECT_TIMEOUT_S = 5
 # psycopg prepares a statement once it was executed this many times. A pooler in transaction mode gives the next
 # transaction another server session, in which the prepared statement does not exist.
 _PREPARE_AFTER = 5
+
+_ADAPTERS = calendar_adapters()
 
 # After these errors a connection may rely on types, tables or plans that no longer exist, or lead to a server that was
 # demoted. The same holds for the other connections of the pool.
@@ -150,6 +153,7 @@ def _connection_settings(timeout_s: float, *, prepares: bool) -> dict[str, Any]:
     # libpq's connect_timeout counts whole seconds. Keepalives detect a host that vanished while nothing was sent.
     return {
         "autocommit": True,
+        "context": _ADAPTERS,
         "prepare_threshold": _PREPARE_AFTER if prepares else None,
         "connect_timeout": max(1, round(timeout_s)),
         "application_name": APPLICATION_NAME,

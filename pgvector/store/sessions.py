@@ -58,12 +58,15 @@ def transcript(
     while left is None or left > 0:
         size = _SLICE if left is None else min(_SLICE, left)
         asked = {"theme": theme, "session_id": session_id, "limit": size} | after
-        found = conn.execute(query("transcript_of_session", one_theme=conn.spread), asked).fetchall()
-        yield from (row._asdict() for row in found)
+        rows = conn.execute(query("transcript_of_session", one_theme=conn.spread), asked)
+        found = [row._asdict() for row in rows]
+        # Not the loaded time: Postgres holds times that are none in Python's calendar.
+        places = [row.pop("place") for row in found]
+        yield from found
         if len(found) < size:
             return
         left = None if left is None else left - len(found)
-        after = {"after_ts": found[-1].ts.isoformat(), "after_id": found[-1].id, "offset": 0}
+        after = {"after_ts": places[-1], "after_id": found[-1]["id"], "offset": 0}
 
 
 def turn(conn: DeadlineConnection, theme: str, turn_id: int) -> dict[str, Any] | None:

@@ -49,7 +49,7 @@ SELECT count(*) AS turns, min(ts) AS first_at, max(ts) AS last_at,
 
 -- name: transcript_of_session
 -- The turns in the order in which they were said, from those after a given turn on.
-SELECT id, role, content, ts, metadata, embedding IS NULL AND sig IS NULL AS pending FROM conversations
+SELECT id, role, content, ts, metadata, embedding IS NULL AND sig IS NULL AS pending, ts::text AS place FROM conversations
  WHERE session_id = %(session_id)s AND CASE WHEN agent_identity = %(theme)s THEN true ELSE false END
    AND (ts, id) > (%(after_ts)s::timestamptz, %(after_id)s::bigint)
  ORDER BY ts, id LIMIT %(limit)s OFFSET %(offset)s;

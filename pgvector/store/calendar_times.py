@@ -1,0 +1,53 @@
+"""Loading of times that Postgres holds and Python cannot: `infinity`, and years before 1 or after 9999.
+
+Whoever may write can store one. psycopg's own loader raises for it, so that a single such row of any theme would fail
+every statement that returns it beside others: a recall across themes, the list of themes, an operator's command.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from psycopg import DataError, adapters
+from psycopg.abc import AdaptContext, Buffer
+from psycopg.adapt import AdaptersMap, Loader
+from psycopg.pq import Format
+
+_TYPE: Final = "timestamptz"
+_MARGIN: Final = timedelta(days=2)  # so that no time zone leads out of the calendar again
+FIRST_MOMENT: Final = datetime.min.replace(tzinfo=UTC) + _MARGIN
+LAST_MOMENT: Final = datetime.max.replace(tzinfo=UTC, microsecond=0) - _MARGIN
+_BEFORE: Final = re.compile(rb"-infinity|.* BC")
+_AFTER: Final = re.compile(rb"infinity|\d{5,}-.*")
+
+
+class _CalendarLoader(Loader):
+    """Loads a time as psycopg does; one outside of the calendar as nearly its first or last moment."""
+
+    def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
+        super().__init__(oid, context)
+        usual = adapters.get_loader(oid, Format.TEXT)
+        assert usual is not None, "psycopg knows the type"
+        self._usual = usual(oid, context)
+
+    def load(self, data: Buffer) -> datetime:
+        """Return the moment. Raises DataError for what is no time."""
+        try:
+            moment: datetime = self._usual.load(data)
+        except DataError:
+            text = bytes(data)
+            if _BEFORE.fullmatch(text):
+                return FIRST_MOMENT
+            if _AFTER.fullmatch(text):
+                return LAST_MOMENT
+            raise
+        return moment
+
+
+def calendar_adapters() -> AdaptersMap:
+    """Return psycopg's adapters, of which that for times never raises on a time that Postgres holds."""
+    made = AdaptersMap(adapters)
+    made.register_loader(_TYPE, _CalendarLoader)
+    return made
