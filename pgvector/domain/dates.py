@@ -68,6 +68,14 @@ def parse_when(
         raise WrongUsage(f"`{name}` is not a date that can be read; write it like {WAYS}") from None
 
 
+def days_after(moment: datetime, days: float) -> datetime:
+    """Return the moment so many days later, or the last one of the calendar."""
+    try:
+        return moment + timedelta(days=days)
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)
+
+
 def _moment(text: str, now: datetime, *, end: bool, zone: Zone) -> datetime:
     """Return the moment that a text means. Raises ValueError or OverflowError."""
     word = text.lower()

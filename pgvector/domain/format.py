@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from .dates import in_zone
+
 
 def format_bytes(count: float) -> str:
     """Return a number of bytes to one decimal of a unit of 1000: `512 bytes`, `1.2 MB`."""
@@ -34,4 +36,4 @@ def plural(count: int, one: str, many: str = "") -> str:
 
 def local_minute(moment: str) -> str:
     """Return an ISO time to the minute in this machine's zone; the database session's zone may be any other."""
-    return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")
+    return in_zone(datetime.fromisoformat(moment), None).strftime("%Y-%m-%d %H:%M")

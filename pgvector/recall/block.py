@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain, product, starmap
 
+from ..domain.dates import in_zone
 from ..domain.named_times import asks_what_was_said, named_periods
 from ..domain.types import Hit
+from ..store.calendar_times import read_moment
 from .ranking import FITS_AS_WELL, are_alike, is_question, newest_of_near_equals
 from .values import about, replaced_part, values_in
 
@@ -116,7 +118,7 @@ def _predecessor(hit: Hit) -> tuple[str, datetime] | None:
     before = (hit.structure or {}).get("replaced")
     if before is None:
         return None
-    return before["content"], datetime.fromisoformat(before["said_at"]).astimezone(hit.at.tzinfo)
+    return before["content"], in_zone(read_moment(before["said_at"]), hit.at.tzinfo)
 
 
 def _newest(lines: Sequence[Line]) -> list[Line]:

@@ -37,13 +37,28 @@ class _CalendarLoader(Loader):
         try:
             moment: datetime = self._usual.load(data)
         except DataError:
-            text = bytes(data)
-            if _BEFORE.fullmatch(text):
-                return FIRST_MOMENT
-            if _AFTER.fullmatch(text):
-                return LAST_MOMENT
-            raise
+            outer = _outside(bytes(data))
+            if outer is None:
+                raise
+            return outer
         return moment
+
+
+def read_moment(text: str) -> datetime:
+    """Return the moment that Postgres wrote into JSON, one outside of the calendar as the loader does."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        outer = _outside(text.encode())
+        if outer is None:
+            raise
+        return outer
+
+
+def _outside(text: bytes) -> datetime | None:
+    if _BEFORE.fullmatch(text):
+        return FIRST_MOMENT
+    return LAST_MOMENT if _AFTER.fullmatch(text) else None
 
 
 def calendar_adapters() -> AdaptersMap:

@@ -25,6 +25,10 @@ MEMORY = (
     "INSERT INTO memory_entries (agent_identity, target, content, created_at, updated_at)"
     " VALUES (%s, 'memory', %s, %s, %s)"
 )
+HELD = (
+    "INSERT INTO hermes_mirror (agent_identity, origin, target, digest, announced, held_at, held_why)"
+    " SELECT agent_identity, %s, target, digest, true, %s, 'made up' FROM memory_entries WHERE updated_at = %s"
+)
 TURN = "INSERT INTO conversations (agent_identity, session_id, role, content, ts) VALUES (%s, 'late', 'user', %s, %s)"
 
 
@@ -36,6 +40,7 @@ def tenant(postgres: EmbeddedServer, admin_dsn: str) -> Iterator[psycopg.Connect
         for at in TIMES:
             conn.execute(MEMORY, ("marketing", f"The walrus memory of {at}.", at, at))
             conn.execute(TURN, ("marketing", f"The walrus turn of {at}.", at))
+            conn.execute(HELD, (f"a home of {at}", at, at))
         yield conn
 
 
@@ -55,13 +60,16 @@ def configured(home: Path, dsn: str) -> None:
 
 
 @pytest.mark.usefixtures("tenant", "configured")
-def test_need_16_an_operator_sees_such_rows_as_any_other(cli: Run) -> None:
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/Lima"])
+def test_need_16_an_operator_sees_such_rows_as_any_other(cli: Run, monkeypatch: pytest.MonkeyPatch, zone: str) -> None:
+    monkeypatch.setenv("TZ", zone)
     for words in (
         ("list", "--theme", "marketing"),
         ("list", "--theme", "marketing", "--store", "turns"),
         ("search", "walrus", "--scope", "all"),
         ("sessions", "list", "--theme", "marketing"),
         ("sessions", "show", "late", "--theme", "marketing"),
+        ("removals", "list"),
         ("themes", "list"),
         ("themes", "show", "marketing"),
         ("facts", "list", "--theme", "marketing"),
@@ -71,6 +79,8 @@ def test_need_16_an_operator_sees_such_rows_as_any_other(cli: Run) -> None:
     ):
         done = cli(*words)
         assert done.returncode == 0, (words, done.stdout, done.stderr)
+    examined = cli("doctor")
+    assert "another home" in examined.stdout and "unexpected" not in examined.stderr, examined
 
 
 def test_need_16_a_transcript_at_one_such_time_ends(tenant: psycopg.Connection[Any], admin_dsn: str) -> None:
@@ -84,3 +94,18 @@ def test_need_16_a_transcript_at_one_such_time_ends(tenant: psycopg.Connection[A
         with connect(admin_dsn) as conn:
             turns = [row["content"] for row in transcript(conn, "marketing", at, limit=5000, offset=0)]
         assert turns == [str(n) for n in range(1, 1201)]
+
+
+def test_need_06_a_fact_that_took_the_place_of_such_a_row_comes_before_a_message(
+    make_provider: MakeProvider, dsn: str
+) -> None:
+    provider = make_provider()
+    fact = (
+        "INSERT INTO memory_entries (agent_identity, target, content, updated_at, kind, subject, state, replaces)"
+        " VALUES ('marketing', 'memory', %s, %s, 'fact', 'srv', %s, %s) RETURNING id"
+    )
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        old = conn.execute(fact, ("The walrus port is 5431.", "-infinity", "superseded", None)).fetchone()
+        assert old is not None
+        conn.execute(fact, ("The walrus port is 5432.", "2026-05-03", "active", old[0]))
+    assert "The walrus port is 5432." in provider.prefetch("What is the walrus port?")

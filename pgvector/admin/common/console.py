@@ -18,6 +18,7 @@ from datetime import datetime
 from typing import Any, TextIO
 
 from ...domain.commandline import typed
+from ...domain.dates import in_zone
 from ...domain.text import harmless, on_one_line
 
 _GAP = "  "
@@ -163,7 +164,7 @@ def _shown(value: Any) -> str:
         case float():
             return f"{value:.3f}".rstrip("0").rstrip(".")
         case datetime():
-            return value.astimezone().strftime("%Y-%m-%d %H:%M")
+            return in_zone(value, None).strftime("%Y-%m-%d %H:%M")
         case _:
             return _shortened(value)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from datetime import timedelta
 
 from ...capture.mirror import Mirror
 from ...config.settings import Settings
+from ...domain.dates import days_after, in_zone
 from ...domain.errors import DimensionMismatch, HermesPgvectorError, SchemaNotApplied, UpgradeNeeded
 from ...domain.files import how_to_let_read, memory_file_paths, read_memory_file
 from ...domain.redaction import mask_dsn
@@ -262,12 +262,12 @@ def _removals(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Chec
     for each in lost:
         own = each.origin == mirror.origin
         name = MEMORY_FILES[each.target] + ("" if own else " of another home")
-        until = each.held_at.astimezone() + timedelta(days=context.settings.removal_hold_days)
+        until = in_zone(days_after(each.held_at, context.settings.removal_hold_days), None)
         what = "1 memory it held stays" if each.count == 1 else f"{each.count:,} memories it held stay"
         yield Check(
             "memory files",
             "fail" if own else "note",
-            f"{name} {WHY[each.held_why]}: {what}, and from {until:%Y-%m-%d %H:%M} on for good",
+            f"{name} {WHY.get(each.held_why, 'lost entries')}: {what}, and from {until:%Y-%m-%d %H:%M} on for good",
             _DECIDE,
         )
     if not lost:

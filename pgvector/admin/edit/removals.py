@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from ...capture.mirror import Mirror
 from ...domain.commandline import typed
+from ...domain.dates import days_after
 from ...domain.errors import InvalidArgument
 from ...domain.format import plural
 from ...domain.types import MEMORY_FILES
@@ -50,7 +51,7 @@ def _held_row(each: Any, origin: str, days: float) -> dict[str, Any]:
         "file": MEMORY_FILES[each.target] + ("" if each.origin == origin else " of another home"),
         "why": each.held_why,
         "held_at": each.held_at.isoformat(timespec="seconds"),
-        "stays_from": (each.held_at + timedelta(days=days)).isoformat(timespec="seconds"),
+        "stays_from": days_after(each.held_at, days).isoformat(timespec="seconds"),
     }
 
 

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
+from ...domain.dates import in_zone
 from ...domain.format import format_bytes
 from ...domain.theme import ROLES
 from ..common.commands import Command, add_login, add_yes, argument, filled, positive, printed, read_or_not
@@ -72,7 +73,7 @@ def _show(planned: PrunePlan) -> None:
     for each in planned.examples:
         text = " ".join(each["content"].split())
         more = "..." if text[80:] else ""
-        say(f"e.g. {each['at'].astimezone():%Y-%m-%d} {each['theme']} {each['role']}: {text[:80]}{more}", "dim")
+        say(f"e.g. {in_zone(each['at'], None):%Y-%m-%d} {each['theme']} {each['role']}: {text[:80]}{more}", "dim")
 
 
 def _deleted(counts: dict[str, int]) -> str:
