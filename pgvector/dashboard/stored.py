@@ -82,12 +82,12 @@ def row(served: ServedHome, params: Params) -> Mapping[str, Any]:
     ref = params.ref()
     with served.reading() as conn:
         found = browsing.shown(conn, ref, params.optional("theme"), served.rules, chars=ROW_CHARS)
-        shown = {
+        shown: dict[str, Any] = {
             "id": ref.id,
             "kind": found.get("target") or found.get("role"),
             "at": found.get("updated_at") or found.get("ts"),
-            "session_id": found.get("metadata", {}).get("session_id"),
-            "source": found.get("metadata", {}).get("source"),
+            "session_id": _text(found.get("metadata", {}).get("session_id")),
+            "source": _text(found.get("metadata", {}).get("source")),
             "content": "",
             "chars": 0,
             "pending": False,
@@ -120,11 +120,16 @@ def _events(conn: DeadlineConnection, served: ServedHome, found: Sequence[Mappin
     left |= {id: text[:_EVENT_CHARS] for id, text in after.items()}
     return [
         {name: each[name] for name in _EVENT if name in each}
-        | {"session_id": each["who"].get("session_id"), "diff": _diff(each, after.get(each["id"]), diffs)}
+        | {"session_id": _text(each["who"].get("session_id")), "diff": _diff(each, after.get(each["id"]), diffs)}
         | {"private": not served.chats.opens(each["theme"])}
         | {"content": left.get(each["id"])}
         for each in found
     ]
+
+
+def _text(value: object) -> str | None:
+    """Return a text, None for what else JSON may hold in its place."""
+    return value if isinstance(value, str) else None
 
 
 def _diff(event: Mapping[str, Any], after: str | None, diffs: WordDiffs) -> Diff | None:

@@ -17,7 +17,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePath
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 MAX_DEPTH: Final = 20
@@ -81,6 +81,11 @@ def clean_json(obj: object) -> object:
     Anything nested deeper than 20 levels, or containing itself, becomes "[...]".
     """
     return _clean_json(obj, ())
+
+
+def as_object(value: object) -> dict[str, Any]:
+    """Return a JSON object; an empty one for any other value, which a column of Postgres may hold in its place."""
+    return value if isinstance(value, dict) else {}
 
 
 def apart(text: str) -> str:

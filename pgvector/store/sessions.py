@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from ..domain.text import as_object
 from ..domain.titles import title_of
 from .connection import DeadlineConnection
 from .sql import query
@@ -59,7 +60,7 @@ def transcript(
         size = _SLICE if left is None else min(_SLICE, left)
         asked = {"theme": theme, "session_id": session_id, "limit": size} | after
         rows = conn.execute(query("transcript_of_session", one_theme=conn.spread), asked)
-        found = [row._asdict() for row in rows]
+        found = [row._asdict() | {"metadata": as_object(row.metadata)} for row in rows]
         # Not the loaded time: Postgres holds times that are none in Python's calendar.
         places = [row.pop("place") for row in found]
         yield from found

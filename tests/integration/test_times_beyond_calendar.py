@@ -61,7 +61,9 @@ def configured(home: Path, dsn: str) -> None:
 
 @pytest.mark.usefixtures("tenant", "configured")
 @pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/Lima"])
-def test_need_16_an_operator_sees_such_rows_as_any_other(cli: Run, monkeypatch: pytest.MonkeyPatch, zone: str) -> None:
+def test_need_16_an_operator_sees_such_rows_as_any_other(
+    cli: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, zone: str
+) -> None:
     monkeypatch.setenv("TZ", zone)
     for words in (
         ("list", "--theme", "marketing"),
@@ -71,6 +73,7 @@ def test_need_16_an_operator_sees_such_rows_as_any_other(cli: Run, monkeypatch: 
         ("sessions", "show", "late", "--theme", "marketing"),
         ("removals", "list"),
         ("themes", "list"),
+        ("export", str(tmp_path / "all.jsonl")),
         ("themes", "show", "marketing"),
         ("facts", "list", "--theme", "marketing"),
         ("prune", "--all-themes", "--older-than", "180d"),

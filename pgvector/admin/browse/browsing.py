@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from ...domain.errors import InvalidArgument
+from ...domain.text import as_object
 from ...domain.theme import ThemeRules
 from ...domain.types import Store
 from ...store import sessions as stored_sessions
@@ -120,7 +121,8 @@ def _described(rows: Sequence[Mapping[str, Any]], theme: str) -> dict[str, Any]:
         return {"theme": theme, "state": "removed"}
     found = fit_for_json(rows[0])
     state = "waits for its vector" if found["pending"] else "embedded"
-    return found | {"state": state, "parts": 1 + found.pop("more_parts")}
+    said = {"state": state, "parts": 1 + found.pop("more_parts"), "metadata": as_object(found["metadata"])}
+    return found | said
 
 
 def _rows(conn: DeadlineConnection, ref: Ref, chars: int = WHOLE) -> list[dict[str, Any]]:
@@ -177,9 +179,10 @@ def texts_after(conn: DeadlineConnection, ids: Sequence[int], *, chars: int) -> 
 
 def _event(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return one entry of the history, with the memory's ref; empty values are left out."""
-    kept = {key: value for key, value in fit_for_json(row).items() if value is not None}
+    who = as_object(row["who"])
+    kept = {key: value for key, value in fit_for_json({**row, "who": who}).items() if value is not None}
     memory = kept.pop("memory_id")
-    return {"ref": str(Ref("memories", memory)), "memory_id": memory, "by": author(row["who"], row["db_role"]), **kept}
+    return {"ref": str(Ref("memories", memory)), "memory_id": memory, "by": author(who, row["db_role"]), **kept}
 
 
 def sessions(conn: DeadlineConnection, theme: str, page: Page) -> list[dict[str, Any]]:

@@ -164,7 +164,11 @@ def _history(args: argparse.Namespace, home: Path) -> int:
 
 def _show_events(events: list[dict[str, Any]]) -> None:
     for row in events:
-        row |= {"date": local_minute(row["at"]), "session": row["who"].get("session_id", ""), "what": _happening(row)}
+        row |= {
+            "date": local_minute(row["at"]),
+            "session": str(row["who"].get("session_id") or ""),
+            "what": _happening(row),
+        }
     show_table(used(_EVENTS, events), events, empty="nothing has happened")
 
 

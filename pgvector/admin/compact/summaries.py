@@ -10,7 +10,7 @@ from typing import Any
 from ...domain.chunks import estimate_tokens
 from ...domain.errors import EmbedderError
 from ...domain.redaction import Masker, masker
-from ...domain.text import clean, digest, strip_injected
+from ...domain.text import as_object, clean, digest, strip_injected
 from ...domain.theme import Languages
 from ...store.connection import DeadlineConnection
 from ..common import theme_rows as all_themes
@@ -144,7 +144,8 @@ def old_sessions(conn: DeadlineConnection, themes: Sequence[str], before: dateti
 
 def _shared(turns: Sequence[Any]) -> dict[str, Any]:
     """Return the values that all of these turns share about where they were said."""
-    said = [{name: turn.metadata[name] for name in _WHERE if name in turn.metadata} for turn in turns]
+    metadata = [as_object(turn.metadata) for turn in turns]
+    said = [{name: each[name] for name in _WHERE if name in each} for each in metadata]
     return {name: value for name, value in said[0].items() if all(each.get(name) == value for each in said)}
 
 

@@ -14,6 +14,7 @@ from ...domain.commandline import typed
 from ...domain.dates import days_after
 from ...domain.errors import InvalidArgument
 from ...domain.format import plural
+from ...domain.text import as_object
 from ...domain.types import MEMORY_FILES
 from ...store import memory_files
 from ...store.connection import DeadlineConnection
@@ -204,7 +205,10 @@ def removed(
     asked: dict[str, Any] = {"theme": theme, "ids": None if ids is None else list(ids), "chars": chars}
     asked |= {"limit": limit, "offset": offset}
     asked["since"] = since.isoformat() if since else "-infinity"
-    return [RemovedMemory(**row._asdict()) for row in conn.execute(_query("removed_memories"), asked)]
+    return [
+        RemovedMemory(**row._asdict() | {"who": as_object(row.who)})
+        for row in conn.execute(_query("removed_memories"), asked)
+    ]
 
 
 def restore(

@@ -13,6 +13,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
+from ...domain.text import as_object
 from ...store.connection import DeadlineConnection
 from ...store.memories import lock_theme
 from ...store.sql import query
@@ -112,7 +113,8 @@ def proposals(
 ) -> list[StoredProposal]:
     """Return proposals that wait for a decision, or the rejected ones; with `ids`, both kinds."""
     asked = {"theme": theme, "ids": None if ids is None else list(ids), "least": least, "rejected": rejected}
-    return [StoredProposal(**row._asdict()) for row in conn.execute(_query("proposals"), asked)]
+    rows = conn.execute(_query("proposals"), asked)
+    return [StoredProposal(**row._asdict() | {"metadata": as_object(row.metadata)}) for row in rows]
 
 
 def hold(conn: DeadlineConnection, proposal: StoredProposal) -> bool:

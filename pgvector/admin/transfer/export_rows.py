@@ -5,13 +5,15 @@ Every function works inside the caller's transaction, which `begin` has begun.
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from ...domain.errors import StoreUnavailable
+from ...domain.errors import InvalidArgument, StoreUnavailable
+from ...domain.text import as_object
 from ...domain.types import EmbeddingSpace, Removed, Store
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
@@ -19,7 +21,9 @@ from ...store.vectors import recorded_space
 from ..common.fetching import one
 from ..common.theme_rows import begin_reading, every_theme
 from .float_arrays import as_floats
-from .records import MemoryRecord, Part, Record, TurnRecord, read_said
+from .records import MemoryRecord, Part, Record, Said, TurnRecord, read_said, readable_said
+
+logger = logging.getLogger(__name__)
 
 _SLICE = 500  # rows a statement
 _IDS = {"memories": "leaving_memory_ids", "turns": "leaving_turn_ids"}
@@ -80,12 +84,24 @@ def rows(conn: DeadlineConnection, theme: str, store: Store, period: TimeRange, 
 def _record(theme: str, store: Store, row: Any, parts: Sequence[Part]) -> Record:
     embedding = None if row.embedding is None else as_floats(row.embedding)
     known = tuple(parts) if embedding is not None else ()
+    metadata = as_object(row.metadata)
     if store == "memories":
         return MemoryRecord(
-            theme, row.target, row.content, row.created_at, row.updated_at, row.metadata, embedding, known,
-            owners=tuple(row.owners), said=read_said(row.said),
+            theme, row.target, row.content, row.created_at, row.updated_at, metadata, embedding, known,
+            owners=tuple(row.owners), said=_said(theme, row),
         )  # fmt: skip
-    return TurnRecord(theme, row.session_id, row.role, row.content, row.ts, row.metadata, embedding, known)
+    return TurnRecord(theme, row.session_id, row.role, row.content, row.ts, metadata, embedding, known)
+
+
+def _said(theme: str, row: Any) -> Said:
+    try:
+        return read_said(row.said)
+    except InvalidArgument:
+        logger.warning(
+            "hermes-pgvector: of m%d in the theme %r, what no import reads is left out: see hermes-pgvector show m%d",
+            row.id, theme, row.id,
+        )  # fmt: skip
+        return readable_said(row.said)
 
 
 def _parts(conn: DeadlineConnection, store: Store, row: Mapping[str, Any]) -> dict[int, list[Part]]:

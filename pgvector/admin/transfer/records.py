@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -67,6 +68,16 @@ def read_said(given: object) -> Said:
         return Said(structure, None if replaced is None else _replaced(replaced), tuple(map(_source, sources)))
     except (HermesPgvectorError, ValueError, KeyError, TypeError, AttributeError) as exc:
         raise InvalidArgument("its structure cannot be read") from exc
+
+
+def readable_said(given: Mapping[str, Any]) -> Said:
+    """Return the structure in a JSON object without what `read_said` cannot read: SQL of others may have stored it."""
+    kept = {}
+    for name, value in given.items():
+        with suppress(InvalidArgument):
+            read_said({name: value})
+            kept[name] = value
+    return read_said(kept)
 
 
 def said_as_json(said: Said) -> dict[str, Any]:

@@ -1,0 +1,101 @@
+"""Rows that SQL of others has stored, of shapes that no agent writes: they are in nobody else's way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from hermes_memory_pgvector.server.cluster import EmbeddedServer
+from tests.conftest import DIMS, MakeProvider
+from tests.support.dashboard import BASE, DashboardApi
+from tests.support.memory import knowing
+from tests.support.row_security import session, tenant_of
+
+from .conftest import Run
+
+NO_OBJECTS = ("[1]", '"x"', "null", "5")
+SALES = "The walrus port of sales is 5432, since the third of May."
+
+
+@pytest.fixture
+def tenant(postgres: EmbeddedServer, admin_dsn: str, make_provider: MakeProvider) -> Iterator[psycopg.Connection[Any]]:
+    """A session of marketing's role, beside a memory and turns of sales."""
+    knowing(make_provider(gateway_session_key="sales"), SALES, said=("Where is the walrus port of sales?", SALES))
+    tenant_of(postgres, admin_dsn, "marketing")
+    with session(admin_dsn, "tenant_marketing") as conn:
+        yield conn
+
+
+@pytest.fixture
+def odd_objects(tenant: psycopg.Connection[Any]) -> None:
+    """Rows of marketing's with other JSON than an object, wherever one is expected."""
+    for number, value in enumerate(NO_OBJECTS, 900):
+        for statement in (
+            "INSERT INTO memory_entries (agent_identity, target, content, metadata)"
+            " VALUES ('marketing', 'memory', 'A walrus of ' || %(json)s, %(json)s::text::jsonb)",
+            "INSERT INTO conversations (agent_identity, session_id, role, content, metadata)"
+            " VALUES ('marketing', 'odd', 'user', 'A walrus of ' || %(json)s, %(json)s::text::jsonb)",
+            "INSERT INTO hermes_proposals"
+            " (agent_identity, target, content, kind, confidence, sources, said_at, metadata) VALUES"
+            " ('marketing', 'memory', 'A walrus of ' || %(json)s, 'fact', 0.5, '{1}', now(), %(json)s::text::jsonb)",
+            # As the trigger writes it when a session sets `hermes_pgvector.who` to such a value.
+            "INSERT INTO memory_history"
+            " (agent_identity, memory_id, target, action, who, chars, digest, old_content, old_row)"
+            " VALUES ('marketing', %(number)s, 'memory', 'removed', %(json)s::text::jsonb, 1, '\\x00', %(json)s, '{}')",
+        ):
+            tenant.execute(statement.encode(), {"json": value, "number": number})
+
+
+@pytest.fixture
+def configured(home: Path, dsn: str) -> None:
+    """The home's config.yaml names the test's database."""
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS}}}))
+
+
+@pytest.mark.usefixtures("odd_objects", "configured")
+def test_need_16_other_json_than_an_object_ends_no_command(cli: Run, tmp_path: Path) -> None:
+    target = tmp_path / "all.jsonl"
+    for words in (
+        ("show", "m2", "--theme", "marketing"),
+        ("show", "t3", "--theme", "marketing"),
+        ("sessions", "show", "odd", "--theme", "marketing"),
+        ("history", "--theme", "marketing"),
+        ("facts", "review", "--theme", "marketing"),
+        ("export", str(target)),
+    ):
+        done = cli(*words)
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+    assert SALES in target.read_text() and "A walrus of" in target.read_text()
+
+
+@pytest.mark.usefixtures("odd_objects")
+def test_need_42_other_json_than_an_object_ends_no_view(api: DashboardApi) -> None:
+    assert len(api.get("/history")["rows"]) >= len(NO_OBJECTS)
+    assert len(api.get("/removed")["rows"]) == len(NO_OBJECTS)
+    assert api.get("/row", ref="m2", theme="marketing")["content"].startswith("A walrus of")
+    assert api.http.get(BASE + "/session", params={"theme": "marketing", "session": "odd"}).status_code == 200
+
+
+@pytest.mark.usefixtures("configured")
+def test_need_16_an_export_leaves_out_what_no_import_reads_and_says_of_which_row(
+    tenant: psycopg.Connection[Any], cli: Run, tmp_path: Path
+) -> None:
+    tenant.execute(
+        "INSERT INTO memory_entries"
+        " (id, agent_identity, target, content, kind, state, subject, applies_when, expires_at) VALUES"
+        " (77, 'marketing', 'memory', 'A walrus swims.', 'procedure', 'active', repeat('s', 300), 'otter', '20000-1-1')"
+    )
+    target = tmp_path / "all.jsonl"
+    done = cli("export", str(target))
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert "m77 in the theme 'marketing'" in done.stderr
+    (row,) = (
+        row for row in map(json.loads, target.read_text().splitlines()) if row.get("content") == "A walrus swims."
+    )
+    assert row["structure"] == {"kind": "procedure", "state": "active", "when": "otter"}
+    assert SALES in target.read_text()
