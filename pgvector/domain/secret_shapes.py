@@ -39,6 +39,26 @@ _TOLD_KEY = (
     r"(?P<told>[^\s\"'`<>,;]{7,512}[^\s\"'`<>,;.?!)])"
 )
 
+# Where no colon or verb stands before it, a password must contain both letters and digits.
+_MIXED = (
+    rf"{_MASKED}{_UNTOLD}`?(?=[^\s`]{{0,64}}\d)(?=[^\s`]{{0,64}}[a-z])"
+    r"(?P<mixed>[^\s\"'`<>,;|]{5,512}[^\s\"'`<>,;|.?!)])"
+)
+
+# What stands between the name of a secret and the secret. The name may be quoted, or stressed as in Markdown; files
+# align values in columns; and people who type Chinese or Japanese have a wide colon at hand.
+_CLOSE = r"(?:\\*[\"']|[*_`]{1,3})?"
+_GAP = r"\s{0,3}+[ \t]{0,40}+"
+_COLON = r"[:\uff1a][*_]{0,3}"
+_EQUALS = r"[=\uff1d]"
+_SIGN = rf"{_GAP}(?:(?:{_COLON}|{_EQUALS})>?|->|\u2192){_GAP}"
+_ARROW = rf"{_GAP}(?:[-=]>|\u2192|[-\u2013\u2014](?=\s)|\|){_GAP}"  # also a dash, or the next cell of a table
+_VALUE = r",?\s{1,40}[\"']?value(?:[\"']?\s{0,3}:\s{0,3}|=(?=[\"']))"  # name: DB_PASSWORD, value: ...
+_OF = r"(?:\s(?:for|of|to|on|at|in)(?:\s[^\s.,;:!?]{1,30}){1,5}?)"  # the password for the database is ...
+_IS = rf"(?:{_OF}\s|\s{{1,3}})(?:is|was)\s{{1,3}}"
+_ELEMENT = rf">{_MASKED}{_UNTOLD}(?P<element>[^<>\s]{{4,512}})(?=</)"
+_LITERAL = rf"\s{{1,3}}'{_MASKED}{_UNTOLD}(?P<literal>[^'\s]{{4,256}})(?=')"  # as in SQL
+
 
 # Not every key is secret, only those named with one of these words.
 _KEYS = ("api", "access", "account", "auth", "private", "shared")
@@ -103,9 +123,23 @@ _PREFIXED: Final = {
 _WORDS = (
     "passwort", "kennwort", "contrase\u00f1a", "mot de passe", "senha", "wachtwoord",
     "\u043f\u0430\u0440\u043e\u043b\u044c", "\u5bc6\u7801", "\u5bc6\u78bc", "\u30d1\u30b9\u30ef\u30fc\u30c9",
-    "\ube44\ubc00\ubc88\ud638",
+    "\ube44\ubc00\ubc88\ud638", "contrasena", "parola", "has\u0142o", "heslo", "jelsz\u00f3", "l\u00f6senord",
+    "passord", "adgangskode", "salasana", "parool", "\u015fifre", "m\u1eadt kh\u1ea9u", "kata sandi",
+    "\u0643\u0644\u0645\u0629 \u0627\u0644\u0645\u0631\u0648\u0631", "\u05e1\u05d9\u05e1\u05de\u05d4",
 )  # fmt: skip
-_OPTIONS = ("password", "passwd", "pass", "token", "auth-token", "access-token", "api-key", "apikey", "secret")
+_WORDS_ARE = r"(?:\s{1,3}(?:ist|lautet|es|est|\u00e9|is)(?=[\s:])|\s?[\u662f\u4e3a\u70ba\u306f\ub294\uc740])"
+_OPTIONS = (
+    "password",
+    "passwd",
+    "pass",
+    "passphrase",
+    "token",
+    "auth-token",
+    "access-token",
+    "api-key",
+    "apikey",
+    "secret",
+)
 
 SHAPES: Final = (
     SecretShape(
@@ -178,8 +212,8 @@ SHAPES: Final = (
     ),
     SecretShape(
         "cookie",
-        ("cookie:", "cookie\":"),
-        r"cookie\"?:\s{0,2}\"?(?=(?:(?!cookie)[^\n\"']){0,512}=[\w%.~+/-]{16})"
+        ("cookie:", "cookie\":", "cookie':"),
+        r"cookie[\"']?:\s{0,2}[\"']?(?=(?:(?!cookie)[^\n\"']){0,512}=[\w%.~+/-]{16})"
         r"(?P<key>(?:[\w.-]{1,64}=[^\s;,\"'`]{0,4096}(?:; ?(?=[\w.-]{1,64}=))?){1,60}+)",
         folded=True,
     ),
@@ -209,6 +243,24 @@ SHAPES: Final = (
         rf"{_MASKED}{_UNTOLD}" r"(?P<key>[^\s'\"]{3,128})",
     ),
     SecretShape(
+        "password",
+        ("docker login ",),
+        r"docker login (?:(?!docker)[^\n]){0,300}?(?<=\s)-p\s{0,2}[\"']?"
+        rf"{_MASKED}{_UNTOLD}" r"(?P<key>[^\s'\"`]{3,128})",
+    ),
+    SecretShape(
+        "secret",
+        ("aws configure set ",),
+        r"aws configure set [\w.-]{0,60}(?:secret|token)[\w.-]{0,30}\s{1,4}[\"']?"
+        rf"{_MASKED}{_UNTOLD}" r"(?P<key>[^\s'\"`]{16,2048})",
+    ),
+    SecretShape(
+        "password",
+        ("IDENTIFIED BY ", "IDENTIFIED WITH "),
+        r"IDENTIFIED (?:WITH [\w\"'.]{1,60} )?BY (?:PASSWORD )?"
+        rf"(?:'{_MASKED}(?P<literal>[^'\n]{{1,256}})'|{_MASKED}(?P<key>[^\s'\";,)]{{4,128}}))",
+    ),
+    SecretShape(
         "password", ("sshpass -p",), rf"sshpass -p\s{{0,2}}[\"']?{_MASKED}{_UNTOLD}(?P<key>[^\s'\"]{{3,128}})"
     ),
     SecretShape(
@@ -220,9 +272,9 @@ SHAPES: Final = (
     SecretShape(
         "password",
         _WORDS,
-        rf"[\w ]{{2,12}}?\\*[\"']?(?:\s{{0,3}}[:=\uff1a]>?\s{{0,3}}{_QUOTED}|\s{{0,3}}=\s{{0,3}}{_BARE}"
-        rf"|\s{{0,3}}[:\uff1a]\s{{0,3}}{_TOLD})",
-        r"\\*[\"']?\s{0,3}[:=\uff1a]",
+        rf"[\w ]{{2,12}}?{_CLOSE}(?:{_SIGN}{_QUOTED}|{_GAP}{_EQUALS}{_GAP}{_BARE}"
+        rf"|(?:{_GAP}{_COLON}{_GAP}|{_WORDS_ARE}:?\s{{0,3}}){_TOLD}|{_ARROW}{_MIXED})",
+        rf"{_CLOSE}(?:{_GAP}[:=\uff1a\uff1d|\u2192-]|{_WORDS_ARE})",
         folded=True,
     ),
     # Greedy up to the last "@" of the word: people paste passwords with "@", "/" or ":" unescaped.
@@ -232,23 +284,33 @@ SHAPES: Final = (
         rf"://[^\s:/@\"'<>]{{0,128}}:{_MASKED}{_UNTOLD}(?!\d{{1,5}}[/?#])(?P<key>[^\s\"'<>]{{1,128}})@(?=[\w\[])",
         r"[^\s:/@\"'<>]{0,128}:",
     ),
+    # A token alone before the host.
+    SecretShape(
+        "secret",
+        ("://",),
+        r"://(?=[\w-]{0,64}\d)(?P<key>[\w-]{20,255})@(?=[\w\[])",
+        r"[\w-]{20}",
+    ),
     SecretShape(
         "password",
         ("pass", "pwd"),
-        rf"(?:pass(?:word|wd|phrase)|pwd|(?:(?-i:(?<=[A-Z]_)PASS){_COUNTED}|(?<=become_)pass|(?<=db_)pass|(?<=smtp_)pass))"
-        r"(?![a-z])(?:_?\d)?\\*[\"']?"
-        rf"(?:\s{{0,3}}[:=]>?\s{{0,3}}{_QUOTED}|\s{{0,3}}=\s{{0,3}}{_BARE}|(?:\s{{0,3}}:|\s{{1,3}}(?:is|was))\s{{1,3}}{_TOLD})",
-        r"(?:(?<=pass)(?:word|wd|phrase)|(?<=pwd)|(?<=_pass))(?![a-z])(?:_?\d)?\\*[\"']?\s{0,3}(?:[:=]|is|was)",
+        rf"(?:pass(?:word|wd|phrase)|pwd|(?:(?-i:(?<=[A-Z]_)PASS){_COUNTED}|(?<=become_)pass|(?<=db_)pass|(?<=smtp_)pass|(?<=ssh_)pass))"
+        rf"(?![a-z])(?:_?\d)?{_CLOSE}"
+        rf"(?:(?:{_SIGN}|{_VALUE}){_QUOTED}|{_GAP}{_EQUALS}{_GAP}{_BARE}"
+        rf"|(?:{_GAP}{_COLON}(?=[\s`]){_GAP}|\s{{1,3}}(?:is|was)\s{{1,3}}){_TOLD}"
+        rf"|(?:{_COLON}|{_ARROW}|{_VALUE}|{_OF}\s(?:is|was)\s){_MIXED}|{_ELEMENT}|{_LITERAL})",
+        rf"(?:(?<=pass)(?:word|wd|phrase)|(?<=pwd)|(?<=_pass))(?![a-z])(?:_?\d)?{_CLOSE}"
+        rf"(?:{_GAP}(?:[:=\uff1a\uff1d|\u2192>',-]|is|was|value)|{_OF}\s(?:is|was)|,?\s{{1,40}}[\"']?value)",
         folded=True,
     ),
     SecretShape(
         "secret",
         ("secret", "token", "key"),
-        r"(?:secret(?:[_-]?(?:access[_-]?)?key)?|token|" + _KEY_OF + r")(?![a-z_])\\*[\"']?"
-        rf"(?:\s{{0,3}}[:=]>?\s{{0,3}}{_QUOTED}|\s{{0,3}}=\s{{0,3}}{_BARE}"
-        rf"|(?:\s{{0,3}}:\s{{0,3}}|\s{{1,3}}(?:is|was)\s{{1,3}}{_NO_PLACE}(?=[^\s`]{{12}})){_TOLD_KEY})",
-        r"(?:(?<!key)|(?<=[isthed]key)|(?<=[isthed][_ -]key))(?:[_-]?(?:access[_-]?)?key)?(?![a-z_])"
-        r"\\*[\"']?\s{0,3}(?:[:=]|is|was)",
+        r"(?:secret(?:[_-]?(?:access[_-]?)?key(?:_base)?)?|token|" + _KEY_OF + r")(?![a-z_]\w)"
+        rf"{_CLOSE}(?:(?:{_SIGN}|{_VALUE}){_QUOTED}|{_GAP}{_EQUALS}{_GAP}{_BARE}"
+        rf"|(?:{_GAP}{_COLON}{_GAP}|{_ARROW}|{_VALUE}|>(?=[^<>\s]{{8,512}}</)|{_IS}{_NO_PLACE}(?=[^\s`]{{12}})){_TOLD_KEY})",
+        r"(?:(?<!key)|(?<=[isthed]key)|(?<=[isthed][_ -]key))(?:[_-]?(?:access[_-]?)?key(?:_base)?)?(?![a-z_]\w)"
+        rf"{_CLOSE}(?:{_GAP}(?:[:=\uff1a\uff1d|\u2192>-]|is|was)|{_OF}\s(?:is|was)|,?\s{{1,40}}[\"']?value)",
         folded=True,
     ),
     SecretShape(
