@@ -67,13 +67,17 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def prepare(path: Path, front: sqlite3.Connection, back: sqlite3.Connection, *, sync: str, patience_ms: int) -> None:
-    """Create the file's tables and configure both connections. Raises SpoolError for a file of a newer version.
+    """Create the file's tables and configure both connections. Raises SpoolError for a file of a newer version or
+    another program.
 
     Each of their statements waits up to `patience_ms` for another program's lock.
     """
     version = front.execute("PRAGMA user_version").fetchone()[0]
     if version > FORMAT:
         raise SpoolError(f"{path} was written by a newer version of hermes-memory-pgvector; upgrade to read it")
+    tables = {name for (name,) in front.execute("SELECT name FROM sqlite_master")}
+    if tables and "operations" not in tables:  # it would be found empty, and deleted
+        raise SpoolError(f"{path} is no spool, but a file of another program; move it away")
     levels = {front: sync, back: "normal"}
     for conn, level in levels.items():
         # A file that is being created holds nothing to lose yet, and syncing each step to the disk takes time.
@@ -257,10 +261,10 @@ def delete_files(path: Path) -> None:
 
 
 def written_at(path: Path) -> float:
-    """Return when the file or its log was last written; 0 when it is gone."""
+    """Return when the file or its log was last written; 0 if that cannot be known."""
     times = [0.0]
     for each in (path, Path(f"{path}-wal")):
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             times.append(each.stat().st_mtime)
     return max(times)
 

@@ -229,3 +229,36 @@ def test_nobody_else_may_put_a_spool_in_the_place_of_ours_whatever_the_umask(tmp
             spools.discard(spool)
     finally:
         os.umask(before)
+
+
+def test_need_03_files_of_others_in_the_folder_are_left_alone_and_keep_no_write_from_the_disk(
+    make_provider: MakeProvider, database: Database, records: Records, dsn: str, home: Path
+) -> None:
+    folder = spool_folder(home)
+    folder.mkdir(parents=True)
+    for each in (folder.parent, folder):
+        each.chmod(0o700)
+    elsewhere, foreign = home / "shopping.db", folder / "shopping.db"
+    for path in (elsewhere, foreign):
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("CREATE TABLE shopping (what TEXT)")
+            connection.execute("PRAGMA user_version = 1")
+    before = foreign.read_bytes()
+    (folder / "1-0000000000000001-linked.db").symlink_to(elsewhere)
+    (folder / "2-0000000000000002-looped.db").symlink_to(folder / "2-0000000000000002-looped.db")
+    (folder / "3-0000000000000003-lost.db").symlink_to(home / "nowhere")
+    (folder / "4-0000000000000004-folder.db").mkdir()
+    os.mkfifo(folder / "5-0000000000000005-pipe.db")
+
+    provider = make_provider()
+    provider.sync_turn(turn(1), "")
+    landed(provider)
+    until(lambda: user_turns(database) == [turn(1)], 30, "the turn")
+    until(lambda: sum("is no spool" in each for each in records(logging.ERROR)) == 2, 60, "both to be told")
+    assert not [each for each in records(logging.WARNING) if "in memory only" in each]
+    provider.shutdown()
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS}}}))
+    assert main(["doctor", "--json", "--hermes-home", str(home)]) == 1
+    assert main(["spool", "list", "--hermes-home", str(home)]) in (0, 1)
+
+    assert foreign.read_bytes() == elsewhere.read_bytes() == before
