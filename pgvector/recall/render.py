@@ -27,7 +27,9 @@ _LINE_MIN_TOKENS = 16  # of a quote that is cut to the room left; less of a text
 # What delimits messages and blocks for the host, in chat templates and in Markdown.
 _FENCE = re.compile(
     r"<\s*/?\s*[a-z_-]*(?:context|system|memory|instructions?)[a-z_-]*(?:\s+[\w-]+\s*=[^<>]*)?\s*>"
-    r"|<\|[^|<>]{1,40}\|>|<</?SYS>>|\[/?INST\]|```+|~~~+",
+    r"|<[|\uff5c][^|\uff5c<>]{1,40}[|\uff5c]>|<</?SYS>>|</?s>|<(?:bos|eos|pad)>|</?(?:start|end)_of_turn>"
+    r"|</?(?:tool|function)_(?:call|response|result)s?>|</?think(?:ing)?>"
+    r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_(?:CALLS|RESULTS|CONTENT))\]|```+|~~~+",
     re.IGNORECASE,
 )
 _NO_BRACKETS = str.maketrans("[]", "()")  # brackets frame the label before a quote
