@@ -413,3 +413,23 @@ def test_need_24_a_theme_that_is_gone_is_not_waited_for(process: Make, dsn: str,
     assert Database(dsn).column(announced) == ["old"]
     assert main(["themes", "rename", "old", "new", "--yes"]) == 0
     assert Database(dsn).column(announced) == []
+
+
+@pytest.mark.parametrize("at", ["infinity", "-infinity", "4000-01-01 BC", "20000-01-01"])
+def test_need_04_times_that_one_theme_made_up_keep_no_other_from_its_policy(process: Make, dsn: str, at: str) -> None:
+    fill(dsn, "marketing")
+    with psycopg.connect(dsn) as conn:
+        conn.execute(
+            "INSERT INTO conversations (agent_identity, session_id, role, content, ts)"
+            " VALUES ('sales', 's', 'user', 'An old turn.', '2000-01-01'), ('sales', 's', 'user', 'An odd turn.', %s)",
+            (at,),
+        )
+        conn.execute(
+            "INSERT INTO hermes_retention (agent_identity, policy, announced_at, begun_at, ended_at, held_until)"
+            " VALUES ('sales', '180 days', %(at)s, %(at)s, %(at)s, %(at)s)",
+            {"at": at},
+        )
+    retention = process("*=180")
+    run(retention)  # announces
+    run(retention)
+    assert turns(dsn, "marketing") == 180

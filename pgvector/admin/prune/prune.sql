@@ -120,7 +120,9 @@ SELECT t.theme, extract(epoch FROM now() - oldest.ts)::float8 AS age_s, r.policy
        coalesce(r.held_until > now() AND r.held_by <> %(me)s::uuid, false) AS held,
        coalesce(r.announced_at <= now() - make_interval(secs => %(grace_s)s), false) AS ripe,
        coalesce(r.ended_at > now() - make_interval(secs => %(every_s)s) AND r.ended_at >= r.begun_at, false) AS recent,
-       extract(epoch FROM now() - greatest(r.announced_at, r.begun_at, r.ended_at))::float8 AS stood_s
+       -- Before Postgres 17 nothing can be subtracted from infinity, and the statement would fail for all themes.
+       CASE WHEN isfinite(greatest(r.announced_at, r.begun_at, r.ended_at))
+            THEN extract(epoch FROM now() - greatest(r.announced_at, r.begun_at, r.ended_at)) END::float8 AS stood_s
   FROM themes AS t
  CROSS JOIN LATERAL (SELECT c.ts FROM conversations AS c
                       WHERE c.agent_identity = t.theme AND c.ts > '-infinity' ORDER BY c.ts LIMIT 1) AS oldest
@@ -133,7 +135,9 @@ SELECT t.theme, extract(epoch FROM now() - oldest.ts)::float8 AS age_s, r.policy
        coalesce(r.held_until > now() AND r.held_by <> %(me)s::uuid, false) AS held,
        coalesce(r.announced_at <= now() - make_interval(secs => %(grace_s)s), false) AS ripe,
        coalesce(r.ended_at > now() - make_interval(secs => %(every_s)s) AND r.ended_at >= r.begun_at, false) AS recent,
-       extract(epoch FROM now() - greatest(r.announced_at, r.begun_at, r.ended_at))::float8 AS stood_s
+       -- Before Postgres 17 nothing can be subtracted from infinity, and the statement would fail for all themes.
+       CASE WHEN isfinite(greatest(r.announced_at, r.begun_at, r.ended_at))
+            THEN extract(epoch FROM now() - greatest(r.announced_at, r.begun_at, r.ended_at)) END::float8 AS stood_s
   FROM unnest(hermes_themes_of(current_user)) AS t(theme)
  CROSS JOIN LATERAL (SELECT c.ts FROM conversations AS c
                       WHERE c.agent_identity = t.theme AND c.ts > '-infinity' ORDER BY c.ts LIMIT 1) AS oldest
