@@ -66,7 +66,8 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "history_of_memory", "show_memory", "show_turn", "rows_of_memories", "rows_of_turns", "structures",  # by number
         "beside_memories", "beside_turns",  # by number
         "count_facts", "count_episodes", "last_vacuum", "last_compression",  # totals and times for the operator
-        "theme_names", "theme_names_spread", "session_themes",  # names for the operator
+        "theme_names", "theme_names_spread", "session_themes_of_turns", "session_themes_of_memories",
+        "session_themes_of_history",  # names for the operator
         "themes_of_memories", "themes_of_turns", "done_since", "log_end", "moment",  # names and times for the operator
         "history_end",  # a number
         "foreign_schema", "foreign_columns", "foreign_count",  # names and counts for the operator

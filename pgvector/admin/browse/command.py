@@ -76,7 +76,7 @@ def _list(args: argparse.Namespace, home: Path) -> int:
         raise WrongUsage("--role is for turns: add --store turns")
     wanted = browsing.RowFilter(args.target or args.role, args.session, args.pending)
     bounds, chars = page(args), WHOLE if args.json else PIPED_CHARS + 1
-    with reading_theme(args, home) as (conn, theme):
+    with reading_theme(args, home, args.store) as (conn, theme):
         rows = browsing.listed(conn, args.store, theme, bounds, wanted, chars=chars)
     empty = f"the theme {theme!r} has no {'memory' if args.store == 'memories' else 'turn'} to show"
     # If recall uses words only, no row waits for a vector.
@@ -157,7 +157,7 @@ def _history(args: argparse.Namespace, home: Path) -> int:
             events = browsing.happened_to(conn, refs[0], bounds)
     else:
         only = {"action": args.action, "target": args.target, "session": args.session}
-        with reading_theme(args, home) as (conn, theme):
+        with reading_theme(args, home, "history") as (conn, theme):
             events = browsing.happened(conn, theme, bounds, **only)
     return printed(args, events, lambda: _show_events(events))
 
@@ -193,7 +193,7 @@ def _sessions(args: argparse.Namespace, home: Path) -> int:
     with reading_theme(args, home) as (conn, theme):
         rows = browsing.sessions(conn, theme, bounds)
     shown = [row | {"first": local_minute(row["first_at"]), "last": local_minute(row["last_at"])} for row in rows]
-    empty = f"the theme {theme!r} has no sessions"
+    empty = f"the theme {theme!r} has no session to show"
     return printed(
         args,
         [{"theme": theme} | row for row in rows],

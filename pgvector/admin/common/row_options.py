@@ -23,7 +23,8 @@ from ...store.vector_search import theme_names
 from .commands import Argument, add_login, argument, filled
 from .console import remark
 from .database import database
-from .theme_names import theme_to_read
+from .stored_rows import SessionRows
+from .theme_names import theme_to_read, theme_with_session
 
 WHOLE = 2**31 - 1  # characters
 PIPED_CHARS = 2000  # of a text that is printed into a pipe; --json has all of it
@@ -119,10 +120,17 @@ def reading(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConn
 
 
 @contextmanager
-def reading_theme(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConnection, str]]:
-    """Yield a reading transaction and the theme that is meant; it is reported if none was named."""
+def reading_theme(
+    args: argparse.Namespace, home: Path, of: SessionRows | None = None
+) -> Iterator[tuple[DeadlineConnection, str]]:
+    """Yield a reading transaction and the theme that is meant; it is reported if none was named.
+
+    `of`: what is read of the session that --session may name, which is looked for in every theme.
+    """
     with reading(args, home) as (conn, rules):
-        theme = theme_to_read(conn, args.theme, rules, home)
+        named = args.session if of and args.theme is None else None
+        found = theme_with_session(conn, named, of) if named and of else None
+        theme = found or theme_to_read(conn, args.theme, rules, home)
         tell_theme(args, conn, theme)
         yield conn, theme
 

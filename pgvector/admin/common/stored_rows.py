@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from ...domain.types import Store
 from ...store.backend import WRITE_TIMEOUT_S, Backend
@@ -16,6 +16,7 @@ from ...store.sql import query
 from .outcome import fit_for_json
 from .refs import Ref
 
+SessionRows = Store | Literal["history"]  # what a session has left: what it said, remembered, or changed
 _query = partial(query, package=__package__)
 
 
@@ -61,9 +62,10 @@ def structure_column(said: Mapping[str, Any] | None) -> dict[str, Any]:
     return {} if said is None else {"structure": structure_as_json(said)}
 
 
-def themes_of_session(conn: DeadlineConnection, session_id: str) -> dict[str, int]:
-    """Return the themes in which a session of that name has turns, with the number of turns."""
-    return {row.theme: row.turns for row in conn.execute(_query("session_themes"), {"session_id": session_id})}
+def themes_of_session(conn: DeadlineConnection, session_id: str, of: SessionRows = "turns") -> dict[str, int]:
+    """Return the themes in which a session of that name has rows, with their number."""
+    found = conn.execute(_query(f"session_themes_of_{of}"), {"session_id": session_id})
+    return {row.theme: row.rows for row in found}
 
 
 def forget_trial(backend: Backend, theme: str, session_id: str, memories: Sequence[str]) -> None:

@@ -34,9 +34,19 @@ SELECT m.id, m.kind, m.subject, m.scope, m.state, m.expires_at, m.confidence, m.
         OR m.sources IS NOT NULL OR m.applies_when IS NOT NULL OR m.pinned OR m.replaces IS NOT NULL)
  GROUP BY m.id, m.agent_identity ORDER BY m.id;
 
--- name: session_themes
+-- name: session_themes_of_turns
 -- exempt: names for the operator, no stored text. Two keys of the API server may have given sessions the same name.
-SELECT agent_identity AS theme, count(*) AS turns FROM conversations WHERE session_id = %(session_id)s GROUP BY 1 ORDER BY 1;
+SELECT agent_identity AS theme, count(*) AS rows FROM conversations WHERE session_id = %(session_id)s GROUP BY 1 ORDER BY 1;
+
+-- name: session_themes_of_memories
+-- exempt: as session_themes_of_turns. Of a chat, memories and turns may be in different themes.
+SELECT agent_identity AS theme, count(*) AS rows FROM memory_entries
+ WHERE metadata ->> 'session_id' = %(session_id)s GROUP BY 1 ORDER BY 1;
+
+-- name: session_themes_of_history
+-- exempt: as session_themes_of_turns.
+SELECT agent_identity AS theme, count(*) AS rows FROM memory_history
+ WHERE who ->> 'session_id' = %(session_id)s GROUP BY 1 ORDER BY 1;
 
 -- name: private_memories
 -- exempt: rows by the numbers that an operator names. The rows that no session of another theme may read.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from ...store.connection import DeadlineConnection
 from ...store.vector_search import theme_names
 from . import stored_rows
 from .outcome import first_of
+from .stored_rows import SessionRows
 from .theme_rows import counts, every_theme, rows_in, theme_exists
 
 _NAMED = 12  # themes listed in a message
@@ -39,6 +40,14 @@ def theme_to_read(conn: DeadlineConnection, given: str | None, rules: ThemeRules
         some = first_of(names, _NAMED)
         raise InvalidArgument(f"this home's own theme {own!r} holds nothing; name one with --theme: {some}")
     return names[0] if names else own
+
+
+def theme_with_session(conn: DeadlineConnection, session_id: str, of: SessionRows) -> str | None:
+    """Return the one theme in which a session has such rows; None if there is none. Raises InvalidArgument for more."""
+    themes = list(stored_rows.themes_of_session(conn, session_id, of))
+    if len(themes) > 1:
+        raise _several(session_id, themes)
+    return themes[0] if themes else None
 
 
 def theme_to_write(given: str | None, rules: ThemeRules, home: Path) -> tuple[str, str]:
@@ -71,8 +80,7 @@ def theme_of_session(conn: DeadlineConnection, session_id: str, given: str | Non
         where = f" in the theme {given!r}" if given is not None else ""
         raise InvalidArgument(f"no session {session_id!r} has turns{where}; see: hermes-pgvector sessions list")
     if len(themes) > 1:
-        some = first_of(themes, _NAMED)
-        raise InvalidArgument(f"{session_id!r} is a session of several themes; name one with --theme: {some}")
+        raise _several(session_id, themes)
     return themes[0]
 
 
@@ -129,6 +137,11 @@ def _meant(given: str, rules: ThemeRules) -> Iterator[str]:
     for theme in dict.fromkeys((given, rules.resolve_name(given))):
         if theme and theme == clean(theme):
             yield theme
+
+
+def _several(session_id: str, themes: Sequence[str]) -> InvalidArgument:
+    some = first_of(themes, _NAMED)
+    return InvalidArgument(f"{session_id!r} is a session of several themes; name one with --theme: {some}")
 
 
 def _nothing_in(given: str) -> InvalidArgument:
