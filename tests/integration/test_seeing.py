@@ -339,6 +339,29 @@ def test_need_16_sessions_are_a_timeline_with_their_links(make_provider: MakePro
         assert "Tell me what you know of this: the third?" in say("sessions", *command, "--theme", "marketing")
 
 
+def test_need_16_a_session_that_is_named_is_found_in_whichever_theme_it_is(
+    make_provider: MakeProvider, say: Say, ask: Ask
+) -> None:
+    make_provider(gateway_session_key="", session_id="s-0").on_memory_write("add", "memory", "of this home's own theme")
+    provider = make_provider(session_id="s-1", gateway_session_key="sales")
+    provider.on_memory_write("add", "memory", "Atlas costs 900")
+    talk(make_provider, "s-1", "the price", gateway_session_key="sales")
+    landed(provider)
+    assert len(ask("list", "--store", "turns", "--session", "s-1")) == 2
+    assert [row["content"] for row in ask("list", "--session", "s-1")] == ["Atlas costs 900"]
+    assert [row["action"] for row in ask("history", "--session", "s-1")] == ["added"]
+    assert ask("list", "--session", "s-1", "--theme", "default") == ask("list", "--session", "nobody") == []
+    talk(make_provider, "s-1", "the colour", gateway_session_key="ads")
+    assert "--theme: ads, sales" in say("list", "--store", "turns", "--session", "s-1", code=1)
+
+
+def test_forgetting_earlier_texts_where_there_are_none_changes_nothing(say: Say, ask: Ask) -> None:
+    say("add", "Atlas costs 900", "--theme", "sales")
+    for ask_first in ((), ("--yes",)):
+        assert "no earlier text is kept; nothing was changed" in say("forget", "m1", "--versions", *ask_first)
+    assert "forget" not in [each["verb"] for each in ask("themes", "log")]
+
+
 def test_need_04_without_a_theme_the_only_one_is_meant_and_never_a_guess(make_provider: MakeProvider, say: Say) -> None:
     provider = make_provider(gateway_session_key="sales")
     provider.on_memory_write("add", "memory", "Atlas costs 900")

@@ -129,7 +129,7 @@ def test_need_24_an_index_of_one_theme_is_built_shown_and_dropped(
     assert index(home, "show", "--json") == 0
     shown = json.loads(capsys.readouterr().out)
     assert sorted(each["theme"] for each in shown) == sorted(["", "", *ODD, *ODD])
-    assert {each["state"] for each in shown} == {"whole"}
+    assert {each["state"] for each in shown} == {"valid"}
 
     assert index(home, "drop", "--theme", ODD[0]) == 0
     assert "nothing was changed" in capsys.readouterr().out
@@ -224,8 +224,8 @@ def test_need_04_under_row_level_security_it_gives_nothing_of_a_theme_that_is_no
         assert found(backend, "turns", vector, own_graph=own_graph) == []
 
 
-@pytest.mark.parametrize("state", ["whole", "unfinished", "of few rows"])
-def test_need_13_an_agent_takes_it_where_it_is_whole_and_the_theme_is_huge(
+@pytest.mark.parametrize("state", ["valid", "unfinished", "of few rows"])
+def test_need_13_an_agent_takes_it_where_it_is_valid_and_the_theme_is_huge(
     home: Path,
     filled: str,
     make_provider: MakeProvider,
@@ -247,7 +247,7 @@ def test_need_13_an_agent_takes_it_where_it_is_whole_and_the_theme_is_huge(
         assert answer["mode"] == "hybrid" and answer["count"]
         assert called(provider, tool, {"query": "Which row is it?", "since": "2020-01-01"})["count"]
     for name in names:
-        if state == "whole":
+        if state == "valid":
             until(lambda name=name: database.column(SCANS, name) == [TOLD_BY + 1], what="one scan after the command's")
         else:
             assert database.column(SCANS, name) == [TOLD_BY]

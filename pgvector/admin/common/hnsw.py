@@ -18,6 +18,7 @@ from ...store.vectors import STORES
 from . import session_locks
 from .console import watched_by
 from .fetching import one
+from .holdings import counts
 
 Tell = Callable[[str, int, int], None]  # index being built, blocks done, blocks in all
 
@@ -32,7 +33,7 @@ _never = threading.Event()
 
 
 class HnswIndex(NamedTuple):
-    """One HNSW index. `state` is whole, missing, unfinished or being built; `rows` is an estimate.
+    """One HNSW index. `state` is valid, missing, unfinished or being built; `rows` is an estimate above 50,000.
 
     `theme` is the theme whose rows it holds; empty for an index of a whole table.
     `wants_bytes` is the maintenance_work_mem that a build in memory needs, `given_bytes` what the server allows.
@@ -102,7 +103,8 @@ def index_of(
     with translated():
         names = {"table": ROWS[store], "index": name}
         row = one(conn, query("hnsw_index_state", package=__package__), names)
-    rows = int(row.rows) if rows is None else rows
+        # Not from the catalogue, which knows nothing of rows that were just loaded.
+        rows = counts(conn)[0][store] if rows is None else rows
     bits = 3 * row.dims if theme else 32 * row.dims if name == _full_name(store) else row.dims
     wants = rows * (bits // 8 + _NEIGHBOURS_BYTES)
     return HnswIndex(store, name, row.state, rows, row.index_bytes, wants, row.given_bytes, theme)

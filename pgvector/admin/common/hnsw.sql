@@ -2,10 +2,10 @@
 
 -- name: hnsw_index_state
 -- exempt: reads the catalogue only. An HNSW index that is being built is not valid either.
-SELECT CASE WHEN i.indexrelid IS NULL THEN 'missing' WHEN i.indisvalid THEN 'whole'
+SELECT CASE WHEN i.indexrelid IS NULL THEN 'missing' WHEN i.indisvalid THEN 'valid'
             WHEN EXISTS (SELECT FROM pg_stat_progress_create_index AS p WHERE p.index_relid = i.indexrelid) THEN 'being built'
             ELSE 'unfinished' END AS state,
-       greatest(0, t.reltuples)::bigint AS rows, a.atttypmod AS dims, coalesce(pg_relation_size(i.indexrelid), 0) AS index_bytes,
+       a.atttypmod AS dims, coalesce(pg_relation_size(i.indexrelid), 0) AS index_bytes,
        (SELECT setting::bigint * 1024 FROM pg_settings WHERE name = 'maintenance_work_mem') AS given_bytes
   FROM pg_class AS t JOIN pg_attribute AS a ON a.attrelid = t.oid AND a.attname = 'embedding'
   LEFT JOIN pg_index AS i ON i.indrelid = t.oid AND i.indexrelid = to_regclass(%(index)s)

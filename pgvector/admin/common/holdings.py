@@ -27,29 +27,29 @@ def holdings(conn: DeadlineConnection) -> dict[str, Any]:
     """
     spread = "_spread" if conn.spread else ""
     with translated():
-        counts, about = _counts(conn)
+        totals, about = counts(conn)
         grown = one(conn, _query(f"recent_growth{spread}"), {"themes": COUNTED_THEMES + 1, "most": COUNTED_ROWS})
         if not spread and grown.themes > COUNTED_THEMES:
             about |= {"themes", *(name for name in grown._fields if name.endswith(("_day", "_week")))}
         size = int(one(conn, _query("database_bytes"), {}).bytes)
         tables = [table._asdict() for table in conn.execute(_query(f"relation_sizes{spread}"))]
-    return {**counts, **grown._asdict()} | {"database_bytes": size, "tables": tables, "about": sorted(about)}
+    return {**totals, **grown._asdict()} | {"database_bytes": size, "tables": tables, "about": sorted(about)}
 
 
-def _counts(conn: DeadlineConnection) -> tuple[dict[str, int], set[str]]:
+def counts(conn: DeadlineConnection) -> tuple[dict[str, int], set[str]]:
     """Return the numbers of rows and of pending rows, and the names of those that are estimates."""
     if conn.spread:
         return one(conn, _query("count_some"), {"most": None})._asdict(), set()
-    counts: dict[str, int] = one(conn, _query("count_some"), {"most": COUNTED_ROWS + 1})._asdict()
-    about = {name for name, count in counts.items() if count > COUNTED_ROWS}
+    found: dict[str, int] = one(conn, _query("count_some"), {"most": COUNTED_ROWS + 1})._asdict()
+    about = {name for name, count in found.items() if count > COUNTED_ROWS}
     for store in STORES:
         if store in about:
-            counts[store] = max(counts[store], planned(conn, store, Scope("all", "")))
+            found[store] = max(found[store], planned(conn, store, Scope("all", "")))
         if (pending := f"pending_{store}") in about:
-            counts[pending] = max(
-                counts[pending], int(one(conn, _query("partial_index_rows"), {"name": _PENDING[store]}).rows)
+            found[pending] = max(
+                found[pending], int(one(conn, _query("partial_index_rows"), {"name": _PENDING[store]}).rows)
             )
-    return counts, about
+    return found, about
 
 
 def planned(conn: DeadlineConnection, store: Store, scope: Scope) -> int:

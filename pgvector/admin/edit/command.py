@@ -211,6 +211,8 @@ def _show_forgotten(done: Outcome) -> None:
 def _forget_summary(args: argparse.Namespace, done: Outcome, refs: list[Ref]) -> str:
     if args.query and not refs:
         return "nothing fits that; nothing was changed"
+    if args.versions and not done.counts["texts"]:
+        return "no earlier text is kept; nothing was changed"
     if done.done:
         return f"forgotten: {counted(done.counts)}"
     lines = [f"would forget {counted(done.counts)}; {ADD_YES}"] if any(done.counts.values()) else []

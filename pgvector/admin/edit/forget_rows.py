@@ -173,7 +173,7 @@ def forget_versions(conn: DeadlineConnection, refs: Sequence[Ref], *, really: bo
         told = {"ref": str(ref), "theme": row.theme, "kind": row.kind}
         rows.append(told | {"texts": _old_texts(conn, row.theme, [row.id]), "content": row.content})
     counts = {"texts": sum(row["texts"] for row in rows)}
-    if really:
+    if really and counts["texts"]:
         for row in found.values():
             memories.forget_old_texts(conn, row.theme, [row.id])
         themes = [row["theme"] for row in rows]

@@ -182,7 +182,7 @@ INDEX = Command(
     actions=[
         action(
             "show",
-            "show whether they are whole, how large they are, and how much memory a build needs",
+            "show whether they are valid, how large they are, and how much memory a build needs",
             "hermes-pgvector index show\nhermes-pgvector index show --json",
             _show,
             [add_login],

@@ -59,7 +59,7 @@ BEGIN
     FOREACH each IN ARRAY found LOOP
         -- The owner may be held back by a policy of row-level security, and would count nothing.
         SELECT reltuples::bigint INTO rows FROM pg_class WHERE oid = each;
-        RAISE NOTICE 'table % (about % rows)', each, greatest(rows, 0);
+        RAISE NOTICE 'table % (%)', each, CASE WHEN rows < 0 THEN 'its rows were never counted' ELSE format('about %s rows', rows) END;
     END LOOP;
     IF found <> '{}' THEN
         -- Together, since they refer to each other; without CASCADE, since what else refers to them is not ours.
