@@ -127,6 +127,14 @@ def test_edit_tells_beforehand_what_it_takes_the_place_of_and_what_it_cannot(ask
     assert f"note: it would take the place of {first}" in say("edit", second, "--state", "active")
 
 
+def test_a_turn_that_does_not_exist_is_no_source(ask: Ask, say: Say, dsn: str) -> None:
+    """Its number may be given to any other turn later."""
+    known = add(ask, "Deploy from main")
+    for command in (("add", "The office is in Lyon"), ("edit", known), ("edit", known, "Deploy twice", "--yes")):
+        assert "there is no t999; nothing was changed" in say("facts", *command, "--source-turn", "t999", code=1)
+    assert Database(dsn).column("SELECT content FROM memory_entries") == ["Deploy from main"]
+
+
 def test_facts_delete_is_forget(ask: Ask, dsn: str) -> None:
     ref = add(ask, "The office is in Lyon")
     assert not ask("facts", "delete", ref)["done"] and ask("facts", "delete", ref, "--yes")["done"]

@@ -64,6 +64,7 @@ def add_in(conn: DeadlineConnection, context: CommandContext, op: RememberMemory
     """Store the memory made by `memory_to_add`. Raises InvalidArgument as `add` does."""
     before = memories.id_of(conn, op.theme, op.target, op.content)
     _check_replaced(conn, op.theme, op.structure, before)
+    stored_rows.check_turns(conn, op.structure.sources or ())
     new = typed(_NEW_THEME).format(theme=op.theme) if _may_be_a_slip(conn, context, op.theme) else ""
     apply_operations(conn, [op], {}, context.backend.languages, keep_removed=context.settings.history_texts)
     found = memories.id_of(conn, op.theme, op.target, op.content)

@@ -5,10 +5,11 @@ Functions that take a connection work inside the caller's transaction, which tra
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
+from ...domain.errors import InvalidArgument
 from ...domain.types import Store
 from ...store.backend import WRITE_TIMEOUT_S, Backend
 from ...store.connection import DeadlineConnection
@@ -23,6 +24,14 @@ _query = partial(query, package=__package__)
 def rows(conn: DeadlineConnection, store: Store, ids: Sequence[int]) -> list[Any]:
     """Return the rows that exist: id, theme, kind, at, content."""
     return conn.execute(_query(f"rows_of_{store}"), {"ids": list(ids)}).fetchall()
+
+
+def check_turns(conn: DeadlineConnection, ids: Collection[int]) -> None:
+    """Raise InvalidArgument if one of these turns does not exist: its number may be another turn's later."""
+    if missing := set(ids) - {row.id for row in rows(conn, "turns", list(ids))}:
+        raise InvalidArgument(
+            f"there is no {Ref('turns', min(missing))}; nothing was changed; see: hermes-pgvector list --store turns"
+        )
 
 
 def beside(conn: DeadlineConnection, store: Store, ids: Sequence[int]) -> dict[int, dict[str, Any]]:

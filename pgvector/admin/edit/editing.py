@@ -152,6 +152,7 @@ def _restructure(
     conn: DeadlineConnection, old: Any, content: str, now: Mapping[str, Any], changed: Mapping[str, Any]
 ) -> None:
     """Write the properties of a memory besides its text. One that becomes current for a subject counts as said now."""
+    stored_rows.check_turns(conn, changed.get("sources") or ())
     said = {name: value for name, value in now.items() if name in _KEPT}
     if "expires_at" in said:
         said["expires_at"] = said["expires_at"].timestamp()
