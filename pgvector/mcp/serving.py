@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from ..domain.errors import ConfigurationError
 from ..domain.fork_safety import at_import
-from ..domain.theme import CHATS_ALONE, is_chat
+from ..domain.theme import CHATS_ALONE, ThemeRules, is_chat
 from ..host.outside_sessions import problem
 from ..host.session_context import Policy, load_settings
 from ..runtime.process import close_all
@@ -46,6 +46,15 @@ Scope = MutableMapping[str, Any]
 AsgiApp = Callable[[Scope, Any, Any], Awaitable[None]]
 
 
+def check_theme(given: str, rules: ThemeRules) -> None:
+    """Raise ConfigurationError if a server cannot be for this theme; "" names none."""
+    theme = rules.resolve_name(given)
+    if is_chat(theme):
+        raise ConfigurationError(f"--theme cannot be {given!r}: {CHATS_ALONE}")
+    if given and not rules.admits(theme):
+        raise ConfigurationError(f"allowed_themes does not name {given!r}: add it there, or name another theme")
+
+
 @dataclass(frozen=True)
 class Served:
     """What is served: the memory of a home, by one of the TOOL_SETS; with `theme`, all clients share that theme."""
@@ -60,14 +69,7 @@ class Served:
         if why := problem(None, self.home):
             raise ConfigurationError(why)
         settings = load_settings(None, self.home).settings
-        rules = Policy.of(settings).rules
-        theme = rules.resolve_name(self.theme)
-        if is_chat(theme):
-            raise ConfigurationError(f"--theme cannot be {self.theme!r}: {CHATS_ALONE}")
-        if self.theme and not rules.admits(theme):
-            raise ConfigurationError(
-                f"allowed_themes does not name {self.theme!r}: add it there, or name another theme"
-            )
+        check_theme(self.theme, Policy.of(settings).rules)
         tools = tools_with_structure() if settings.structure and not self.compat else TOOL_SETS[self.compat]
         handlers = Handlers(
             self.home,

@@ -279,6 +279,26 @@ def test_a_project_has_a_file_of_its_own(client: str, name: str, user: Path, run
     assert not (user / FILES[client][0]).exists()
 
 
+def test_the_check_that_is_named_is_of_the_entry_that_was_made(
+    user: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--client", "cursor", "--project", str(user), "--name", "memory"]
+    assert main(["mcp", "check", *where, "--hermes-home", str(home)]) == 1
+    assert f"mcp install {' '.join(where)}" in capsys.readouterr().err
+
+    assert main(["mcp", "install", *where, "--hermes-home", str(home)]) == 0
+
+    assert f"mcp check {' '.join(where)}\n" in capsys.readouterr().out
+
+
+def test_an_entry_whose_theme_the_server_refuses_is_not_written(user: Path, home: Path, run: Install) -> None:
+    (home / "config.yaml").write_text("plugins: {pgvector: {allowed_themes: [work]}}\n")
+    assert "messaging chat" in run("--client", "cursor", "--theme", "@slack/default/x", code=1)["error"]
+    assert "allowed_themes" in run("--client", "cursor", "--theme", "play", code=1)["error"]
+    assert not (user / ".cursor").exists()
+    assert run("--client", "cursor", "--theme", "work")["changed"]
+
+
 def test_codex_has_no_file_for_a_project(run: Install) -> None:
     assert "--project" in run("--client", "codex", "--project", ".", code=2)["error"]
 

@@ -16,7 +16,7 @@ from ...store.backend import STILL_STARTING
 from ..common.client_files import CLIENTS, entry_in, entry_of, file_of, without_secrets
 from ..common.commands import EXIT_FAILED, EXIT_OK, Command, argument, printed
 from ..common.console import say
-from .client_command import add_client_options
+from .client_command import add_client_options, client_named
 from .stdio_client import ServerFailed, StdioClient, part_of
 
 _ANSWERS_S: Final = 60.0  # the first answer may have to wait for the start of an embedded server
@@ -51,7 +51,7 @@ def _entry(args: argparse.Namespace, home: Path) -> Mapping[str, Any]:
     entry = entry_in(place, args.name)
     if entry is None:
         raise ConfigurationError(
-            f"{place.path} has no entry {args.name!r}; make it: hermes-pgvector mcp install --client {args.client}"
+            f"{place.path} has no entry {args.name!r}; make it: hermes-pgvector mcp install {client_named(args)}"
         )
     if not isinstance(entry, Mapping) or not isinstance(entry.get("command"), str):
         raise ConfigurationError(

@@ -13,7 +13,8 @@ from ...config.settings import ENV_PREFIX
 from ...config.sources import read_dotenv
 from ...domain.commandline import pip_install
 from ...domain.errors import WrongUsage
-from ...mcp.serving import COMPATIBLE
+from ...host.session_context import Policy, load_settings
+from ...mcp.serving import COMPATIBLE, check_theme
 from ..common.client_files import (
     CLIENTS,
     ENTRY_NAME,
@@ -34,6 +35,8 @@ _RESTART = "Start {} anew, or reload its servers, for it to see the memory."
 
 
 def _install(args: argparse.Namespace, home: Path) -> int:
+    if args.theme:
+        check_theme(args.theme, Policy.of(load_settings(None, home).settings).rules)
     if args.client == "print":
         return _print(args, home)
     place = file_of(args.client, home, args.project)
@@ -65,7 +68,7 @@ def _show(
         say(f"{done.action}: {args.name!r} in {done.path}")
         say(f"what it was before: {done.backup}" if done.backup else "the file is new")
         say(_RESTART.format(args.client))
-        say(f"To try it: hermes-pgvector mcp check --client {args.client}")
+        say(f"To try it: hermes-pgvector mcp check {client_named(args)}")
     if dropped:
         again = "give it again" if len(dropped) == 1 else "give them again"
         warn(f"the entry that stood there had {' '.join(dropped)}, and this one has not: {again} to keep what it means")
@@ -102,6 +105,16 @@ def _options(args: argparse.Namespace) -> Iterator[str]:
     for option, value in (("--theme", args.theme), ("--compat", args.compat)):
         if value:
             yield from (option, value)
+
+
+def client_named(args: argparse.Namespace) -> str:
+    """Return the options that name the client's entry, to be given to another command."""
+    given = ["--client", args.client]
+    if args.project is not None:
+        given += ["--project", str(args.project)]
+    if args.name != ENTRY_NAME:
+        given += ["--name", args.name]
+    return shlex.join(given)
 
 
 def sdk_lacks() -> str:

@@ -19,7 +19,9 @@ _COLUMNS = (Column("name", style="bold"), Column("themes", flexible=True), Colum
 
 
 def _add(args: argparse.Namespace, home: Path) -> int:
-    if bool(args.theme) == args.any_theme:
+    if args.theme and args.any_theme:
+        raise WrongUsage("give --theme or --any-theme, not both: name the themes, or allow every one")
+    if not (args.theme or args.any_theme):
         raise WrongUsage("say what the token is for: --theme THEME, which may be repeated, or --any-theme")
     made = add_token(home, args.name, args.theme or (), read_only=args.read_only)
     notes = _not_allowed(made.token, home)
