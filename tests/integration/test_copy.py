@@ -281,12 +281,14 @@ def test_need_40_an_agent_that_still_writes_to_the_old_database_is_named(
     said = capsys.readouterr().out
     database = conninfo_to_dict(dsn)["dbname"]
     assert f"/{database}, not to the database that the settings name: restart it" in said
-    cli.main(["doctor"])
-    checked = capsys.readouterr().out
-    assert names_it in checked and "hermes-pgvector copy --from DSN" in checked
     assert cli.main(["status", "--json"]) == 0
     (process,) = json.loads(capsys.readouterr().out)["processes"]
     assert process["elsewhere"].endswith(f"/{database}")
+    # As after a change of any setting, which holds for the sessions that begin after it.
+    landed(make_provider({"dsn": dsn, "prefetch_limit": 3}))
+    cli.main(["doctor"])
+    checked = capsys.readouterr().out
+    assert checked.count(names_it) == 1 and "hermes-pgvector copy --from DSN" in checked
 
 
 def test_need_16_from_a_server_back_to_the_embedded_one_and_what_came_meanwhile(

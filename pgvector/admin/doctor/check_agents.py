@@ -13,6 +13,11 @@ from .check import Check, DoctorContext, note
 
 def check_agents(context: DoctorContext) -> Iterator[Check]:
     """Yield the running processes of the home that have to be restarted for its settings to hold."""
+    # A process has a spool for each state of the settings that it has seen.
+    yield from dict.fromkeys(_checks(context))
+
+
+def _checks(context: DoctorContext) -> Iterator[Check]:
     here = destination_of(context.settings, context.home)
     for view in inspect_spools(context.home):
         if not view.living:
