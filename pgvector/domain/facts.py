@@ -20,7 +20,9 @@ STATES: Final = ("active", "closed", "superseded", "archived")
 NAME_MOST_CHARS: Final = 200  # of a subject or a scope
 WHEN_MOST_CHARS: Final = 1_000
 SOURCES_MOST: Final = 100
-MALFORMED_NOTE: Final = "this looks like notation and is none, so it is kept as plain text: D[auth]: what was decided"
+MALFORMED_NOTE: Final = (
+    "this looks like notation and is none, so it is kept as plain text; notation is written D[auth]: what was decided"
+)
 EXPIRED_NOTE: Final = "its `expires_at` is past, so it is not recalled"
 
 _MARKS = {"C": "constraint", "D": "decision", "V": "value", "?": "question"}

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from ..domain.errors import EmbedderUnavailable
 from .endpoint import Endpoint, json_in, parse_url, refusal, with_path
 from .http_client import Deadline, HttpClient
 
@@ -50,7 +51,10 @@ class ChatClient:
         self._client.close()
 
     def _exchange(self, endpoint: Endpoint, body: object, deadline: Deadline) -> ChatAnswer:
-        reply = self._client.send(endpoint, body, deadline)
+        try:
+            reply = self._client.send(endpoint, body, deadline)
+        except EmbedderUnavailable as exc:
+            raise EmbedderUnavailable(f"{exc}; start the endpoint, or correct {endpoint.setting}") from exc
         if not reply.ok:
             raise refusal(endpoint, reply)
         told = json_in(endpoint, reply.body)

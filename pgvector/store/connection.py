@@ -146,7 +146,8 @@ def _missing(exc: psycopg.Error) -> HermesPgvectorError:
 def _forbidden(exc: psycopg.Error) -> HermesPgvectorError:
     if exc.diag.source_function == "ExecWithCheckOptions":  # the row's theme is not granted to this role
         return OperationRejected(
-            f"{_first_line(exc)}; grant the theme: {_GRANT}, then hermes-pgvector spool retry --all --yes"
+            f"{_first_line(exc)}; grant the theme: {_GRANT}; what agents wrote before then follows with: "
+            "hermes-pgvector spool retry --all --yes"
         )
     return StoreMisconfigured(explain(exc))
 

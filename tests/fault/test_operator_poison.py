@@ -275,4 +275,4 @@ def test_need_24_status_shows_what_waits_while_postgres_and_the_endpoint_are_awa
         return str(process["report"].get("endpoint"))
 
     until(lambda: endpoint_state() == "open", 30, "the breaker's state")
-    assert "retries" in run("status")[1]
+    assert " retr" in run("status")[1]

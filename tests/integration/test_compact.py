@@ -293,6 +293,7 @@ def test_need_16_wrong_wishes_are_told(compact: Compact, dsn: str, home: Path) -
     assert "before now" in compact("--older-than", "2999-01-01", code=2)
     assert "--admin-dsn DSN" in compact("--vacuum", code=1)
     assert "--summary-model" in compact("--summary-url", "http://127.0.0.1:9/v1", code=2)
+    assert "leave nothing to do" in compact("--keep-duplicates", "--keep-vectors", code=2)
 
 
 def test_need_04_a_tenant_collapses_its_own_turns_and_drops_no_vector(
@@ -334,7 +335,7 @@ def test_need_16_people_are_told_savings_and_loss(home: Path, dsn: str, capsys: 
     out = capsys.readouterr().out
     assert "not known" in out and "vectors dropped" in out and "backfill --cold" in out
     assert main(["compact", "--theme", "marketing"]) == 0
-    assert "nothing that old" in capsys.readouterr().out
+    assert "no turn is that old" in capsys.readouterr().out
 
 
 # -- summaries
@@ -435,6 +436,8 @@ def test_need_16_an_endpoint_that_fails_says_how_far_it_came(
         arguments = ["--summary-url", model.base_url, "--summary-model", "any"]
         assert main(["compact", "--all-themes", *arguments, "--yes"]) == 1
     assert "0 of 4 sessions were replaced" in capsys.readouterr().err
+    assert main(["compact", "--all-themes", *arguments]) == 1
+    assert "start the endpoint, or correct --summary-url" in capsys.readouterr().err
     for wrong in (arguments[:2], [*arguments, "--summary-key-env", "NO_SUCH_VARIABLE"], ["--older-than", "2199-01-01"]):
         assert main(["compact", "--all-themes", *wrong]) == 2
     assert main(["compact", *arguments]) == 2

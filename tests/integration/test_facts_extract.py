@@ -315,7 +315,8 @@ def test_need_03_ctrl_c_leaves_what_is_done_and_says_what_it_cost(
             _, err = process.communicate(timeout=60)
         go.set()
     assert process.returncode == 130
-    assert "1 turn read, 1 memory proposed; 100 tokens asked and 20 answered" in err and "run it again" in err
+    assert "1 turn read, 1 memory proposed; 100 tokens asked and 20 answered in 1 request (" in err
+    assert "run it again" in err
     assert [row["content"] for row in facts("review")] == ["Ticket 0 was closed."]
     states = Database(dsn).column("SELECT arguments ->> 'state' FROM hermes_maintenance WHERE verb = 'facts extract'")
     assert states == ["interrupted"]

@@ -89,6 +89,9 @@ def test_need_24_the_indexes_go_for_a_bulk_load_and_come_back_the_same(
     assert json.loads(capsys.readouterr().out)["dropped"] == INDEXES
     assert database.column(WHOLE) == []
     database.column(TURNS + " RETURNING id", 50)
+    with pytest.raises(SystemExit):
+        cli.main(["index", "build", "--memory", "4gb", *where])
+    assert "as 4GB or 512MB" in capsys.readouterr().err
     assert cli.main(["index", "build", "--memory", "32MB", "--json", *where]) == 0
     assert json.loads(capsys.readouterr().out)["built"] == INDEXES
 

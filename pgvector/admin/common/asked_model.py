@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ...domain.chunks import estimate_tokens
 from ...domain.errors import EmbedderError, EmbedderUnavailable, WrongUsage
+from ...domain.format import plural
 from ...embed.chat import ChatAnswer, ChatClient
 from ...host.session_context import environment
 
@@ -40,7 +41,8 @@ class TokenCount:
     def __str__(self) -> str:
         """Return the cost as text for people."""
         how = "estimated" if self.estimated else "as the endpoint counts"
-        return f"{self.asked:,} tokens asked and {self.answered:,} answered in {self.requests:,} requests ({how})"
+        requests = plural(self.requests, "request")
+        return f"{self.asked:,} tokens asked and {self.answered:,} answered in {requests} ({how})"
 
 
 @dataclass

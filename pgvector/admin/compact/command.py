@@ -63,6 +63,8 @@ def _sample_size(text: str) -> int:
 def _compact(args: argparse.Namespace, home: Path) -> int:
     if args.yes and args.dry_run:
         raise WrongUsage("give --yes or --dry-run, not both")
+    if args.keep_duplicates and args.keep_vectors:
+        raise WrongUsage("--keep-duplicates and --keep-vectors leave nothing to do: give one of them")
     if args.summary_url and args.vacuum:
         raise WrongUsage(
             "--summary-url replaces sessions and nothing else: leave out --vacuum, and run it by itself then"
@@ -141,7 +143,7 @@ def _show_plan(plan: CompactPlan) -> None:
     ]
     rows = [each.as_json() for each in plan.themes]
     rows = [row | {"size": format_bytes(row["vector_bytes"] + row["duplicate_bytes"])} for row in rows]
-    show_table(columns, rows, empty="there is nothing that old to compact")
+    show_table(columns, rows, empty="nothing to compact: no turn is that old, or all of them are compacted already")
     if not plan.themes:
         return
     for each in plan.examples:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,6 +41,12 @@ from .build_memory import build_memory, size
 
 _UNFINISHED = "the index that was being built may be unfinished, see index show; run it again to go on"
 _ENOUGH = 0.97  # share of the nearest rows that an index of a theme must find to be worth having
+
+
+def _memory(text: str) -> str:
+    if not re.fullmatch(r"\d+ ?(kB|MB|GB|TB)", text):
+        raise argparse.ArgumentTypeError("write a size with its unit, as 4GB or 512MB")
+    return text
 
 
 def _show(args: argparse.Namespace, home: Path) -> int:
@@ -207,7 +214,7 @@ INDEX = Command(
                     "--memory SIZE",
                     "maintenance_work_mem for it, as 4GB (default: with the embedded server what it wants, "
                     "up to half of what the machine has free; else the server's own)",
-                    default="",
+                    type=_memory,
                 ),
                 argument(
                     "--full",

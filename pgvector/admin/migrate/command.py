@@ -124,7 +124,7 @@ def _plan(args: argparse.Namespace, settings: Settings) -> int:
                 plan = plan_upgrade(conn, settings, dims=settings.dims, role=args.runtime_role)
         missing = _missing("" if plan else conninfo)
     lines = [*(plan.lines() if plan else ()), *(f"would apply {name}" for name in missing)]
-    lines.append("Nothing was changed." if lines else "Nothing is to be done.")
+    lines.append("Nothing was changed." if lines else "Nothing to do.")
     told = {"done": False, "missing": missing, "upgrade": {"done": False} | asdict(plan) if plan else None}
     return printed(args, told, lambda: say("\n".join(lines)))
 

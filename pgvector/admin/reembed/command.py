@@ -108,7 +108,7 @@ def _reembed(args: argparse.Namespace, home: Path) -> int:
         with agents_admin(settings, admin_dsn) as conninfo, store.admin_connection(conninfo) as conn:
             planned = plan(conn, embedder, wanted.chunk_tokens)
             if not args.yes:
-                said = planned.render() + (f"\n{ADD_YES}" if planned.needed or args.again else "")
+                said = planned.render(again=args.again) + (f"\n{ADD_YES}" if planned.needed or args.again else "")
                 return printed(args, dataclasses.asdict(planned) | {"done_now": False}, lambda: say(said))
             worker = Reembedding(
                 conn, embedder, chunk_tokens=wanted.chunk_tokens, rows_per_s=args.rate, again=args.again

@@ -52,9 +52,11 @@ class ReembedPlan:
         """Return how long one worker takes for the remaining rows, without the indexes; 0 if that is unknown."""
         return (self.total - self.done) / self.rows_per_s if self.rows_per_s else 0.0
 
-    def render(self) -> str:
-        """Return the plan as text."""
+    def render(self, *, again: bool = False) -> str:
+        """Return the plan as text; `again`: vectors of the same model are to be made anew."""
         now = f"{self.current.model or 'no model yet'}, {self.current.dims} dimensions"
+        if not (self.needed or again):
+            return f"nothing to do: the vectors are of {now}; --again makes every vector anew"
         lines = [
             f"from  {now}",
             f"to    {self.wanted.model}, {self.wanted.dims} dimensions",
@@ -65,8 +67,6 @@ class ReembedPlan:
                 f"time  about {format_duration(self.left_s)} at {self.rows_per_s:,.0f} rows/s, measured on "
                 f"{min(_SAMPLE, self.total):,} rows; then the indexes"
             )
-        if not self.needed:
-            lines.append("      that is so already; --again makes every vector anew")
         return "\n".join(lines)
 
 

@@ -14,7 +14,7 @@ from ...capture.spool_directory import Destination, destination_of
 from ...config.settings import Settings
 from ...domain.commandline import typed
 from ...domain.errors import HermesPgvectorError, StoreMisconfigured
-from ...domain.format import format_bytes, format_duration
+from ...domain.format import format_bytes, format_duration, plural
 from ...runtime.parts import backend_of
 from ...store.connection import DeadlineConnection
 from ..common.file_fill import fills
@@ -231,7 +231,7 @@ def _is_worth_telling(process: Mapping[str, Any]) -> bool:
 
 def _process_lines(process: Mapping[str, Any]) -> list[str]:
     report = process["report"]
-    kind = f", as MCP server with {report.get('mcp_calls', 0)} calls" if report.get("mcp_servers") else ""
+    kind = f", as MCP server with {plural(report.get('mcp_calls', 0), 'call')}" if report.get("mcp_servers") else ""
     first = f"process    {process['pid']} {_state(process)}{kind}: {process['waiting']} waiting"
     return [first, *(f"           {line}" for line in _process_details(process))]
 
@@ -259,7 +259,7 @@ def _report_lines(report: Mapping[str, Any], stale: str) -> Iterator[str]:
         f"Postgres {_POSTGRES.get(str(report.get('postgres')), report.get('postgres'))}, "
         f"endpoint {_ENDPOINT.get(str(report.get('endpoint')), report.get('endpoint'))}, "
         f"{report.get('operations', 0)} written, {report.get('operations_per_s', 0)}/s, "
-        f"{report.get('retries', 0)} retries{lost}{stale}"
+        f"{plural(report.get('retries', 0), 'retry', 'retries')}{lost}{stale}"
     )
     if report.get("vectors") == "incomparable":
         yield typed(
@@ -274,7 +274,7 @@ def _report_lines(report: Mapping[str, Any], stale: str) -> Iterator[str]:
         states = {"up": f"up, {report.get('replica_lag_s', 0)} s behind", "starting": "not looked at yet"}
         state = states.get(str(report["replica"]), f"not used ({report.get('replica_problem')})")
         yield (
-            f"replica {state}; it answered {report.get('reads_replica', 0)} questions, "
+            f"replica {state}; it answered {plural(report.get('reads_replica', 0), 'question')}, "
             f"the primary {report.get('reads_primary', 0)}"
         )
     if report.get("last_error"):
