@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -183,7 +184,8 @@ def test_a_machine_without_a_wheel_of_the_runtime_leaves_words(tmp_path: Path, h
 
     assert planned.stdout.strip() == "local"
     assert done.returncode == 0, done.stderr
-    assert "by words: onnxruntime cannot be installed" in done.stdout
+    assert "by words: a model in the agent's process needs onnxruntime" in done.stdout
+    assert re.search("install onnxruntime, then: hermes.pgvector model choose", done.stdout), done.stdout
     assert set(configured(home)) == {"embedded_dir", "dims"}
 
 

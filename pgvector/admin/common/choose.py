@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from ...config.settings import Settings
 from ...config.sources import CONFIG_NAME
+from ...domain.commandline import pip_install
 from ...domain.errors import HermesPgvectorError, SchemaNotApplied, StoreMisconfigured
 from ...embed.model_folder import LOCAL, is_local, local_folder, local_name
 from ...embed.ollama import dims_at, embedding_models, loopback_url
@@ -174,9 +175,12 @@ def _install_local(
     again = "hermes-pgvector model choose"
     name = (choice.model or BUNDLED.name) if choice.is_new else local_name(settings.embed_url)
     if lacking := missing_packages():
-        lost = f"by words: {', '.join(lacking)} cannot be installed for this Python or machine"
+        lost = f"by words: a model in the agent's process needs {', '.join(lacking)}, which this Python lacks"
         return EmbeddingChoice(
-            "lexical", lost, f"name an endpoint in plugins.pgvector.embed_url, or try again: {again}"
+            "lexical",
+            lost,
+            f"{pip_install(*lacking)}, then: {again}; or, where there is none for this machine, name an endpoint in "
+            "plugins.pgvector.embed_url",
         )
     if name not in CATALOGUE and choice.source is None:
         return choice
