@@ -27,7 +27,9 @@ from hermes_memory_pgvector.runtime.process import close_all
 from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS, MakeProvider
 from tests.support.blocked_packages import PoorEnvironment
+from tests.support.left_spool import leave_spool, operation
 from tests.support.memory import called, landed, runtime_of
+from tests.support.ports import free_port
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.turns import ANSWER, turn
 from tests.support.waiting import until
@@ -148,6 +150,22 @@ def test_need_40_a_process_that_ended_and_left_nothing_to_do_is_not_named(
     assert main(["status", "--hermes-home", str(home)]) == 0
     told = capsys.readouterr().out
     assert process["pid"] not in told and "no agent of this home runs, and none has left writes behind" in told
+
+
+def test_need_40_who_takes_over_what_a_process_left_depends_on_whether_an_agent_runs(
+    home: Path, make_provider: MakeProvider, capsys: Capture
+) -> None:
+    dsn = f"host=127.0.0.1 port={free_port()} dbname=nowhere user=nobody"
+    (home / "config.yaml").write_text(yaml.safe_dump({"plugins": {"pgvector": {"dsn": dsn}}}))
+    leave_spool(home, [operation("add", "sales", {"target": "memory", "content": "Atlas is blue"}, 1.0)])
+    assert main(["status", "--hermes-home", str(home)]) == 1
+    assert "what waits follows when an agent starts" in capsys.readouterr().out
+
+    make_provider({"dsn": dsn}).on_memory_write("add", "memory", "The Atlas project is painted blue")
+
+    assert main(["status", "--hermes-home", str(home)]) == 1
+    told = capsys.readouterr().out
+    assert "an agent that runs takes over what waits" in told and "when an agent starts" not in told
 
 
 # -- again and again ---------------------------------------------------------------------------------------------------

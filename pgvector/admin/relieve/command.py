@@ -150,7 +150,7 @@ def _undo(args: argparse.Namespace, home: Path) -> int:
 
 
 def _show(done: Outcome) -> None:
-    show_table(_ENTRIES, [_shown(row) for row in done.rows], empty="there is no such entry")
+    show_table(_ENTRIES, [_shown(row) for row in done.rows], empty="no entry to move")
     _show_files(done)
 
 

@@ -29,6 +29,7 @@ Status = dict[str, Any]
 WORK = ("embed", "embed_query", "write", "search", "rerank")  # work that is timed
 _ENDPOINT = {"closed": "up", "open": "failing, not asked for a while", "half-open": "failing, just tried again"}
 
+_FOLLOWS = "what waits follows when an agent starts"
 _POSTGRES = {"reconnecting": "is being connected to again", "was up": "was up a moment ago"}
 _MAIN = ("conversations", "memory_entries")
 _TOTALLED = ("spool_bytes", "set_aside")  # over all spools, including those of ended processes
@@ -154,8 +155,9 @@ def render_status(status: Status) -> str:
         )
     lines += [*_recall_lines(status["recall"]), *_full_lines(status["memory_files"])]
     told = [each for each in status["processes"] if _is_worth_telling(each)]
+    runs = any(process["living"] for process in told)
     for process in told:
-        lines += _process_lines(process)
+        lines += _process_lines(process, agent_runs=runs)
     if not told:
         lines.append("processes  no agent of this home runs, and none has left writes behind")
     return "\n".join(lines)
@@ -229,17 +231,19 @@ def _is_worth_telling(process: Mapping[str, Any]) -> bool:
     return bool(process["living"] or process["waiting"] or process["set_aside"] or process["problem"])
 
 
-def _process_lines(process: Mapping[str, Any]) -> list[str]:
+def _process_lines(process: Mapping[str, Any], *, agent_runs: bool) -> list[str]:
     report = process["report"]
     kind = f", as MCP server with {plural(report.get('mcp_calls', 0), 'call')}" if report.get("mcp_servers") else ""
-    first = f"process    {process['pid']} {_state(process)}{kind}: {process['waiting']} waiting"
+    first = f"process    {process['pid']} {_state(process, agent_runs=agent_runs)}{kind}: {process['waiting']} waiting"
     return [first, *(f"           {line}" for line in _process_details(process))]
 
 
-def _state(process: Mapping[str, Any]) -> str:
+def _state(process: Mapping[str, Any], *, agent_runs: bool) -> str:
     if process["living"]:
         return "runs"
-    return "is gone" + ("; what waits follows when an agent starts" if process["waiting"] else "")
+    if not process["waiting"]:
+        return "is gone"
+    return f"is gone; {'an agent that runs takes over what waits' if agent_runs else _FOLLOWS}"
 
 
 def _process_details(process: Mapping[str, Any]) -> Iterator[str]:
