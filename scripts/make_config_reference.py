@@ -40,14 +40,7 @@ def renewed(page: str) -> str:
 
 
 def _default(field: Field) -> str:
-    value = field.default
-    if isinstance(value, bool):
-        shown = str(value).lower()
-    elif isinstance(value, tuple):
-        shown = ", ".join(value)
-    else:
-        shown = f"{value:g}" if isinstance(value, float) else str(value)
-    return f"`{shown}`" if shown else "empty"
+    return f"`{field.shown_default}`" if field.shown_default else "empty"
 
 
 def _cell(text: str) -> str:

@@ -133,8 +133,9 @@ class _Found:
             return "using the others"
         if field.key in self.values:
             return "using what the file says"
-        default = ", ".join(field.default) if isinstance(field.default, tuple) else str(field.default)
-        return f"using the default {default or '(empty)'}"
+        if field.key == "dsn":
+            return "it names no database"
+        return f"using the default {field.shown_default or '(empty)'}"
 
 
 def _shown_key(key: object) -> str:

@@ -346,6 +346,15 @@ class Field(NamedTuple):
         return ENV_PREFIX + self.key.upper()
 
     @property
+    def shown_default(self) -> str:
+        """Return the default as it is written in config.yaml; empty if it is."""
+        if isinstance(self.default, tuple):
+            return ", ".join(self.default)
+        if isinstance(self.default, bool):
+            return str(self.default).lower()
+        return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
+
+    @property
     def expected(self) -> str:
         """Return what a value must be, in words."""
         if self.choices:

@@ -125,8 +125,16 @@ def test_unusable_values_leave_the_default_and_one_warning(key: str, raw: object
     assert settings == Settings()
     (warning,) = warnings
     assert f"plugins.pgvector.{key}: expected " in warning
-    assert "using the default" in warning
+    (field,) = [each for each in FIELDS if each.key == key]
+    assert warning.endswith(f"using the default {field.shown_default or '(empty)'}")
     assert len(warning) < 300
+
+
+def test_what_is_used_instead_is_told_as_it_would_be_written() -> None:
+    _, warnings = load({"read_max_lag_s": "x", "sync_turns": "x", "write_contexts": {}, "dsn": [1]}, {})
+    assert [warning.rpartition("; ")[2] for warning in sorted(warnings)] == [
+        "it names no database", "using the default 10", "using the default true", "using the default primary",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("section", [[], ["dsn"], "dsn=x", 5, True, datetime.date(2024, 1, 1)])
