@@ -322,6 +322,18 @@ def test_need_03_ctrl_c_leaves_what_is_done_and_says_what_it_cost(
     assert states == ["interrupted"]
 
 
+def test_where_nothing_is_unread_nobody_is_asked_and_nothing_is_logged(
+    home: Path, facts: Facts, dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    say(dsn, "The crane is blue.")
+    with ModelServer(echo) as model:
+        extract(facts, model)
+        assert main(["facts", "extract", "--url", model.base_url, "--model", "any"]) == 0
+    assert capsys.readouterr().out == "no turn of that time is unread\n"
+    logged = Database(dsn).column("SELECT arguments ->> 'theme' FROM hermes_maintenance WHERE verb = 'facts extract'")
+    assert set(logged) == {"marketing"}
+
+
 def test_need_03_turns_whose_answer_is_no_use_stay_unread(facts: Facts, dsn: str) -> None:
     say(dsn, "The crane is blue.")
     say(dsn, "The gate is red.", session="s2")

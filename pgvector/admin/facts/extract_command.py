@@ -27,6 +27,7 @@ from .extraction import Extraction, Unread
 from .proposal_rows import unread_sessions
 
 _LEAST_TOKENS, _MOST_TOKENS = 500, 100_000
+_NONE = "no turn of that time is unread"
 _SESSIONS = (
     Column("theme"), Column("session_id", "session"), Column("turns", right=True), Column("first_at", "first"),
     Column("last_at", "last"),
@@ -71,7 +72,7 @@ def _preview(args: argparse.Namespace, unread: Unread) -> int:
         rows = [fit_for_json(row) for row in sessions]
         print_json({"done": False, "sessions": rows, "estimated_tokens": expected})
         return EXIT_OK
-    show_table(_SESSIONS, sessions, empty="no turn of that time is unread")
+    show_table(_SESSIONS, sessions, empty=_NONE)
     if sessions:
         turns = sum(session.turns for session in unread.sessions)
         say(f"the model would read {plural(turns, 'turn')}, about {expected:,} tokens (estimated); nothing was asked")
@@ -93,6 +94,8 @@ def _read(args: argparse.Namespace, extraction: Extraction) -> int:
 
 
 def _told(extraction: Extraction) -> str:
+    if not extraction.unread.sessions:
+        return _NONE
     done = extraction.done
     more = [f"{done['known']:,} known already"] if done["known"] else []
     more += [f"{done['malformed']:,} malformed and left out"] if done["malformed"] else []

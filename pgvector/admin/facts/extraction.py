@@ -102,6 +102,8 @@ class Extraction:
 
         Raises EmbedderError if several consecutive pieces fail.
         """
+        if not self.unread.sessions:
+            return self.done
         in_a_row, turns = 0, sum(session.turns for session in self.unread.sessions)
         with (
             logged(self.unread.conn, "facts extract", self.arguments, self.done),
