@@ -152,6 +152,29 @@ fi
 
 pgvector() { "$python" -m hermes_memory_pgvector.cli "$@"; }
 
+# By way of the environment: arguments of commands are public.
+try_dsn() {
+  HERMES_PGVECTOR_TARGET_DSN=$dsn "$python" - <<'PROGRAM'
+import os
+import sys
+
+from hermes_memory_pgvector.domain.errors import HermesPgvectorError
+from hermes_memory_pgvector.store.pool import connect
+
+try:
+    connect(os.environ["HERMES_PGVECTOR_TARGET_DSN"]).close()
+except HermesPgvectorError as error:
+    sys.exit(str(error))
+PROGRAM
+}
+# Before a setting is changed: the database that the home has now may be one that works.
+if [ -n "$dsn" ]; then
+  step "Trying the database"
+  try_dsn ||
+    fail "the database cannot be used; the settings of $hermes_home stay as they are" \
+      "the message above says why; then run this again"
+fi
+
 # The model's runtime is installed only where a model will run here, and its absence stops nothing.
 if [ -n "$model" ]; then
   step "Choosing a model for recall by meaning"
@@ -172,7 +195,6 @@ step "Putting the plugin into $hermes_home and activating it"
 pgvector install --hermes-home "$hermes_home" "$mode" ||
   fail "the plugin could not be put into $hermes_home" "the message above says why; then run this again"
 
-# By way of the environment: arguments of commands are public.
 save_dsn() {
   HERMES_PGVECTOR_TARGET_DSN=$dsn env -u HERMES_PGVECTOR_DSN "$python" - <<'PROGRAM'
 import os
