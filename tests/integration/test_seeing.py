@@ -241,6 +241,8 @@ def test_need_17_a_day_of_since_and_until_is_one_of_the_zone_in_which_times_are_
         patched.setenv("TZ", "America/New_York")
         time.tzset()
         assert "2026-05-03 22:00" in say("list", "--theme", "marketing")
+        assert "2026-05-03 22:00" in say("themes", "show", "marketing")
+        assert "2026-05-03" in say("themes", "list")
         of_the_day = ask("list", "--theme", "marketing", "--since", "2026-05-03", "--until", "2026-05-03")
         after_it = ask("list", "--theme", "marketing", "--since", "2026-05-04")
     time.tzset()

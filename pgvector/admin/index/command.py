@@ -11,7 +11,7 @@ from shlex import quote
 from typing import Any
 
 from ...domain.commandline import typed
-from ...domain.errors import InvalidArgument
+from ...domain.errors import InvalidArgument, WrongUsage
 from ...domain.format import format_bytes
 from ...domain.theme import ThemeRules
 from ...host.session_context import Policy
@@ -94,7 +94,7 @@ def _show_dropped(left: Sequence[HnswIndex], dropped: Sequence[str], theme: str 
 
 def _build(args: argparse.Namespace, home: Path) -> int:
     if args.full and args.theme is not None:
-        raise InvalidArgument("--full and --theme do not go together: a theme's own indexes are over codes")
+        raise WrongUsage("--full and --theme do not go together: a theme's own indexes are over codes")
     with _admin(args, home) as (conn, conninfo, rules):
         ours = not (settings_of(home).dsn or given_admin_dsn(args))
         todo = to_build(conn, full=args.full) if args.theme is None else _of_theme(conn, args.theme, rules)

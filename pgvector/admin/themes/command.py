@@ -39,14 +39,19 @@ def _list(args: argparse.Namespace, home: Path) -> int:
 
 def _show_themes(rows: list[dict[str, Any]]) -> None:
     for row in rows:
-        row |= {"last": row["last_at"][:10], "note": "" if row["reachable"] else "no session can name it: rename it"}
+        note = "" if row["reachable"] else "no session can name it: rename it"
+        row |= {"last": _local(row["last_at"])[:10], "note": note}
     show_table(_COLUMNS, rows, empty="no theme holds anything yet")
 
 
 def _show(args: argparse.Namespace, home: Path) -> int:
     with database(args, home) as (conn, _, rules):
         row = theme_changes.shown(conn, args.theme, rules)
-    return printed(args, row, lambda: show_pairs(row))
+    return printed(args, row, lambda: show_pairs(row | {name: _local(row[name]) for name in ("first_at", "last_at")}))
+
+
+def _local(moment: str) -> str:
+    return local_minute(moment) if moment else ""
 
 
 def _change(args: argparse.Namespace, home: Path) -> int:
