@@ -57,7 +57,7 @@ def test_the_wizard_asks_again_until_it_works_and_saves_at_the_end(
     screen.answer(r"DSN, .*: ", f"host=127.0.0.1 port=1 user=u dbname=x password={PASSWORD}")
     screen.answer(r"does not work: .*refused")
     screen.answer(r"Number \[1\]: ", "nonsense")
-    screen.answer(r"one of 1 to 2")
+    screen.answer(r"write a number from 1 to 2")
     screen.answer(r"Number \[1\]: ", "server")
     screen.answer(r"DSN, .*: ", make_conninfo(dsn, password=PASSWORD))
     screen.answer(r"tables are there, vectors of 384 dimensions")

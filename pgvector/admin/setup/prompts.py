@@ -73,7 +73,7 @@ class Terminal:
                 return given
             if given.isdecimal() and 1 <= int(given) <= len(keys):
                 return keys[int(given) - 1]
-            self._stream.write(f"one of 1 to {len(keys)}\n")
+            self._stream.write(f"write a number from 1 to {len(keys)}\n")
 
     def agrees(self, question: str, *, default: bool) -> bool:
         """Ask for yes or no."""
