@@ -76,7 +76,7 @@ class _Found:
         """Take the settings of the file."""
         if section is not None and not isinstance(section, Mapping):
             kind = type_of(section)
-            self.warnings.append(f"{SECTION} must hold settings, one `name: value` a line, not {kind}; using defaults")
+            self.warnings.append(f"{SECTION} must hold settings, one `name: value` a line, not {kind}; it is not used")
             return
         for key, raw in (section or {}).items():
             field = _BY_KEY.get(key) if isinstance(key, str) else None
