@@ -25,6 +25,9 @@ SYNTHETIC_PREFIXES: Final = (
     "[The user sent",
     "[The user attached an image",
     "(The user sent a message with no text content)",
+    "[IMPORTANT: The user has invoked the ",
+    "[Session was just handed off from",
+    "[Your active task list was preserved across context compression]",
 )
 # Notes that the host puts before the user's text, followed by an empty line, whose end can be recognized: the text is
 # fixed and contains no bracket, or ends with fixed words. Other notes may quote documents or program output.
@@ -40,6 +43,20 @@ _NOTE = re.compile(
     )\]\r?\n\r?\n(?=\s*\S)""",
     re.VERBOSE | re.DOTALL,
 )
+
+# What is said of images that are in a message. The host says how many there are to a provider; in its own database a
+# line stands for each, and with either another one for where it has put an image down. `[image]` is `flatten`'s.
+_IMAGES = re.compile(r"\[\d+ images?\](?: |\Z)")
+_IMAGE_LINE = re.compile(
+    r"\[(?:image|screenshot|Attached image — stripped after compression|Image attached(?: at)?: .+)\]\s*"
+)
+_PUT_DOWN, _ASKED_BY_HOST = "[Image attached", "What do you see in this image?"
+
+# A skill that the user invokes is written out in the message, before or after what it is invoked for.
+_SKILL, _SEVERAL = "[IMPORTANT: The user has invoked the ", " skill bundle,"
+_FOR_SKILL = "\nThe user has provided the following instruction alongside the skill invocation: "
+_FOR_SEVERAL = "\nUser instruction: "
+_AFTER_INSTRUCTION = re.compile(r"\n\n\[(?:Runtime note:|Loaded as part of the )")
 
 # A short reply to "thanks" is politeness, a long one is the report the user was thanking for in advance.
 _REPLY_FACTOR: Final = 4
@@ -87,11 +104,40 @@ def judge(user: str, assistant: str, min_chars: int) -> Verdict:
 
 
 def own_words(user: str) -> str:
-    """Return what the user wrote, without notes that the host put before it; unchanged if there is nothing else."""
-    start = 0
+    """Return what the user wrote, without what the host added: "" for nothing but images.
+
+    Where the host wrote everything else, too, that is unchanged: `is_synthetic`.
+    """
+    images = _IMAGES.match(user)
+    start = images.end() if images else 0
     while note := _NOTE.match(user, start):
         start = note.end()
-    return user[start:]
+    return _without_skill(_without_images(user[start:]))
+
+
+def _without_images(text: str) -> str:
+    """Return a message without the lines before and after its words that stand for images."""
+    if not (text.startswith("[") or text.rstrip().endswith("]")):
+        return text
+    lines, last = text.split("\n"), ""
+    while lines and (not lines[-1].strip() or _IMAGE_LINE.fullmatch(lines[-1])):
+        last = lines.pop().strip() or last
+    start = 0
+    while start < len(lines) and _IMAGE_LINE.fullmatch(lines[start]):
+        start += 1
+    words = "\n".join(lines[start:])
+    if words == _ASKED_BY_HOST and last.startswith(_PUT_DOWN):
+        return ""
+    return words if last or start else text
+
+
+def _without_skill(text: str) -> str:
+    """Return what a skill was invoked for; the message unchanged if it says nothing of it, or invokes none."""
+    if not text.startswith(_SKILL):
+        return text
+    several = _SEVERAL in text.partition("\n")[0]
+    asked = text.partition(_FOR_SEVERAL)[2] if several else text.rpartition(_FOR_SKILL)[2] if _FOR_SKILL in text else ""
+    return _AFTER_INSTRUCTION.split(asked, 1)[0].strip() or text
 
 
 def is_synthetic(user: str) -> bool:

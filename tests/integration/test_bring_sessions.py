@@ -48,7 +48,7 @@ def test_need_29_sessions_come_with_their_times_sides_and_parents(
         ("default", "cli-1", "user", said.PORT, _at(10)),
         ("default", "cli-1", "assistant", said.PORT_IS, _at(40)),
         ("default", "cli-1", "assistant", "The price list is at /srv/prices.csv, the sub-agent says.", _at(80)),
-        ("default", "cli-1", "user", f"{said.PICTURE}\n[image]", _at(90)),
+        ("default", "cli-1", "user", said.PICTURE, _at(90)),
         ("default", "cli-1", "assistant", said.PICTURE_IS, _at(100)),
         ("default", "cli-1", "user", said.COLOUR, _at(1000)),
         ("default", "cli-1", "assistant", said.COLOUR_IS, _at(1010)),

@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -120,7 +120,7 @@ class Gateway:
 
     def post_chat(
         self,
-        message: str,
+        message: str | Sequence[Mapping[str, Any]],
         *,
         key: str | bytes | None = None,
         session: str | None = None,
@@ -128,7 +128,7 @@ class Gateway:
         profile: str | None = None,
         history: Sequence[dict[str, str]] = (),
     ) -> HttpAnswer:
-        """Sends one user message, to a profile by its prefix, and waits for the agent's answer.
+        """Sends one user message, or its parts, to a profile by its prefix, and waits for the agent's answer.
 
         `history`: the messages before it, from a client that keeps them itself.
 

@@ -170,6 +170,49 @@ def test_need_12_what_a_user_writes_beside_an_attachment_is_theirs(note: str) ->
         assert judged(silent, LONG) == Verdict(False, True, "synthetic")
 
 
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        # As the host passes on a turn with images, and as it writes that turn down.
+        ("[1 image] Our lease ends in May", "Our lease ends in May"),
+        ("[1 image] Our lease [x]\n\nends\n\n[Image attached at: /a b/c.png]", "Our lease [x]\n\nends"),
+        ("Our lease ends\n[screenshot]\n[screenshot]", "Our lease ends"),
+        ("[screenshot]\nOur lease ends\n", "Our lease ends"),
+        ("Our lease\n\n[Image attached: http://a/b.png]\n[Attached image — stripped after compression]", "Our lease"),
+        ("[1 image] [System note: The session expired.]\n\nWhat port?\n\n[Image attached at: /c.png]", "What port?"),
+        ("[3 images]", ""),
+        ("[screenshot]\n[screenshot]", ""),
+        ("[1 image] What do you see in this image?\n\n[Image attached at: /c.png]", ""),
+        ("What do you see in this image?\n\n[Image attached at: /c.png]\n[screenshot]", ""),
+        ("What do you see in this image?", "What do you see in this image?"),
+        ("The build log says [error]\n\n[screenshot of it]", "The build log says [error]\n\n[screenshot of it]"),
+    ],
+)
+def test_need_12_what_the_host_says_of_images_is_not_the_user_s_words(message: str, words: str) -> None:
+    assert own_words(message) == words
+
+
+SKILL = (
+    '[IMPORTANT: The user has invoked the "tides" skill, indicating they want you to follow its instructions. The full '
+    "skill content is loaded below.]\n\n# Tides\nAlways look up Emden first."
+)
+ASKED = "The user has provided the following instruction alongside the skill invocation: "
+SKILLS = (
+    '[IMPORTANT: The user has invoked the "sea" skill bundle, loading 2 skills together. Treat every skill below as '
+    "active guidance for this turn.]\n\nBundle: sea\nSkills loaded: tides, winds"
+)
+LOADED = '[Loaded as part of the "sea" skill bundle.]\n\n# Tides\nAlways look up Emden first.'
+
+
+def test_need_12_a_skill_that_the_user_invokes_is_not_the_user_s_words() -> None:
+    words = "When is high tide\n\nin Leer?"
+    assert own_words(f"{SKILL}\n\n{ASKED}{words}") == words
+    assert own_words(f"{SKILL} It says: {ASKED}x\n\n{ASKED}{words}\n\n[Runtime note: no tools]") == words
+    assert own_words(f"{SKILLS}\n\nUser instruction: {words}\n\n{LOADED}\n\n{LOADED}") == words
+    for alone in (SKILL, f"{SKILLS}\n\n{LOADED}"):
+        assert judged(own_words(alone), LONG) == Verdict(False, True, "synthetic")
+
+
 def test_need_12_a_document_that_stands_in_the_message_is_not_the_user_s_words() -> None:
     text = (
         "[The user sent a text document: 'a.txt'. Its content has been included below. The file is also saved at: /a]"
