@@ -10,6 +10,7 @@ import contextlib
 import functools
 import logging
 import os
+import threading
 import time
 import weakref
 from collections import Counter
@@ -45,6 +46,21 @@ class _Registry:
         self.lock = fork_lock(SLOW)  # a forked child gets no half-built runtime
         self.runtimes: dict[tuple[Settings, Path, str, str], Runtime] = {}
         self._abandoned: list[Runtime] = []
+
+    def close_replaced(self, runtime: Runtime) -> None:
+        """Close, in the background, what earlier settings of a runtime's home have left: nobody comes back to it.
+
+        Call with the lock held. A runtime stays while somebody uses it or while it has something to write; and until
+        this one is up, so that a server that only the two use is not stopped in between.
+        """
+        beside = [each for each in self.runtimes.values() if each.home == runtime.home and each is not runtime]
+        for each in beside if runtime.backend.is_up() else ():
+            if each.users or each.writer.depth():
+                continue
+            closing = threading.Thread(target=each.close, args=(each.settings.shutdown_timeout_s,), daemon=True)
+            with contextlib.suppress(RuntimeError):  # no thread to spare: a later session closes it
+                closing.start()
+                each.withdraw()
 
     def forget_after_fork(self) -> None:
         """Drop every runtime: a child has neither our threads nor a right to our connections, and starts its own."""
@@ -123,7 +139,7 @@ class Runtime:
         with _registry.lock:
             last = not self.users
             if last and not left:
-                self._withdraw()
+                self.withdraw()
         if left and last:
             self._say_left(left)
         elif last:
@@ -134,8 +150,8 @@ class Runtime:
         self.spools.forget_after_fork()
         self._retention.forget_after_fork()
 
-    def _withdraw(self) -> None:
-        """Remove this runtime from those that `acquire` returns."""
+    def withdraw(self) -> None:
+        """Remove this runtime from those that `acquire` returns; call with the registry's lock held."""
         for key in [key for key, runtime in _registry.runtimes.items() if runtime is self]:
             del _registry.runtimes[key]
 
@@ -145,7 +161,7 @@ class Runtime:
             if self._closed:
                 return
             self._closed = True
-            self._withdraw()
+            self.withdraw()
         left = self.writer.stop(timeout_s)
         if left:
             self._say_left(left)
@@ -216,6 +232,7 @@ def acquire(settings: Settings, home: Path, environ: Mapping[str, str], user: ob
             if settings.prefetch_limit and settings.min_similarity == "auto":
                 runtime.searcher.begin_bars()
         runtime.users.add(user)
+        _registry.close_replaced(runtime)
         return runtime
 
 

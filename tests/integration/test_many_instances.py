@@ -119,6 +119,37 @@ def test_need_10_a_stuck_endpoint_does_not_pile_up_threads(
     until(lambda: own_threads()["hermes-pgvector-embed"] == 0, 20, "the end of the stuck threads")
 
 
+def test_need_10_settings_that_are_changed_again_and_again_leave_one_writer_and_one_pool(
+    make_provider: MakeProvider, direct_dsn: str
+) -> None:
+    def request(number: int) -> None:
+        """What a request does whose settings are others than those of the one before."""
+        provider = make_provider({"dsn": direct_dsn, "prefetch_max_tokens": 100 + number, "pool_max_size": POOL_MAX})
+        serve(provider, number)
+        landed(provider)
+
+    database = Database(direct_dsn)
+    for number in (*range(12), 11):
+        request(number)
+        gc.collect()
+    assert user_turns(database) == [turn(number) for number in range(12)]
+    until(lambda: own_threads()["hermes-pgvector-writer"] == 1, 60, "the end of the writers of earlier settings")
+    until(lambda: database.client_connections() <= POOL_MAX, 60, "the end of their connections")
+
+
+def test_need_10_settings_that_change_end_nothing_that_is_in_use(make_provider: MakeProvider, dsn: str) -> None:
+    early = make_provider({"prefetch_max_tokens": 101})
+    landed(early)
+    for number in (0, 1, 2, 2):
+        late = make_provider({"prefetch_max_tokens": 200 + number})
+        late.sync_turn(turn(number), ANSWER)
+        landed(late)
+    early.sync_turn(turn(3), ANSWER)
+    landed(early)
+    assert sorted(user_turns(Database(dsn))) == [turn(number) for number in range(4)]
+    assert turn(3) in early.handle_tool_call("recall_conversation", {"query": question(3)})
+
+
 def test_need_10_instances_that_come_and_go_leave_nothing(make_provider: MakeProvider, direct_dsn: str) -> None:
     for number in range(30):
         provider = make_provider({"dsn": direct_dsn})  # a pooler would keep connections open
