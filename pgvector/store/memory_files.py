@@ -139,8 +139,16 @@ def _why_held(op: ReconcileFile, gone: Sequence[Any], staying: int, new: Sequenc
     if op.damaged:
         return "damaged"
     known = [each.content for each in gone if each.content is not None]
-    many = max(_MANY, math.ceil((len(known) + staying) / 2))
-    return "shorter" if _lost_many(known, [each.content for each in new], many) else ""
+    many, fresh = max(_MANY, math.ceil((len(known) + staying) / 2)), [each.content for each in new]
+    return "shorter" if _lost_many(known, fresh, many) or _is_cut(op.contents[-1], known, fresh) else ""
+
+
+def _is_cut(last: str, gone: Sequence[str], new: Sequence[str]) -> bool:
+    """Return whether a file ends with the beginning of a text that is gone, and another one is lost with that."""
+    whole = next((text for text in gone if text.startswith(last)), None)
+    if whole is None or last not in new:
+        return False
+    return _lost_many([text for text in gone if text != whole], [text for text in new if text != last], 1)
 
 
 def _lost_many(gone: Sequence[str], new: Sequence[str], many: int) -> bool:

@@ -84,6 +84,11 @@ def _half(path: Path) -> None:
     write_entries(path.parents[1], *COLOURS[3:])
 
 
+def _cut_in_an_entry(path: Path) -> None:
+    whole = path.read_text(encoding="utf-8")
+    path.write_text(whole[: whole.index(COLOURS[4]) + len("Crane")], encoding="utf-8")
+
+
 def _another_file(path: Path) -> None:
     write_entries(path.parents[1], *(f"Quite another note, number {number}" for number in range(6)))
 
@@ -102,7 +107,18 @@ def _cut_in_a_letter(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "lose",
-    [_missing, _folder_missing, _empty, _blank, _half, _another_file, _another_long_file, _zeros, _cut_in_a_letter],
+    [
+        _missing,
+        _folder_missing,
+        _empty,
+        _blank,
+        _half,
+        _cut_in_an_entry,
+        _another_file,
+        _another_long_file,
+        _zeros,
+        _cut_in_a_letter,
+    ],
     ids=lambda lose: lose.__name__.strip("_"),
 )
 def test_need_31_a_lost_file_deletes_nothing(
@@ -210,6 +226,14 @@ def test_need_31_lines_edited_by_hand_are_followed_however_many(make_provider: M
     write_entries(home, *COLOURS, age_s=60)
     session(make_provider)
     edited = [entry.replace("Crane", "The old crane") for entry in COLOURS]
+    write_entries(home, *edited)
+    assert sorted(recalled(session(make_provider), "crane", scope="default")) == sorted(edited)
+
+
+def test_need_31_a_line_that_is_shortened_by_hand_is_followed(make_provider: MakeProvider, home: Path) -> None:
+    write_entries(home, *COLOURS, age_s=60)
+    session(make_provider)
+    edited = [*COLOURS[:4], "The old crane e is tan", "Crane f is"]
     write_entries(home, *edited)
     assert sorted(recalled(session(make_provider), "crane", scope="default")) == sorted(edited)
 
