@@ -28,6 +28,7 @@ SYNTHETIC_PREFIXES: Final = (
     "[IMPORTANT: The user has invoked the ",
     "[Session was just handed off from",
     "[Your active task list was preserved across context compression]",
+    "[Cron delivery:",
 )
 # Notes that the host puts before the user's text, followed by an empty line, whose end can be recognized: the text is
 # fixed and contains no bracket, or ends with fixed words. Other notes may quote documents or program output.

@@ -117,6 +117,20 @@ def test_need_29_a_second_run_and_one_after_live_capture_add_nothing_twice(
     assert [content for *_, content, _ in _turns(dsn)].count(said.PORT) == 1
 
 
+def test_need_29_what_the_host_writes_before_an_answer_does_not_take_it_away(
+    bring: Bring, home: Path, dsn: str
+) -> None:
+    tasks = "[Your active task list was preserved across context compression]\n- [>] 1. paint the boat (in_progress)"
+    cron = "[Cron delivery: tides]\nHigh tide in Leer is at four in the afternoon, low tide at ten in the evening."
+    with session_db(home) as db:
+        db.create_session("cli-7", "cli")
+        first = ("user", said.PORT), ("user", tasks), ("assistant", said.PORT_IS)
+        second = ("user", cron), ("user", said.COLOUR), ("user", cron), ("assistant", said.COLOUR_IS)
+        said.say(db, "cli-7", *first, *second, at=BEGAN)
+    assert bring.only("sessions", "--yes")["turns_added"] == 4
+    assert [content for *_, content, _ in _turns(dsn)] == [said.PORT, said.PORT_IS, said.COLOUR, said.COLOUR_IS]
+
+
 def test_need_29_an_api_session_goes_to_no_theme_that_is_guessed(
     bring: Bring, home: Path, dsn: str, make_provider: MakeProvider
 ) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from ....capture.turn_filter import judge, own_words
+from ....capture.turn_filter import is_synthetic, judge, own_words
 from ....domain.text import clean, strip_injected
 from .source import SourceTally
 
@@ -93,10 +93,16 @@ def _was_seen(asked: str, answered: str, seen: set[int]) -> bool:
 
 
 def _exchanges(messages: Iterable[Utterance]) -> Iterator[tuple[Utterance | None, Utterance | None]]:
-    """Yield each message of the user with its answer; either may be missing."""
+    """Yield each message of the user with its answer; either may be missing.
+
+    What the host writes in between, as a compression or a cron job does, takes no answer away from the user's message.
+    """
     user: Utterance | None = None
     for each in messages:
         if each.role == "user":
+            if user is not None and is_synthetic(each.text):
+                yield each, None
+                continue
             if user is not None:
                 yield user, None
             user = each
