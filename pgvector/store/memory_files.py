@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from ..domain.format import plural
 from ..domain.gil import yielding_gil
 from ..domain.operations import ReconcileFile
 from ..domain.types import MEMORY_FILES
@@ -106,7 +107,7 @@ def _part_with_gone(
     if why := _why_held(op, gone, len(changes["stays"]), changes["new"] + changes["ahead"]):
         _hold(write, op, row, gone, why)
     else:
-        _let_go(write, row, gone)
+        _let_go(write, op, row, gone)
 
 
 def _hold(write: MemoryWriter, op: ReconcileFile, row: dict[str, object], gone: Sequence[Any], why: str) -> None:
@@ -124,12 +125,19 @@ def _hold(write: MemoryWriter, op: ReconcileFile, row: dict[str, object], gone: 
         )
 
 
-def _let_go(write: MemoryWriter, row: dict[str, object], gone: Sequence[Any]) -> None:
+def _let_go(write: MemoryWriter, op: ReconcileFile, row: dict[str, object], gone: Sequence[Any]) -> None:
     for change in gone:
         if change.id is not None:
             write.conn.execute(query("let_go_of_memory"), row | {"theme": change.theme, "id": change.id})
             write.counts["memories_removed"] += 1
     write.conn.execute(query("forget_mirrored"), row)
+    if removed := sum(bool(change.files_own) for change in gone):
+        logger.info(
+            "hermes-pgvector: %s lacks %s that it held, removed from memory as well; where that was not intended: "
+            "hermes-pgvector restore",
+            MEMORY_FILES[op.target],
+            plural(removed, "entry", "entries"),
+        )
 
 
 def _why_held(op: ReconcileFile, gone: Sequence[Any], staying: int, new: Sequence[Any]) -> str:

@@ -17,7 +17,7 @@ from hermes_memory_pgvector.store.memory_files import LONG
 from hermes_memory_pgvector.store.sql import query
 from tests.conftest import DIMS, MakeProvider
 from tests.integration.conftest import Run
-from tests.support.memory import landed, recalled, runtime_of, write_entries
+from tests.support.memory import called, landed, recalled, runtime_of, write_entries
 from tests.support.stored import Database
 
 
@@ -56,13 +56,30 @@ def test_need_15_a_hand_edited_line_replaces_the_old_one(make_provider: MakeProv
     assert set(recalled(provider, "atlas borealis", scope="default")) == {"Atlas is red", "Borealis is green"}
 
 
-def test_need_15_a_removed_line_disappears_from_recall(make_provider: MakeProvider, home: Path) -> None:
+def test_need_15_a_removed_line_disappears_from_recall_and_the_log_says_so(
+    make_provider: MakeProvider, home: Path, records: Callable[[int], list[str]]
+) -> None:
     write_entries(home, "Atlas is blue", "Borealis is green", age_s=60)
     landed(make_provider())
     write_entries(home, "Borealis is green", age_s=30)
     provider = make_provider()
     landed(provider)
     assert recalled(provider, "atlas borealis", scope="default") == ["Borealis is green"]
+    (said,) = [each for each in records(logging.INFO) if "MEMORY.md" in each]
+    assert "MEMORY.md lacks 1 entry that it held, removed from memory as well" in said
+
+
+def test_need_32_the_log_names_no_removal_of_what_somebody_else_keeps(
+    make_provider: MakeProvider, home: Path, records: Callable[[int], list[str]]
+) -> None:
+    provider = make_provider({"tools": ["remember"]}, gateway_session_key="default")
+    assert "error" not in called(provider, "remember", {"content": "Atlas is blue"})
+    write_entries(home, "Atlas is blue", "Borealis is green", age_s=60)
+    landed(make_provider())
+    write_entries(home, "Borealis is green", age_s=30)
+    landed(make_provider())
+    assert "Atlas is blue" in recalled(provider, "atlas", scope="default")
+    assert not [each for each in records(logging.INFO) if "removed from memory" in each]
 
 
 def test_need_15_a_line_taken_out_and_put_back_is_recalled_again(make_provider: MakeProvider, home: Path) -> None:

@@ -278,7 +278,7 @@ SELECT EXISTS (SELECT FROM memory_entries
 -- 'buried': one that was removed elsewhere after the file was written; 'gone': a seen entry that the file no longer holds,
 -- and about which nobody has decided yet; 'moved': one that `relieve` took out of it; 'stays': one that it still holds;
 -- 'ahead': one that this same reading has imported in an earlier transaction; 'back': one that it holds again. An entry
--- recorded after the file was read is left out.
+-- recorded after the file was read is left out. `files_own`: nobody but memory files keeps it.
 WITH now_in_file AS (
     SELECT DISTINCT content, hermes_digest(content) AS digest FROM unnest(%(contents)s::text[]) AS content),
 seen AS (
@@ -289,7 +289,7 @@ SELECT CASE WHEN t.removed_at >= CASE t.origin WHEN %(origin)s THEN %(noted_at)s
        (SELECT h.id FROM memory_history AS h
          WHERE h.digest = substr(n.digest, 1, 8) AND h.old_row IS NOT NULL AND h.old_content = n.content
            AND h.target = %(target)s AND h.old_row ->> 'origin' = %(origin)s
-         ORDER BY h.id DESC LIMIT 1) AS removal
+         ORDER BY h.id DESC LIMIT 1) AS removal, false AS files_own
   FROM now_in_file AS n
   LEFT JOIN hermes_tombstones AS t ON t.agent_identity = %(theme)s AND t.target = %(target)s AND t.digest = n.digest
  WHERE NOT EXISTS (SELECT FROM seen WHERE seen.digest = n.digest)
@@ -297,7 +297,7 @@ UNION ALL
 SELECT CASE WHEN n.digest IS NULL THEN CASE WHEN 'relieve' = ANY(m.owners) THEN 'moved' ELSE 'gone' END
             WHEN coalesce(seen.held_at, seen.kept_at) IS NOT NULL THEN 'back'
             WHEN seen.noted_at = %(noted_at)s THEN 'ahead' ELSE 'stays' END,
-       m.id, seen.agent_identity, coalesce(n.content, m.content), seen.digest, NULL
+       m.id, seen.agent_identity, coalesce(n.content, m.content), seen.digest, NULL, m.owners = '{}'
   FROM seen
   LEFT JOIN now_in_file AS n ON n.digest = seen.digest
   LEFT JOIN memory_entries AS m
