@@ -18,9 +18,10 @@ from ..domain.errors import ConfigurationError, HermesPgvectorError, InvalidArgu
 from ..domain.fork_safety import at_import, fork_lock
 from ..domain.operations import Operation, ReconcileFile
 from .backup import hold_place
-from .guard import guarded, warn_once, warn_unknown_themes
+from .guard import guarded, warn_once
 from .hook_operations import BuiltInMemory, Turn, delegation, question_in, storable, taken_back, taken_back_before
 from .outside_sessions import OutsideSessions
+from .profile_theme import note_themes
 from .recall_status import RecallStatus
 from .recall_tools import Args, Result, answer, as_json
 from .replayed import note_message, note_transcript
@@ -84,7 +85,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
             return
         self._runtime, context = self._acquire(), cast(SessionContext, self._context)
         self._runtime.counts["themes_unknown"] += len(context.place.unknown)
-        warn_unknown_themes(context.place.unknown, self._policy.rules.default)
+        note_themes(self._home, context, self._policy.rules)
         self._follow_undo(session_id, told=False, chat=chat_of(kwargs))
         if not self._settings.dsn:
             hold_place(self._home)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import shutil
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from hermes_memory_pgvector.admin.common.saving import Changes, save
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.host.session_context import load_settings
 from tests.conftest import DIMS
+from tests.integration.conftest import Run
 from tests.support.memory import landed, recalled, runtime_of, write_entries
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
@@ -235,3 +239,39 @@ def test_an_env_file_that_is_gone_for_a_moment_does_not_mean_another_database(
     assert load_settings(None, home).settings.dsn == dsn
     (home / ".env").unlink()
     assert load_settings(None, home).settings.dsn == dsn
+
+
+def test_need_40_a_profile_that_was_renamed_is_told_where_its_memory_is(
+    tmp_path: Path, dsn: str, cli: Run, records: Callable[[int], list[str]]
+) -> None:
+    def said() -> list[str]:
+        return [each for each in records(logging.WARNING) if "themes merge" in each]
+
+    def use(name: str) -> PgvectorMemoryProvider:
+        session = _session(tmp_path / "profiles" / name, name)
+        session.sync_turn(f"Please note that the harbour crane of {name} was greased.", "Noted, the crane was greased.")
+        landed(session)
+        session.shutdown()
+        return session
+
+    (tmp_path / "profiles").mkdir()
+    coder = _home(tmp_path / "profiles" / "coder", f"    dsn: '{dsn}'\n")
+    use("coder")
+    shutil.copytree(coder, coder.with_name("tester"))
+    use("tester")
+    assert said() == [], "a copy is a profile of its own"
+
+    dev = coder.rename(coder.with_name("dev"))
+    use("dev")
+    (warning,) = said()
+    assert "what it stored in 'coder' is not recalled" in warning and "themes merge coder dev --yes" in warning
+    use("dev")
+    assert len(said()) == 1
+    doctor = cli("doctor", "--hermes-home", str(dev))
+    assert "2 rows that it stored in the theme 'coder' are not recalled in 'dev'" in doctor.stdout
+    assert "themes merge coder dev --yes" in doctor.stdout
+    assert "coder" not in cli("doctor", "--hermes-home", str(dev.with_name("tester"))).stdout
+
+    assert cli("themes", "merge", "coder", "dev", "--yes", "--hermes-home", str(dev)).returncode == 0
+    assert Database(dsn).column("SELECT count(*) FROM conversations WHERE agent_identity = 'dev'") == [4]
+    assert "not recalled" not in cli("doctor", "--hermes-home", str(dev)).stdout

@@ -1,4 +1,4 @@
-"""Whether people share a memory who may not know of each other: clients of the API server, and homes of one user."""
+"""Whether themes are as people expect: which are shared unknowingly, and what a profile has left in another one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 from ...capture.mirror import Mirror
 from ...capture.spool_directory import spool_folder
 from ...config.settings import Settings
+from ...domain.format import plural
 from ...domain.theme import Surface, ThemeRules, session_themes
+from ...host.profile_theme import how_to_bring, themes_before
 from ...host.session_context import profile_of
 from ...store.connection import DeadlineConnection
 from ..common import theme_rows
@@ -25,13 +27,14 @@ _REMEDY = (
 
 
 def check_sharing(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
-    """Yield notes on possible strangers in one memory.
+    """Yield notes on possible strangers in one memory, and on what a renamed profile has left under its old name.
 
-    These are session keys while `cross_theme` lets each read the others; several homes in one theme; and themes that
-    are separate in Postgres but share the host's own memory files.
+    Strangers are session keys while `cross_theme` lets each read the others; several homes in one theme; and themes
+    that are separate in Postgres but share the host's own memory files.
     """
     yield from _session_keys(conn, context.settings)
     yield from _homes(conn, context)
+    yield from _left_behind(conn, context)
     if found := _shared_files(conn, context.home):
         yield note("built-in memory", found, _REMEDY)
 
@@ -56,8 +59,7 @@ def _homes(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
     settings = context.settings
     if settings.dsn:
         return  # there several hosts or homes are meant to share
-    rules = ThemeRules.of(default=settings.default_theme, aliases=settings.theme_aliases)
-    own = session_themes(Surface(profile=profile_of(context.home)), rules).files.name
+    own = _own_theme(context)
     if (count := theme_rows.homes(conn, own)) > 1:
         yield note(
             "homes",
@@ -65,6 +67,27 @@ def _homes(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
             "where that is not meant: export --theme what belongs to one, set its plugins.pgvector.embedded_dir to a "
             "directory of its own, and import there",
         )
+
+
+def _left_behind(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]:
+    own = _own_theme(context)
+    for theme in themes_before(context.home):
+        held = theme_rows.counts(conn, theme)
+        if theme != own and (rows := theme_rows.rows_in(held)):
+            yield note(
+                "theme",
+                f"this profile was renamed, and {plural(rows, 'row')} that it stored in the theme {theme!r} are not "
+                f"recalled in {own!r}",
+                how_to_bring(theme, own),
+            )
+
+
+def _own_theme(context: DoctorContext) -> str:
+    settings = context.settings
+    rules = ThemeRules.of(
+        default=settings.default_theme, allowed=settings.allowed_themes, aliases=settings.theme_aliases
+    )
+    return session_themes(Surface(profile=profile_of(context.home)), rules).files.name
 
 
 def _shared_files(conn: DeadlineConnection, home: Path) -> str:
