@@ -24,6 +24,7 @@ SYNTHETIC_PREFIXES: Final = (
     "[Voice input",
     "[The user sent",
     "[The user attached an image",
+    "[voice message could not be transcribed",
     "(The user sent a message with no text content)",
     "[IMPORTANT: The user has invoked the ",
     "[Session was just handed off from",
@@ -36,7 +37,8 @@ _NOTE = re.compile(
     r"""\s*\[(?:
         (?:System\ note:|Note:\ model\ was\ just\ switched|Triggering\ message\ id:
           |The\ user\ sent\ an?\ (?:document|audio\ file\ attachment|video\ attachment|voice\ message):
-          |The\ user\ sent\ an\ image\ but\ )[^\[\]]*
+          |The\ user\ sent\ an\ image\ but\ |voice\ message\ could\ not\ be\ transcribed)[^\[\]]*
+        |The\ user\ sent\ a\ text\ document:[^\[\]]*(?!\]\s*\[Content\ of\ )
         |The\ user\ sent\ an\ image~.*?\]\n\[If\ you\ need\ a\ closer\ look,\ use\ vision_analyze\ with\ [^\n]*
         |The\ user\ attached\ an\ image(?:\.\ Here's\ what\ it\ contains:|:|\ but\ analysis\ failed\.\]).*?
           \n\[(?:If\ you\ need\ a\ closer\ look,|You\ can)\ (?:use|examine\ it\ with)\ vision_analyze\ [^\n]*

@@ -152,6 +152,9 @@ ATTACHED = (
         "[The user sent an audio file attachment: 'a.mp3'. It is saved at: /cache/a.mp3.]",
         "[The user sent a video attachment: 'a.mp4'. It is saved at: /cache/a.mp4.]",
         "[The user sent an image but I couldn't quite see it this time (>_<)]",
+        # One that is not put into the message, for its size for example.
+        "[The user sent a text document: 'a.log'. Its content has been included below. The file is also saved at: /a]",
+        "[voice message could not be transcribed]",
         # The command line's, and its terminal interface's.
         ATTACHED,
         f"{ATTACHED}\n\n{ATTACHED}",
