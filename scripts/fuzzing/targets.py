@@ -300,6 +300,7 @@ def foreign(data: bytes) -> None:
         locate=lambda said: SessionContext.from_host(said, ThemeRules()),
         writes=lambda kind: True,
         captured=lambda session: (),
+        said_in=lambda theme, session: set(),
         noted_entries=lambda origin, theme: {},
         stored_text=str,
         rules=ThemeRules(),

@@ -117,6 +117,25 @@ def test_need_29_a_second_run_and_one_after_live_capture_add_nothing_twice(
     assert [content for *_, content, _ in _turns(dsn)].count(said.PORT) == 1
 
 
+def test_need_04_what_was_said_on_the_command_line_in_a_chats_session_does_not_go_to_the_chat(
+    bring: Bring, home: Path, dsn: str, make_provider: MakeProvider
+) -> None:
+    write_history(home)
+    with session_db(home) as db:
+        now = datetime.now(UTC).timestamp()
+        said.say(db, "chat-1", ("user", said.COLOUR), ("assistant", said.COLOUR_IS), at=now)
+    live = make_provider(platform="cli", gateway_session_key="", agent_identity="default", session_id="chat-1")
+    live.sync_turn(said.COLOUR, said.COLOUR_IS, session_id="chat-1")
+    live.sync_turn("Tell me about the invoice run of this month, please.", said.INVOICES_ARE, session_id="chat-1")
+    landed(live)
+    left_out = bring.only("sessions", "--yes")["skipped"]
+    assert left_out["stored in another theme, in which it was said"] == 2
+    of_chat = [(theme, content) for theme, session, _, content, _ in _turns(dsn) if session == "chat-1"]
+    assert len(of_chat) == 6 and {theme for theme, content in of_chat if content == said.COLOUR} == {"default"}
+    bring.only("sessions", "--yes", "--theme", "everything")
+    assert ("everything", "chat-1", "user", said.COLOUR) in [turn[:4] for turn in _turns(dsn)], "unless it is asked for"
+
+
 def test_need_29_what_the_host_writes_before_an_answer_does_not_take_it_away(
     bring: Bring, home: Path, dsn: str
 ) -> None:

@@ -37,7 +37,7 @@ from ..common.stopped import said_if_stopped
 from ..common.stored_rows import themes_of_session
 from .bring import NEAR_S, Report, SourceReport, bring
 from .command import if_stopped
-from .import_rows import noted_entries
+from .import_rows import noted_entries, said_in_session
 from .ingest import IngestOptions
 from .sources.fact_notes import FactNotes
 from .sources.hindsight import HindsightTables
@@ -158,6 +158,7 @@ def _destination(
         locate=partial(SessionContext.from_host, rules=rules),
         writes=policy.write_contexts.__contains__,
         captured=captured,
+        said_in=lambda theme, session: said_in_session(conn, theme, session_name(session, rules.identity_key)),
         noted_entries=partial(noted_entries, conn),
         stored_text=lambda text: policy.keep.text(clean(text), Counter()).strip(),
         rules=rules,

@@ -60,6 +60,13 @@ def noted_entries(conn: DeadlineConnection, origin: str, theme: str) -> dict[tup
     return {(row.target, bytes(row.digest)): NotedEntry(row.noted_at, row.elsewhere) for row in rows}
 
 
+def said_in_session(conn: DeadlineConnection, theme: str, session_id: str) -> set[tuple[str, str]]:
+    """Return role and text of each turn of a session that a theme holds."""
+    asked = {"theme": theme, "session_id": session_id}
+    rows = conn.execute(query("said_in_session", package=__package__), asked)
+    return {(row.role, row.content.strip()) for row in rows}
+
+
 def begin(conn: DeadlineConnection) -> dict[str, str]:
     """Make other imports, and changes of themes, wait until the transaction ends; return the `moved_themes`."""
     conn.execute(query("lock_arrivals"))

@@ -5,6 +5,9 @@
 SELECT arguments ->> 'theme' AS theme, arguments ->> 'into' AS into
   FROM hermes_maintenance WHERE verb IN ('rename', 'merge') ORDER BY id;
 
+-- name: said_in_session
+SELECT DISTINCT role, content FROM conversations WHERE agent_identity = %(theme)s AND session_id = %(session_id)s;
+
 -- name: noted_entries
 -- exempt: digests of this host's own file. When each entry was last read, and whether only sessions of other themes
 -- wrote it.

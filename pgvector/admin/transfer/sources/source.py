@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -89,7 +89,8 @@ class ImportDestination:
     """Where imported records go: by the rules of live sessions, unless `theme` names one theme for all of them.
 
     `locate` turns the host's description of a session into ours; `writes` says which kinds of run are stored;
-    `captured` returns the themes that hold turns of a session already; `api_theme` is for API sessions without a key.
+    `captured` returns the themes that hold turns of a session already, `said_in` role and text of these, by theme and
+    session; `api_theme` is for API sessions without a key.
     `noted_entries` returns, by origin and theme, the entries of a host's files that were read before, by target and
     digest; `stored_text` returns an entry in its stored form, of which the digest is made.
     """
@@ -97,6 +98,7 @@ class ImportDestination:
     locate: Locate
     writes: Callable[[str], bool]
     captured: Callable[[str], Sequence[str]]
+    said_in: Callable[[str, str], Set[tuple[str, str]]]
     noted_entries: Callable[[str, str], Mapping[tuple[str, bytes], NotedEntry]]
     stored_text: Callable[[str], str]
     rules: ThemeRules
@@ -131,6 +133,14 @@ class ImportDestination:
         if self._is_chat(said) and self.rules.messaging == "chat":
             return CHAT_UNKNOWN
         return target
+
+    def said_elsewhere(self, target: ImportTarget, session_id: str) -> Set[tuple[str, str]]:
+        """Return role and text of what hooks stored of a session in other themes than its own, unless one is named.
+
+        A person may have gone on with a chat on the command line: what was said there is not the chat's.
+        """
+        others = () if self.theme else [each for each in self.captured(session_id) if each != target.turns]
+        return set[tuple[str, str]]().union(*(self.said_in(each, session_id) for each in others))
 
     def _target(self, session: HostSession) -> ImportTarget:
         if self.theme:

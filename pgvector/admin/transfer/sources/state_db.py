@@ -24,6 +24,7 @@ _INHERITED = ("session_key", "user_id", "chat_id", "chat_type", "thread_id", "or
 _PARTS = "\0json:"  # the host's prefix of content that is a list of parts
 _TOOL, _SYSTEM, _CALL = "tool output", "system text", "a call of tools"
 _UNDONE, _OVERHEARD = "undone by the user", "overheard in a group, not said to the agent"
+_ELSEWHERE = "stored in another theme, in which it was said"
 # Older hosts stored the prompts of their own reviews as the user's messages, followed by the answers.
 _REVIEWS = (
     "Review the conversation above and update the skill library",
@@ -59,8 +60,24 @@ class SessionDatabase(ProfileTables):
                 parent = str(row["parent_session_id"] or "")
                 metadata = target.session.provenance(name, parent) | {"source": "import:state.db"}
                 seen_before = seen.setdefault([name, *_ancestors(name, sessions)][-1], set())
-                for said in turn_filter.worth_storing(_spoken(messages, tally, row["started_at"], undone), seen_before):
+                spoken = _spoken(messages, tally, row["started_at"], undone)
+                for said in self._said_here(turn_filter.worth_storing(spoken, seen_before), target, name, tally):
                     yield TurnRecord(target.turns, name, said.role, said.text, said.at, metadata, where=said.where)
+
+    def _said_here(
+        self, told: Iterator[Utterance], target: ImportTarget, session_id: str, tally: SourceTally
+    ) -> Iterator[Utterance]:
+        """Yield what was not said in another theme; of an answer that reads alike in both, the question decides."""
+        elsewhere = self.destination.said_elsewhere(target, session_id)
+        asked_elsewhere = True
+        for said in told:
+            same = bool(elsewhere) and (said.role, self.destination.stored_text(said.text)) in elsewhere
+            if said.role == "user":
+                asked_elsewhere = same
+            if same and asked_elsewhere:
+                tally.skip(_ELSEWHERE, said.where)
+            else:
+                yield said
 
     def target(self, session_id: str) -> ImportTarget | str | None:
         """Return where a session of this profile belongs; None if the file lacks it or cannot be read."""
