@@ -67,14 +67,17 @@ def _answer(route: PageRoute, home: Path, values: Mapping[str, Any]) -> Mapping[
         return route.answer(served, Params(values))
 
 
-async def json_body(request: Request) -> Mapping[str, Any]:
-    """Return the JSON of a request that changes something. Raises InvalidArgument for any other kind of request."""
+async def json_body(request: Request, most: int = _BODY_MOST) -> Mapping[str, Any]:
+    """Return the JSON, of at most `most` bytes, of a request that changes something.
+
+    Raises InvalidArgument for any other kind of request.
+    """
     _check_origin(request)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise InvalidArgument("send application/json")
     try:
-        found = json.loads(await _received(request), parse_constant=_no_number)
+        found = json.loads(await _received(request, most), parse_constant=_no_number)
     except (ValueError, RecursionError) as exc:
         raise InvalidArgument("that is no JSON, or one that is nested too deep") from exc
     if not isinstance(found, dict):
@@ -82,14 +85,14 @@ async def json_body(request: Request) -> Mapping[str, Any]:
     return found
 
 
-async def _received(request: Request) -> bytes:
+async def _received(request: Request, most: int) -> bytes:
     body = bytearray()
     try:
         async with asyncio.timeout(_BODY_S):
             async for part in request.stream():
                 body += part
-                if len(body) > _BODY_MOST:
-                    raise InvalidArgument(f"at most {_BODY_MOST:,} bytes are taken")
+                if len(body) > most:
+                    raise InvalidArgument(f"at most {most:,} bytes are taken")
     except ClientDisconnect as exc:
         raise InvalidArgument("the request ended before its body did") from exc
     return bytes(body)

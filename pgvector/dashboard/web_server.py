@@ -48,6 +48,7 @@ _HEADERS: Final = {
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+_TOKEN_MOST: Final = 1_000  # bytes of the request that brings the token: anybody on this machine may send one
 _LEAVE_S: Final = 2  # for requests in progress when the server is ended
 
 Scope = MutableMapping[str, Any]
@@ -127,7 +128,7 @@ def web_app(admission: Admission) -> AsgiApp:
 
     async def exchange(request: Request) -> JSONResponse:
         try:
-            session = admission.exchange((await json_body(request)).get("token"))
+            session = admission.exchange((await json_body(request, _TOKEN_MOST)).get("token"))
         except InvalidArgument as exc:
             return problem(400, str(exc), type(exc).__name__)
         if not session:

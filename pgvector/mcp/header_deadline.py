@@ -27,8 +27,9 @@ def _connections_most() -> int:
 class HeaderDeadline(H11Protocol):
     """A connection that is closed if the next request's headers take longer than `headers_s`.
 
-    If there are more than `most`, the connection without a request for longest is closed to make room for a new one, or
-    if there is none, the one that has only listened for longest. Whoever holds streams without end keeps nobody out.
+    If there are more than `most`, the connection without a whole request for longest is closed to make room for a new
+    one, or if there is none, the one that has only listened for longest. Whoever holds streams without end, or sends
+    bodies that never end, keeps nobody out.
     """
 
     headers_s = HEADERS_S
@@ -61,6 +62,10 @@ class HeaderDeadline(H11Protocol):
         """Return whether a request is being answered."""
         return self.cycle is not None and not self.cycle.response_complete
 
+    def _sends(self) -> bool:
+        """Return whether the rest of a request is still to come: whoever never sends it is not waited for."""
+        return self._is_asked() and bool(self.cycle.more_body)
+
     def _listens(self) -> bool:
         """Return whether a client listens to a session, which it can take up again."""
         return self._is_asked() and self.scope["method"] == "GET"
@@ -73,7 +78,7 @@ class HeaderDeadline(H11Protocol):
 
     def _least_needed(self) -> HeaderDeadline:
         others = [each for each in self.connections if isinstance(each, HeaderDeadline) and each is not self]
-        quiet = [each for each in others if not each._is_asked()]
+        quiet = [each for each in others if not each._is_asked() or each._sends()]
         listening = [each for each in others if each._listens()]
         return min(quiet or listening or [self], key=lambda each: each._quiet_since)
 

@@ -122,6 +122,11 @@ def test_the_address_works_for_a_short_time() -> None:
     assert admission.admits(session) and not admission.admits("") and not admission.admits("\udc80")
 
 
+def test_who_has_no_token_cannot_fill_the_memory(shut_web: Web) -> None:
+    answer = httpx.post(f"{shut_web.base}/session", json={"token": "x" * 10_000})
+    assert (answer.status_code, "1,000 bytes" in answer.json()["error"]) == (400, True)
+
+
 LED_HERE = ("evil.example", "127.0.0.1.evil.example", "127.0.0.2", "", "[::1", "localhost@evil", "me@localhost")
 OF_A_PATH = ("localhost/x", "localhost?x", "localhost#x", "localhost:1/x")  # of which some Starlettes make the path
 
@@ -192,7 +197,8 @@ def test_connections_of_other_programs_keep_nobody_out(home: Path, start_cli: St
     with ExitStack() as wires:
         wires.push(serving)
         place = urlsplit(web.base)
-        for began in (b"", b"GET / HTTP/1.1\r\nHo"):
+        unsent = b"Host: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
+        for began in (b"", b"GET / HTTP/1.1\r\nHo", b"POST /session HTTP/1.1\r\n" + unsent):
             for _ in range(200):
                 wire = wires.enter_context(socket.create_connection((place.hostname, place.port), timeout=60))
                 with suppress(ConnectionError):
