@@ -13,7 +13,7 @@ import pytest
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import DIMS, MakeProvider
 from tests.support.dashboard import BASE, DashboardApi
-from tests.support.memory import knowing
+from tests.support.memory import knowing, landed, recalled
 from tests.support.row_security import session, tenant_of
 
 from .conftest import Run
@@ -79,6 +79,25 @@ def test_need_42_other_json_than_an_object_ends_no_view(api: DashboardApi) -> No
     assert len(api.get("/removed")["rows"]) == len(NO_OBJECTS)
     assert api.get("/row", ref="m2", theme="marketing")["content"].startswith("A walrus of")
     assert api.http.get(BASE + "/session", params={"theme": "marketing", "session": "odd"}).status_code == 200
+
+
+@pytest.mark.usefixtures("configured")
+def test_need_03_a_number_that_a_tenant_made_up_uses_up_no_sequence(
+    tenant: psycopg.Connection[Any], cli: Run, admin_dsn: str, make_provider: MakeProvider
+) -> None:
+    for statement in (
+        "INSERT INTO memory_entries (id, agent_identity, target, content)"
+        " VALUES (9223372036854775807, 'marketing', 'memory', 'A walrus swims.')",
+        "INSERT INTO conversations (id, agent_identity, session_id, role, content)"
+        " VALUES (9223372036854775807, 'marketing', 's', 'user', 'A walrus swims.')",
+    ):
+        tenant.execute(statement.encode())
+    assert "sequence" not in cli("doctor").stdout
+    cli("doctor", "--fix", "--admin-dsn", admin_dsn)
+    provider = make_provider(gateway_session_key="sales")
+    provider.on_memory_write("add", "memory", "The otter port is 5433.")
+    landed(provider)
+    assert recalled(provider, "otter") == ["The otter port is 5433."]
 
 
 @pytest.mark.usefixtures("configured")
