@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
@@ -168,7 +168,7 @@ class VectorSearch:
             self.beside = _beside(parts) if self._rows is None else _beside([*rows, *parts])
         if parts:
             rows = _best(self._limit, [*rows, *parts])
-        return [Candidate(row.id, row.similarity) for row in rows]
+        return [Candidate(row.id, row.similarity) for row in _directed(rows)]
 
     def _is_thin(self, found: Sequence[Any]) -> bool:
         return self._may_be_thin and (not found or found[0].thin)
@@ -225,10 +225,15 @@ def _beside(found: Iterable[Any]) -> dict[int, Beside]:
     return {row.id: Beside(row.before, row.after, row.brevity) for row in found if row.before is not None}
 
 
+def _directed(found: Iterable[Any]) -> Iterator[Any]:
+    """Yield the rows without those whose vector is of zeros, as SQL of others may store it: it is near to nothing."""
+    return (row for row in found if not math.isnan(row.similarity or 0.0))
+
+
 def _best(limit: int, found: Iterable[Any]) -> list[Any]:
     """Return the nearest rows; of several with the same id, only the nearest."""
     best: dict[int, Any] = {}
-    for row in found:
+    for row in _directed(found):
         if row.id not in best or row.similarity > best[row.id].similarity:
             best[row.id] = row
     return sorted(best.values(), key=lambda row: (-row.similarity, -row.id))[:limit]

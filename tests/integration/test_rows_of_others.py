@@ -13,8 +13,9 @@ import pytest
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import DIMS, MakeProvider
 from tests.support.dashboard import BASE, DashboardApi
-from tests.support.memory import knowing, landed, recalled
+from tests.support.memory import called, knowing, landed, recalled
 from tests.support.row_security import session, tenant_of
+from tests.support.scripted_embedder import ScriptedEmbedder
 
 from .conftest import Run
 
@@ -79,6 +80,27 @@ def test_need_42_other_json_than_an_object_ends_no_view(api: DashboardApi) -> No
     assert len(api.get("/removed")["rows"]) == len(NO_OBJECTS)
     assert api.get("/row", ref="m2", theme="marketing")["content"].startswith("A walrus of")
     assert api.http.get(BASE + "/session", params={"theme": "marketing", "session": "odd"}).status_code == 200
+
+
+def test_need_14_a_vector_without_a_direction_ends_no_recall(
+    tenant: psycopg.Connection[Any], make_provider: MakeProvider, embedder: ScriptedEmbedder
+) -> None:
+    for number in range(12):
+        for statement in (
+            "INSERT INTO memory_entries (agent_identity, target, content, embedding) VALUES"
+            " ('marketing', 'memory', %(text)s, array_fill(0::real, ARRAY[384])::vector)",
+            "INSERT INTO conversations (agent_identity, session_id, role, content, embedding) VALUES"
+            " ('marketing', 's', 'user', %(text)s, array_fill(0::real, ARRAY[384])::vector)",
+        ):
+            tenant.execute(statement.encode(), {"text": f"The walrus port of group {number} is closed."})
+    settings = {"cross_theme": "all", "embed_url": embedder.url, "embed_model": "scripted"}
+    provider = make_provider(settings, gateway_session_key="sales")
+    for tool in ("recall_memory", "recall_conversation"):
+        for scope in ("all", "marketing"):
+            answer = called(provider, tool, {"query": "walrus port", "scope": scope, "limit": 50, "explain": True})
+            odd = [hit for hit in answer["results"] if "group" in hit["content"]]
+            assert len(odd) == 12 and all(hit["similarity"] is None for hit in odd)
+            assert all(hit["explain"]["meaning_rank"] is None for hit in odd)
 
 
 @pytest.mark.usefixtures("configured")

@@ -394,7 +394,8 @@ CASE WHEN octet_length(own.content) <= 100000 THEN own.content
             ELSE substr(own.content, part.first + 1, 20000) END AS content
 
 -- fragment: shown_place()
-greatest(1 - own.distance, 1 - near.part[1]) AS similarity,
+-- A vector of zeros has no direction: to any other its distance is NaN, which says nothing and is no JSON.
+greatest(nullif(1 - own.distance, 'NaN'), nullif(1 - near.part[1], 'NaN')) AS similarity,
        CASE WHEN near.part[1] < own.distance THEN near.part[2]::integer ELSE 0 END AS nearest_char,
        part.first AS first_char, CASE WHEN octet_length(own.content) > 100000 THEN octet_length(own.content) ELSE 0 END AS size
 
