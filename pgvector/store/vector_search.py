@@ -226,8 +226,11 @@ def _beside(found: Iterable[Any]) -> dict[int, Beside]:
 
 
 def _directed(found: Iterable[Any]) -> Iterator[Any]:
-    """Yield the rows without those whose vector is of zeros, as SQL of others may store it: it is near to nothing."""
-    return (row for row in found if not math.isnan(row.similarity or 0.0))
+    """Yield the rows without those near to nothing, as SQL of others may store them.
+
+    Their vector is of zeros, or they have a code and no vector.
+    """
+    return (row for row in found if row.similarity is not None and not math.isnan(row.similarity))
 
 
 def _best(limit: int, found: Iterable[Any]) -> list[Any]:

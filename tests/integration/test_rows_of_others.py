@@ -93,6 +93,14 @@ def test_need_14_a_vector_without_a_direction_ends_no_recall(
             " ('marketing', 's', 'user', %(text)s, array_fill(0::real, ARRAY[384])::vector)",
         ):
             tenant.execute(statement.encode(), {"text": f"The walrus port of group {number} is closed."})
+    # Of some there is a code without the vector, and a part.
+    tenant.execute("UPDATE memory_entries SET embedding = NULL WHERE id % 2 = 0")
+    tenant.execute("UPDATE memory_entries SET code = repeat('1', 1152)::bit(1152) WHERE embedding IS NULL")
+    tenant.execute(
+        "INSERT INTO memory_chunks (row_id, part, agent_identity, first_char, embedding, sig)"
+        " SELECT id, 1, 'marketing', 0, array_fill(0::real, ARRAY[384])::vector, repeat('1', 384)::bit(384)"
+        "  FROM memory_entries"
+    )
     settings = {"cross_theme": "all", "embed_url": embedder.url, "embed_model": "scripted"}
     provider = make_provider(settings, gateway_session_key="sales")
     for tool in ("recall_memory", "recall_conversation"):
