@@ -135,10 +135,23 @@ def test_an_output_without_room_is_told_in_one_line(line: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("line", ["list", "export", "doctor", "uninstall --data --yes", "search anything", "mcp"])
-def test_a_home_that_is_not_there_is_not_made(line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_home_that_is_not_there_is_not_made(
+    line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A mistyped directory would get a Postgres of its own, without any memory."""
     mistyped = tmp_path / "hremes"
     assert cli.main([*line.split(), "--hermes-home", str(mistyped)]) == EXIT_USAGE
     said = capsys.readouterr()
     assert f"--hermes-home {mistyped}: there is no such directory" in said.err and not said.out
+    monkeypatch.setenv("HERMES_HOME", str(mistyped))
+    assert cli.main(line.split()) == EXIT_USAGE
+    said = capsys.readouterr()
+    assert f"HERMES_HOME={mistyped}: there is no such directory" in said.err and not said.out
     assert not mistyped.exists()
+
+
+def test_a_home_that_is_empty_text_is_not_the_folder_one_is_in(capsys: pytest.CaptureFixture[str]) -> None:
+    """As of an unset variable of the shell."""
+    with pytest.raises(SystemExit):
+        cli.main(["list", "--hermes-home", ""])
+    assert "is empty; leave it out" in capsys.readouterr().err

@@ -204,7 +204,7 @@ def _add_command(parser: Parser, command: Command) -> None:
     parser.epilog = f"Examples:\n{indented(typed(command.examples))}\n\n{EXITS}"
     if command.run is not None:
         parser.add_argument(
-            "--hermes-home", type=Path, metavar="DIR", help="the hermes home (default: $HERMES_HOME or ~/.hermes)"
+            "--hermes-home", type=_folder, metavar="DIR", help="the hermes home (default: $HERMES_HOME or ~/.hermes)"
         )
         for add in command.arguments:
             add(parser)
@@ -313,6 +313,10 @@ def filled(text: str) -> str:
     if not text.strip():
         raise argparse.ArgumentTypeError("is empty; leave it out, or check the variable it came from")
     return text
+
+
+def _folder(text: str) -> Path:
+    return Path(filled(text))
 
 
 def indented(text: str) -> str:
