@@ -111,6 +111,9 @@ def _usual_root(where: Path) -> Path:
     # For root, the user's directory belongs to the account that runs its server, and may not exist yet.
     own = SYSTEM_DIR / digest if shared.parent == SYSTEM_DIR else shared / "homes" / digest
     has_used_it = (shared / "data").exists() and _has_stored(where) and copied_from(where) is None
+    # With another HOME or XDG_DATA_HOME the user's server is another one, which this home has not used.
+    known = recorded(where)
+    has_used_it = has_used_it and (known is None or known.server == shared)
     return shared if not own.is_dir() and has_used_it else own
 
 

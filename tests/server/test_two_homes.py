@@ -134,6 +134,35 @@ def test_need_04_a_home_that_shares_the_users_server_does_not_take_it_along(user
     assert recalled(agent(user / ".hermes"), "atlas") == ["The Atlas budget stays"]
 
 
+def test_need_04_a_home_keeps_its_server_where_home_is_another_one(
+    user: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    """As in a service of root: the user's server is that of another home directory then, and holds its memory."""
+    provider = agent(user / "one")
+    provider.on_memory_write("add", "memory", "The Atlas budget of the home one is secret")
+    landed(provider)
+    agent(user / "one")  # the first session that finds a server notes where it is
+    close_all()
+    own = root_of(user / "one")
+    other = user / "other"
+    monkeypatch.setenv("HOME", str(other))
+    try:
+        provider = agent(other / ".hermes")
+        provider.on_memory_write("add", "memory", "The Atlas budget of another user is secret")
+        landed(provider)
+        close_all()
+        for _ in range(2):
+            (row,) = json.loads(run("one", "list", "--json"))
+            assert row["content"] == "The Atlas budget of the home one is secret"
+            assert root_of(user / "one") == own != default_root()
+    finally:
+        close_all()
+        EmbeddedServer(default_root(), bin_dir=BIN_DIR).remove(force=True)
+        shutil.rmtree(default_root(), ignore_errors=True)
+    monkeypatch.setenv("HOME", str(user))
+    assert recalled(agent(user / "one"), "atlas", scope="all") == ["The Atlas budget of the home one is secret"]
+
+
 def test_migrate_makes_the_embedded_database_of_the_length_that_it_is_told(user: Path, run: Run) -> None:
     (user / "one").mkdir()
 
