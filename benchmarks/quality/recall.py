@@ -39,7 +39,7 @@ from hermes_memory_pgvector.domain.operations import Message, RememberMemory, St
 from hermes_memory_pgvector.domain.types import Filters, Hit, Question, Scope, Store
 from hermes_memory_pgvector.embed.instructions import instructions_for
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from hermes_memory_pgvector.recall import fuse, search
+from hermes_memory_pgvector.recall import asked_time, fuse, search
 from hermes_memory_pgvector.store import lexical, vector_search
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.model_files import MODEL_DIMS, MODEL_NAME, model_dir
@@ -214,7 +214,7 @@ def run(provider: PgvectorMemoryProvider, stored: Sequence[Stored], args: argpar
     for name, changed in {"plain BM25": None, **ways}.items():
         found, took_ms = [], []
         with contextlib.ExitStack() as stack:
-            for module in (fuse, search, lexical, vector_search):
+            for module in (asked_time, fuse, search, lexical, vector_search):
                 known = {key: value for key, value in (changed or {}).items() if hasattr(module, key)}
                 stack.enter_context(mock.patch.multiple(module, **known) if known else contextlib.nullcontext())
             for each in stored:

@@ -65,15 +65,12 @@ def smooth(scores: Mapping[int, float], beside: Mapping[int, Beside]) -> dict[in
     return {turn: (1 - left) * scale for turn, left in doubt.items()}
 
 
-def favour(scores: Mapping[int, float], told: Mapping[int, int], share: float = DATED_SHARE) -> dict[int, float]:
+def favour(scores: Mapping[int, float], told: Mapping[int, int]) -> dict[int, float]:
     """Raise the rows that were `told` at or around a time that the question names, by a share of the best score.
 
     All scores are also scaled down, so that none exceeds the previous best.
     """
-    best = max(scores.values(), default=0.0)
-    then, around = best * share, best * share * AROUND_SHARE
-    gains = {row: then if when == TOLD_THEN else around for row, when in told.items()}
-    return {row: (score + gains.get(row, 0.0)) / (1 + share) for row, score in scores.items()}
+    return _raised(scores, told, DATED_SHARE)
 
 
 def by_time(scores: Mapping[int, float], told: Mapping[int, int], begun: Sequence[int]) -> dict[int, float]:
@@ -84,7 +81,14 @@ def by_time(scores: Mapping[int, float], told: Mapping[int, int], begun: Sequenc
     best = max(scores.values(), default=0.0)
     own = {row: score / 2 for row, score in scores.items()}
     own |= {row: best * (1 - place / (2 * len(begun))) for place, row in enumerate(begun) if row in scores}
-    return favour(own, told, _DECIDING_SHARE)
+    return _raised(own, told, _DECIDING_SHARE)
+
+
+def _raised(scores: Mapping[int, float], told: Mapping[int, int], share: float) -> dict[int, float]:
+    best = max(scores.values(), default=0.0)
+    then, around = best * share, best * share * AROUND_SHARE
+    gains = {row: then if when == TOLD_THEN else around for row, when in told.items()}
+    return {row: (score + gains.get(row, 0.0)) / (1 + share) for row, score in scores.items()}
 
 
 def stretched(scores: Sequence[float]) -> list[float]:

@@ -179,8 +179,13 @@ def worth_showing(searcher: Searcher, found: Sequence[Hit], text: str, settings:
     # Words that even an earlier question like this one lacks, such as a ticket's number, say nothing about other rows.
     asked_before = (hit.coverage for hit in found if is_question(hit) and ask_alike(hit.content, text))
     most = max(asked_before, default=0.0) or 1.0
-    by_time = session_asked(text) == "end" or (asks_what_was_said(text) and asks(text, of_a_turn=True))
+    by_time = _asks_for_a_time(text)
     return [hit for hit in found if (by_time and hit.told_then) or is_worth_showing(hit, near, most)]
+
+
+def _asks_for_a_time(text: str) -> bool:
+    """Return whether a message asks what was said at a time, also as an order to go on from there."""
+    return session_asked(text) == "end" or (asks_what_was_said(text) and asks(text, of_a_turn=True))
 
 
 def _limited(lines: Sequence[Line], besides: Sequence[Hit], limit: int) -> list[Line]:

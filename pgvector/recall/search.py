@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from itertools import chain, islice
-from operator import itemgetter
 from typing import Any, NamedTuple
 
-from ..domain.dates import Zone, in_zone
-from ..domain.named_times import TimeSpan, asks_what_was_said, named_periods, session_asked
-from ..domain.types import PAGES_END, Candidate, EmbeddingSpace, Filters, Hit, Question, Store
+from ..domain.dates import Zone
+from ..domain.types import PAGES_END, Candidate, EmbeddingSpace, Hit, Question, Store
 from ..embed.embedder import Vector
 from ..embed.instructions import cannot_read
 from ..store.lexical import EXACT_ROWS, LexicalSearch, QuestionReader, ask_size, search_words, size_of
@@ -22,37 +20,25 @@ from ..store.vector_search import (
     VectorSearch,
     around,
     as_sent,
-    ask_begun,
     ask_held,
     ask_hits,
     ask_neighbours,
     ask_own_graph,
     ask_procedures,
-    ask_session_span,
     ask_surroundings,
-    ask_told,
     has_own_graph,
     procedures_in,
 )
 from ..store.vectors import ask_space, space_in
-from .fuse import FOREIGN_WEIGHT, LENDERS, LENT_SHARES, TOLD_THEN, by_time, favour, fuse, smooth
+from .asked_time import AskedTime
+from .fuse import FOREIGN_WEIGHT, LENDERS, LENT_SHARES, fuse, smooth
 from .ranking import settle, statement_of, weighed
 
 CANDIDATES = 100  # rows each leg proposes; PAGES_END of them once these are used up
-SHORT_PERIOD = timedelta(
-    days=7, hours=1
-)  # longest named period of which the first turns of sessions are proposed as well
-_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
-FAINT = 0.01  # highest score of these turns before they gain from the time: below most candidates of a leg
 # Rows are put into their final order in blocks of this size, so that a page does not depend on the pages after it.
 _BLOCK = 20
 
 Legs = dict[Store, list[Candidate]]
-
-
-def names_no_subject(text: str, filters: Filters) -> bool:
-    """Return whether only its time, or that of the filters, tells what a question is about."""
-    return asks_what_was_said(text, limited=filters.limits_time())
 
 
 class _Ranked(NamedTuple):
@@ -110,13 +96,7 @@ class Search:
         self._known_beside: dict[int, Beside] = {}
         self._around: dict[int, tuple[Hit, ...]] = {}
         self._now = datetime.now(UTC)
-        self._zone = zone
-        self._only_said = names_no_subject(text, asked.filters)
-        self._periods = named_periods(text, self._now, zone)
-        if self._only_said and not self._periods and asked.filters.limits_time():
-            self._periods = [TimeSpan(asked.filters.since or _LONG_AGO, asked.filters.until or self._now)]
-        self._session_asked = "" if self._periods or asked.scope.kind != "theme" else session_asked(text)
-        self._told_then: set[tuple[Store, int]] = set()
+        self._time = AskedTime(asked, text, self._now, zone)
         self._asked_procedures: Rows | None = None
         self.procedures: tuple[Hit, ...] = ()
 
@@ -248,11 +228,7 @@ class Search:
         scores = self._scores(nearest, worded)
         if lenders := self._lenders(scores):
             scores["turns"] = smooth(scores["turns"], self._beside(pipe, lenders))
-        if self._session_asked:
-            which, self._session_asked = self._session_asked, ""  # if it takes too long, the rest is found without it
-            self._periods = self._session_span(pipe, which)
-        if self._periods:
-            scores = self._with_told_then(pipe, scores)
+        scores = self._time.weighed(pipe, scores)
         held = self._held(pipe, list(scores.get("turns", ())))
         for store, scored in scores.items():
             # A leg's score is at most 1, so rows with a quoted phrase come first: whoever quotes one wants these rows.
@@ -266,42 +242,6 @@ class Search:
         if not turns or not self.asked.without:
             return set()
         return {row.id for row in ask_held(pipe, self.asked.scope, turns, self.asked.without)}
-
-    def _session_span(self, pipe: Pipeline, which: str) -> list[TimeSpan]:
-        """Return the period of a session, see `session_named`; empty if the theme has no other than the asking one."""
-        rows = ask_session_span(pipe, self.asked.scope, which, self.asked.asking)
-        return [TimeSpan(row.start, row.stop) for row in rows]
-
-    def _with_told_then(self, pipe: Pipeline, scores: dict[Store, dict[int, float]]) -> dict[Store, dict[int, float]]:
-        """Return the scores, raised for rows told at a time that the question names.
-
-        The turns with which sessions of such a day began are added behind the legs' candidates: "What did we speak
-        about on 3 May?" has no word in common with them.
-        """
-        begun = list(self._ask_begun(pipe)) if "turns" in scores else []
-        asked = {
-            store: ask_told(pipe, store, self.asked.scope, list(found), self._periods)
-            for store, found in scores.items()
-            if found
-        }
-        told = {store: {row.id: row.told for row in rows} for store, rows in asked.items()}
-        if new := _faint(begun, scores.get("turns", {})):
-            scores["turns"] = scores["turns"] | new
-            told["turns"] = told.get("turns", {}) | dict.fromkeys(new, TOLD_THEN)
-        self._told_then |= {(store, row) for store, rows in told.items() for row, at in rows.items() if at == TOLD_THEN}
-        if self._only_said:
-            first: dict[Store, list[int]] = {"turns": [row.id for row in begun]}
-            return {store: by_time(found, told.get(store, {}), first.get(store, [])) for store, found in scores.items()}
-        return {store: favour(found, told.get(store, {})) for store, found in scores.items()}
-
-    def _ask_begun(self, pipe: Pipeline) -> Iterable[Any]:
-        """Ask for the first turns of sessions in the short periods named; of a date without a year, only the last."""
-        short = [each for each in self._periods if self._only_said or each.end - each.start <= SHORT_PERIOD]
-        days = {each: in_zone(each.start, self._zone) for each in short}
-        last = {(day.month, day.day): each for each, day in sorted(days.items(), key=itemgetter(1))}
-        if not last or self.asked.scope.kind == "all":
-            return ()
-        return ask_begun(pipe, self.asked.scope, self.asked.filters, list(last.values()))
 
     def _beside(self, pipe: Pipeline, turns: Sequence[int]) -> dict[int, Beside]:
         """Return the turns around each of `turns`, from the cache where they were looked up before."""
@@ -357,7 +297,7 @@ class Search:
             "score": weighed(row.score, columns.at, self._now),
             "vector_rank": row.vector_rank,
             "word_rank": row.word_rank,
-            "told_then": (row.store, row.id) in self._told_then,
+            "told_then": (row.store, row.id) in self._time.told_then,
             "around": self._around.get(row.id, ()) if row.store == "turns" else (),
         }
         return Hit(row.store, *columns, **told)
@@ -365,12 +305,6 @@ class Search:
     def _ask_surroundings(self, pipe: Pipeline, turns: Sequence[int]) -> tuple[Sequence[int], Iterable[Any]]:
         unknown = [turn for turn in turns if turn not in self._around] if self.asked.around else []
         return unknown, ask_surroundings(pipe, self.asked.scope, unknown) if unknown else ()
-
-
-def _faint(rows: Iterable[Any], known: Collection[int]) -> dict[int, float]:
-    """Return scores below most others for the rows that are not `known`, in their order."""
-    new = [row for row in dict.fromkeys(row.id for row in rows) if row not in known]
-    return {row: FAINT * (1 - place / len(new)) for place, row in enumerate(new)}
 
 
 def _read(searches: dict[Store, VectorSearch]) -> Legs:

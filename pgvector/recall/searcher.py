@@ -26,11 +26,12 @@ from ..store.backend import Backend
 from ..store.pipeline import Pipeline
 from ..store.read_routing import ReadSource
 from ..store.vector_search import turns_before
+from .asked_time import names_no_subject
 from .background import Background, result_by
 from .bars import Bars, MinSimilarity, Situations
 from .hot import HotBlock, HotLimits, ask_facts, read_hot
 from .reranking import Reorderer
-from .search import Search, names_no_subject
+from .search import Search
 
 _T = TypeVar("_T")
 QUERY_MAX_CHARS = 2000  # of a longer question its beginning and end, half each, one of which says what is asked

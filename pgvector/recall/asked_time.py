@@ -1,0 +1,93 @@
+"""The time that a question names: which rows were told then, and what they gain by it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime, timedelta
+from operator import itemgetter
+
+from ..domain.dates import Zone, in_zone
+from ..domain.named_times import TimeSpan, asks_what_was_said, named_periods, session_asked
+from ..domain.types import Filters, Question, Store
+from ..store.pipeline import Pipeline
+from ..store.vector_search import ask_begun, ask_session_span, ask_told
+from .fuse import TOLD_THEN, by_time, favour
+
+SHORT_PERIOD = timedelta(days=7, hours=1)  # longest named period of which beginnings of sessions are always proposed
+FAINT = 0.01  # highest score of these turns before they gain from the time: below most candidates of a leg
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+Scores = dict[Store, dict[int, float]]
+
+
+def names_no_subject(text: str, filters: Filters) -> bool:
+    """Return whether only its time, or that of the filters, tells what a question is about."""
+    return asks_what_was_said(text, limited=filters.limits_time())
+
+
+class AskedTime:
+    """The time of one question. `told_then` are the rows that were found to have been told then."""
+
+    def __init__(self, asked: Question, text: str, now: datetime, zone: Zone) -> None:
+        self.told_then: set[tuple[Store, int]] = set()
+        self._asked = asked
+        self._zone = zone
+        self._decides = names_no_subject(text, asked.filters)
+        self._periods = named_periods(text, now, zone)
+        if self._decides and not self._periods and asked.filters.limits_time():
+            self._periods = [TimeSpan(asked.filters.since or _LONG_AGO, asked.filters.until or now)]
+        self._session = "" if self._periods or asked.scope.kind != "theme" else session_asked(text)
+
+    def weighed(self, pipe: Pipeline, scores: Scores) -> Scores:
+        """Return the scores, raised for rows told at the time; unchanged if the question names none.
+
+        The turns with which sessions of such a time began are added behind the legs' candidates: "What did we speak
+        about on 3 May?" has no word in common with them.
+        """
+        if self._session:
+            which, self._session = self._session, ""  # if it takes too long, the rest is found without it
+            self._periods = self._span_of(pipe, which)
+        if not self._periods:
+            return scores
+        begun = self._begun(pipe) if "turns" in scores else []
+        told = self._told(pipe, scores)
+        if new := _faint(begun, scores.get("turns", {})):
+            scores = scores | {"turns": scores["turns"] | new}
+            told["turns"] = told.get("turns", {}) | dict.fromkeys(new, TOLD_THEN)
+        self.told_then |= {(store, row) for store, rows in told.items() for row, at in rows.items() if at == TOLD_THEN}
+        return {store: self._gained(store, found, told.get(store, {}), begun) for store, found in scores.items()}
+
+    def _gained(
+        self, store: Store, scores: dict[int, float], told: dict[int, int], begun: list[int]
+    ) -> dict[int, float]:
+        return by_time(scores, told, begun if store == "turns" else ()) if self._decides else favour(scores, told)
+
+    def _span_of(self, pipe: Pipeline, which: str) -> list[TimeSpan]:
+        """Return the period of a session, see `session_named`; empty if the theme has no other than the asking one."""
+        rows = ask_session_span(pipe, self._asked.scope, which, self._asked.asking)
+        return [TimeSpan(row.start, row.stop) for row in rows]
+
+    def _told(self, pipe: Pipeline, scores: Scores) -> dict[Store, dict[int, int]]:
+        """Return for each store which of the rows were told then, or around then."""
+        asked = {
+            store: ask_told(pipe, store, self._asked.scope, list(found), self._periods)
+            for store, found in scores.items()
+            if found
+        }
+        return {store: {row.id: row.told for row in rows} for store, rows in asked.items()}
+
+    def _begun(self, pipe: Pipeline) -> list[int]:
+        """Return the first turns of sessions in the short periods named; of a date without a year, only the last."""
+        short = [each for each in self._periods if self._decides or each.end - each.start <= SHORT_PERIOD]
+        days = {each: in_zone(each.start, self._zone) for each in short}
+        last = {(day.month, day.day): each for each, day in sorted(days.items(), key=itemgetter(1))}
+        if not last or self._asked.scope.kind == "all":
+            return []
+        rows = ask_begun(pipe, self._asked.scope, self._asked.filters, list(last.values()))
+        return [row.id for row in rows]
+
+
+def _faint(rows: Sequence[int], known: Collection[int]) -> dict[int, float]:
+    """Return scores below most others for the rows that are not `known`, in their order."""
+    new = [row for row in dict.fromkeys(rows) if row not in known]
+    return {row: FAINT * (1 - place / len(new)) for place, row in enumerate(new)}
