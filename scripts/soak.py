@@ -160,13 +160,18 @@ class Soak:
         for agent in self.world.agents:
             agent.order("pause")
         self._until(lambda: all(agent.paused and agent.depth == 0 for agent in self.world.agents), "empty spools")
+        homes = Counter(agent.home for agent in self.world.agents)
+        # An agent comes to what the servers left when it next looks for files of dead processes.
+        self._until(
+            lambda: not any(view.waiting for home in homes for view in inspect_spools(home)), "files of the dead"
+        )
         pending = "SELECT count(*) FROM {} WHERE embedding IS NULL"
         for table in ("conversations", "memory_entries"):
             self._until(lambda table=table: self._rows(pending.format(table))[0][0] == 0, f"vectors in {table}")  # type: ignore[misc]
         self.settled_s.append(time.monotonic() - began)
         for agent in self.world.agents:
             agent.end("quit")
-        for home in {agent.home for agent in self.world.agents}:
+        for home in homes:
             # What was acknowledged is kept in the files; nothing may wait in one, or be unreadable.
             if left := [view for view in inspect_spools(home) if view.waiting or view.rejected or view.problem]:
                 self.ledger.accuse(f"left in the spool of {home.name}: {left}")
@@ -175,7 +180,6 @@ class Soak:
                 self.ledger.accuse(f"{strays} rows of {table} went to another database")
         turns = self._rows("SELECT agent_identity, session_id, role, content FROM conversations ORDER BY id")
         memories = self._rows("SELECT agent_identity, content FROM memory_entries ORDER BY id")
-        homes = Counter(agent.home for agent in self.world.agents)
         alone = {agent.name for agent in self.world.agents if homes[agent.home] == 1}
         return compare(self.ledger, turns, memories, alone=alone)
 
