@@ -127,10 +127,8 @@ def _plain(text: str) -> str:
 def _spoken(plain: str, today: date) -> Iterator[_Days]:
     """Yield the days and months that are given with the name of the month."""
     for match in words.spoken_date().finditer(plain):
-        month = match["month"]
-        day = match["before"] or (match["after"] if month in words.ENGLISH_MONTHS else None)
-        if words.means_a_day(match) if day else match["year"] or words.leads_to(month).search(words.leading(match)):
-            yield from _days(match["year"], words.MONTHS[month], day, today)
+        if words.names_a_time(match):
+            yield from _days(match["year"], words.MONTHS[match["month"]], words.day_of(match), today)
 
 
 def _relative(plain: str, today: date) -> Iterator[_Days]:

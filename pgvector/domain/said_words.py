@@ -12,63 +12,105 @@ from functools import cache
 from . import time_words as words
 
 SAID_MAX_CHARS = 200  # a longer message says what it is about
-# What was said or done: of these a question has at least one.
-_DEEDS = """
-    asked chat chatted chatting conversation conversations cover covered did discuss discussed discussing discussion
-    discussions done happen happened happening mention mentioned recap said say session sessions speak speaking
-    spoke spoken subject subjects summarise summarize summary talk talked talking tell told topic topics went work
-    worked working
-    angesprochen besprochen erwahnt erzahlt gearbeitet gefragt gegangen gemacht geredet gesagt geschah geschehen
-    gesprach gesprache gesprochen getan ging passiert redeten sagte sagten sitzung sprachen thema themen unterhalten
-    unterhaltung zusammenfassung
-    discute dit fait mentionne parle parles passe raconte resume sujet sujets theme themes travaille
-    charlamos comentamos conto conversacion conversamos dije dijimos dijiste hablado hablamos hable hablo hecho hice
-    hicimos hiciste ocurrio paso resumen tema temas trabajamos tratado tratamos
-    argomenti argomento conversazione detto discorso discusso fatto parlato parlavamo raccontato riassunto successo
-    tema temi
-    aconteceu assunto assuntos conversa conversas disse dissemos falado falamos falei falou fez fiz fizemos resumo
-    besproken deden deed gebeurd gebeurde gedaan gehad gepraat gesprek gesprekken gesproken gezegd onderwerp
-    onderwerpen praatten samenvatting spraken verteld vertelde zei zeiden
-    беседа беседовали говорил говорила говорили делал делала делали обсудили обсуждали произошло разговор разговоре
-    рассказал рассказала речь сделали сказал сказала сказали случилось тема темы
-"""
-_OTHERS = """
-    a about again ai all and any anything are as ask at be been bring brought can carry come continue could do does
-    doing during earlier else everything for from gist give go going had has have hello hey hi i in is it know let
-    lets list lot may me much my of ok okay on only our over overview pick please quick quickly recall remember
-    remind s saying so some something still that the there thing things this to together up us was we well were what
-    which with would you your
-    aber alles am an auf beim bitte da dann das dass dem den denn der die dir du eigentlich ein eine einmal erinnere
-    erinnerst erzahl es euch fasse gab geht gib habe haben habt hallo hast hat hatte hatten ich ihr im ist kannst
-    kurz lass lief los mal mich mir mit nach noch sag so stand tun uber uberblick uns unserem vom von war waren was
-    weisst weiter weitermachen welche wir wofur womit woran woruber worum wovon zu zum zusammen
-    au avait avez avions avons bonjour c ce cela d dans de des du elle en est et etaient etait eu faire il j je l la
-    le les lieu m moi n ne nous ont peux point pour qu que quel quelle quelles quels quoi rappelle s se souviens sur
-    t toi tu un une vous y
-    al algo cual cuales cuenta cuentame decir del dime el ella era eran fue fueron ha habia han has he hemos hola
-    las lo los nos nosotros nuestra nuestro o por recuerdame recuerdas sobre su te una uno yo
-    abbiamo altro avete avevamo che chi ci ciao con cosa cose da dei della delle di e erano gli hai ho io lei li ma
-    mi nei nel nella noi quale quali ricordi si sono stato su ti
-    ao aos as com das dos ele em eram esse foi foram isso lembra lembras na nas no ola os para quais qual voce
-    dat dingen een er hadden heb hebben hebt het ik je jij met mij nog om ons op van vertel waar waarover weet welke
-    wij
-    был была были в вам вами вас во вспомни вы дела и из к как какая какие какои мне мы на нам нами напомни нас о об
-    он она они по помнишь расскажи с тебе то тобои ты у чем что шла это я
-"""
+# Of each group of languages the words for what was said or done, of which a question has at least one, and its other
+# words. The groups are kept apart, because a word such as "war", "hat", "van" or "os" is a subject in another language.
+_LANGUAGES = (
+    (
+        """
+        asked chat chatted chatting conversation conversations cover covered did discuss discussed discussing
+        discussion discussions done happen happened happening mention mentioned recap said say session sessions speak
+        speaking spoke spoken subject subjects summarise summarize summary talk talked talking tell told topic topics
+        went work worked working
+        """,
+        """
+        a about again all an and any anything are as ask at be been bring brought can carry come continue could didn
+        do does doing during earlier else everything for from gist give go going had has have hello hey hi i in is it
+        know let lets list lot may me much my of ok okay on only our over overview pick please quick quickly recall
+        remember remind saying so some something still that the there thing things this to together up us was we
+        well were what which with would you your
+        """,
+    ),
+    (
+        """
+        angesprochen besprochen erwahnt erzahlt gearbeitet gefragt gegangen gemacht geredet gesagt geschah geschehen
+        gesprach gesprache gesprochen getan ging passiert redeten sagte sagten sitzung session sprachen thema themen
+        unterhalten unterhaltung zusammenfassung
+        """,
+        """
+        aber all alles am an auf beim bitte chat da dann das dass dem den denn der die dir du eigentlich ein eine
+        einmal erinnere erinnerst erzahl es euch fasse gab geht gib habe haben habt hallo hast hat hatte hatten hey
+        hi ich ihr im in ist kannst kurz lass lief los mal mich mir mit nach noch ok okay sag so stand tun uber
+        uberblick uns unserem vom von war waren was weisst weiter weitermachen welche wir wofur womit woran woruber
+        worum wovon zu zum zusammen
+        """,
+    ),
+    (
+        """
+        discute dit fait mentionne parle parles passe raconte resume session sujet sujets theme themes travaille
+        charlamos comentamos conto conversacion conversamos dije dijimos dijiste hablado hablamos hable hablo hecho
+        hice hicimos hiciste ocurrio paso resumen tema temas trabajamos tratado tratamos
+        argomenti argomento conversazione detto discorso discusso fatto parlato parlavamo raccontato riassunto
+        successo temi
+        aconteceu assunto assuntos conversa conversas disse dissemos falado falamos falei falou fez fiz fizemos
+        resumo
+        """,
+        """
+        a ai as au avait avez avions avons bonjour c ce cela d dans de des du elle en est et etaient etait eu faire
+        il j je l la le les lieu m moi n ne nous on ont peux point pour qu que quel quelle quelles quels quoi rappelle
+        s se souviens sur t toi tu un une vous y
+        al algo cual cuales cuenta cuentame decir del dime el ella era eran es fue fueron ha habia han has he hemos
+        hola las lo los me nos nosotros nuestra nuestro o por recuerdame recuerdas sobre su te una uno yo
+        abbiamo all altro avete avevamo che chi ci ciao con cosa cose da dei della delle di e erano gli hai ho i in
+        io lei li ma mi nei nel nella noi quale quali ricordi si sono stato ti
+        ao aos com das do dos ele em eram esse foi foram isso lembra lembras na nas no ola os para quais qual voce
+        ok
+        """,
+    ),
+    (
+        """
+        besproken deden deed gebeurd gebeurde gedaan gehad ging gepraat gesprek gesprekken gesproken gezegd onderwerp
+        onderwerpen praatten samenvatting sessie spraken verteld vertelde zei zeiden
+        """,
+        """
+        al chat dat de die dingen een en er had hadden hallo heb hebben hebt het hey hoi ik in is je jij jullie
+        kan kun me met mij nog ok om ons op over te u van vertel waar waarover was wat we weet welke wij
+        """,
+    ),
+    (
+        """
+        беседа беседовали говорил говорила говорили делал делала делали обсудили обсуждали произошло разговор
+        разговоре рассказал рассказала речь сделали сказал сказала сказали случилось тема темы
+        """,
+        """
+        был была были в вам вами вас во вспомни вы дела и из к как какая какие какои мне мы на нам нами напомни нас о
+        об он она они по помнишь расскажи с тебе то тобои ты у чем что шла это я
+        """,
+    ),
+)
 _TIMES = """
     st nd rd th er ago vor fa geleden назад last past day afternoon evening morning night today tonight week heute
     woche diese dieser aujourd hui cette semaine hoy esta semana oggi questa settimana hoje vandaag deze week сегодня
     этои неделе
 """
-_SPEAKING = frozenset(_DEEDS.split())
-# Characters, since these languages set no spaces between words.
-_CJK_ALLOWED = frozenset(
-    "我你您他她它們们咱俩的地得在是了过過聊谈談说說讲講讨討论論话話题題什么麼甚哪些事情做干幹發发生都有那呢吗嗎和跟与與關关於于對对內内容很多主要一下请請问問"
-    "回忆憶记記告诉訴总總结結天日号號早上下中晚午间間时時候里裡还還会會起来來今这這个個周週星期"
-    "何をのはにがでとへも話しまたかこと出題容私達僕君言っいてつどんなすねよ教え覚議仕ちしゃ"
-    "무엇뭐슨얘기이야했지어나요우리에을를대해말하던었는것들은가주제내용화떤일있억알려줘너저와과도날그때오늘번"
+# Chinese, Japanese and Korean, each word before those that it begins with. Single signs do not tell what is a subject:
+# those of "生日" are in "发生" and "今日" as well.
+_CJK_WORDS = (
+    "我们|我們|咱们|咱俩|你们|你們|他们|她们|聊天|谈话|谈论|談話|談論|讨论|討論|话题|話題|主题|主題|什么|什麼|甚么|甚麼|哪些|事情|发生|發生|那天|这天|這天|当天|當天"
+    "|关于|關於|对话|對話|会话|會話|内容|內容|很多|主要|所有|全部|一切|一下|一起|回忆|回憶|记得|記得|告诉|告訴|总结|總結|今天|早上|上午|下午|晚上|中午|时候|時候|起来"
+    "|起來|这个|這個|星期|提到|我|你|您|他|她|它|的|得|在|是|了|过|過|聊|谈|談|说|說|讲|講|哪|些|事|做|干|幹|都|有|那|呢|吗|嗎|和|跟|与|與|对|對|请|請|问"
+    r"|問|早|晚|里|裡|中|还|還|会|會|来|來|到|这|這|个|個|周|週|\d+[日号號]",
+    "話し合いました|話していた|話したか|話した|しましたっけ|していました|話し合った|言いました|ましたっけ|でしたっけ|起きました|ありました|やりました|しました|していた|している|いました|について|ください"
+    "|私たち|僕たち|あなた|言った|言って|ました|います|でした|だった|どんな|教えて|覚えて|起きた|あった|やった|すべて|私達|何か|なに|なん|話題|話し|話す|会話|議論|内容"
+    "|した|して|ます|った|って|いた|いる|です|こと|その|この|とき|また|今日|今週|今朝|今夜|全部|私|僕|君|何|を|の|は|に|が|で|と|も|へ|か$|ね$|よ$|話|だ|事"
+    r"|時|\d+日",
+    "나눴[가-힣]{0,3}|나눈|내용|얘기|이야기|대화|말|주제|무엇|무슨|뭐|뭘|어떤|했[가-힣]{0,4}|하였[가-힣]{0,3}|한|해?줘|있었[가-힣]{0,3}|대해서?"
+    "|관해서?|알려|주세요|줄래|기억|라고|나니|나요|하니|그때|그날|오늘|이번|우리|당신|제가|네가|내가?|나랑?(?!이)|저|너랑?|요약|모두|전부|것|거|일|그|날|때|번|^주에?$|들"
+    r"|[을를은는이가에의도과와]$|에[는서]|\d+일",
 )
-_CJK_SPEAKING = re.compile("[聊谈談说說讲講做干幹話言内內]|讨论|討論|发生|發生|얘기|이야기|대화|말|했|무슨 일")
+_CJK_SPEAKING = re.compile("[聊谈談说說讲講做干幹話言内內]|讨论|討論|发生|發生|した|얘기|이야기|대화|말|했|무슨 일")
+# Beside one of these words, what was said or done is a noun: "about work" names a subject, "did we work on" none.
+_AS_NOUN = re.compile(r"\b(?:about|at|from|with|for|in|after|before)\s+(?:(?:my|your|the)\s+)?(?:work|go|list)\b")
+_SHORTENED = re.compile(r"(?<=\w)['\u2019](?:s|t|d|m|ve|re|ll)\b")
 _NUMBER = re.compile(r"\d{1,4}(?:st|nd|rd|th|er)?")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 
@@ -77,21 +119,30 @@ _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 def _present() -> re.Pattern[str]:
     """Return the pattern for this week or today."""
     return re.compile(
-        r"\b(?:(?P<week>this week|diese[rn]? woche)|today|this (?:morning|afternoon|evening)|heute)\b"
+        r"\b(?:(?P<week>this week|diese[rn]? woche|cette semaine|esta semana|questa settimana|deze week|этои неделе)"
+        r"|today|this (?:morning|afternoon|evening)|heute|aujourd'hui|hoy|oggi|hoje|vandaag|сегодня)\b"
         r"|(?:(?P<cjk_week>[这這][个個]?(?:周|星期)|今週|이번 ?주)|今天|今日|오늘).*(?:[了过過]|した|했)"
     )
 
 
 @cache
-def _allowed() -> frozenset[str]:
-    return _SPEAKING | frozenset(re.findall(r"\w+", " ".join((_OTHERS, _TIMES, *words.phrases()))))
+def _vocabularies() -> tuple[tuple[frozenset[str], frozenset[str]], ...]:
+    """Return the words for what was said or done, and all that are allowed, of each group of languages."""
+    times = frozenset(re.findall(r"\w+", " ".join((_TIMES, *words.phrases()))))
+    spoken = ((frozenset(deeds.split()), frozenset(others.split())) for deeds, others in _LANGUAGES)
+    return tuple((deeds, deeds | others | times) for deeds, others in spoken)
+
+
+@cache
+def _cjk_words() -> tuple[re.Pattern[str], ...]:
+    return tuple(map(re.compile, _CJK_WORDS))
 
 
 @cache
 def _sessions() -> re.Pattern[str]:
     """Return the pattern for the first or last conversation, in the groups `first` and `last`, or for its `end`."""
     talk = r"(?:time|conversation|session|chat|talk|discussion)"
-    gesprach = r"(?:mal|unterhaltung|gesprach|sitzung)"
+    gesprach = r"(?:mal|unterhaltung|gesprach|sitzung|session)"
     return re.compile(
         rf"\b(?:(?P<end>where (?:did |had |have )?we (?:leave|left|stop|stopped)(?: off)?|where were we"
         r"|wo (?:waren|sind) wir (?:steh?en ?geblieben)|wo waren wir|ou en (?:etions|est)[- ](?:nous|on)|ou en est-on"
@@ -121,19 +172,20 @@ def only_said(plain: str, *, limited: bool = False) -> bool:
     With `limited` it need not name what was said: "everything" is enough beside a limit in time.
     """
     speaks = limited or session_named(plain) == "end"
-    plain = _sessions().sub(" ", plain)
+    plain = _SHORTENED.sub(" ", _sessions().sub(" ", plain))
+    if _AS_NOUN.search(plain):
+        return False
+    plain = words.spoken_date().sub(lambda date: " " if words.names_a_time(date) else date[0], plain)
     if _CJK.search(plain):
         speaks = speaks or _CJK_SPEAKING.search(plain) is not None
         for pattern in (words.cjk_date(), words.cjk_ago(), words.cjk_last()):
             plain = pattern.sub(" ", plain)
-    said = set(re.findall(r"\w+", plain))
-    return (speaks or not _SPEAKING.isdisjoint(said)) and all(map(_is_allowed, said))
-
-
-def _is_allowed(word: str) -> bool:
-    if _CJK.fullmatch(word):
-        return _CJK_ALLOWED.issuperset(word)
-    return word in _allowed() or _NUMBER.fullmatch(word) is not None
+    said = {word for word in re.findall(r"\w+", plain) if not _NUMBER.fullmatch(word)}
+    asian = {word for word in said if _CJK.search(word)}
+    if asian and all(any(each.sub("", word) for word in asian) for each in _cjk_words()):
+        return False
+    said -= asian
+    return any((speaks or not deeds.isdisjoint(said)) and allowed >= said for deeds, allowed in _vocabularies())
 
 
 def present_named(plain: str) -> str:

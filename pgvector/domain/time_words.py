@@ -175,8 +175,8 @@ _YEAR = r"(?:19|20)\d\d"
 
 
 def phrases() -> Iterable[str]:
-    """Return the words and phrases that times are named with, besides numbers."""
-    parts = (MONTHS, WEEKDAYS, WEEKENDS, UNITS, COUNTS, DAYS_AGO, _LAST_BEFORE, _LAST_AFTER, _WITHIN, _BEFORE_DAY)
+    """Return the words and phrases that times are named with, besides numbers and months, which are names as well."""
+    parts = (WEEKDAYS, WEEKENDS, UNITS, COUNTS, DAYS_AGO, _LAST_BEFORE, _LAST_AFTER, _WITHIN, _BEFORE_DAY)
     return chain.from_iterable(parts)
 
 
@@ -223,6 +223,18 @@ def leads_to(month: str) -> re.Pattern[str]:
 def leading(match: re.Match[str]) -> str:
     """Return the end of the text before a match."""
     return match.string[max(0, match.start() - 12) : match.start()]
+
+
+def day_of(match: re.Match[str]) -> str | None:
+    """Return the number in a match of `spoken_date` that may be a day, None if there is none."""
+    return match["before"] or (match["after"] if match["month"] in ENGLISH_MONTHS else None)
+
+
+def names_a_time(match: re.Match[str]) -> bool:
+    """Return whether a match of `spoken_date` is a day or a month, and not a name or another word."""
+    if day_of(match):
+        return means_a_day(match)
+    return bool(match["year"] or leads_to(match["month"]).search(leading(match)))
 
 
 def means_a_day(match: re.Match[str]) -> bool:
