@@ -36,7 +36,8 @@ class AskedTime:
         self._periods = named_periods(text, now, zone)
         if self._decides and not self._periods and asked.filters.limits_time():
             self._periods = [TimeSpan(asked.filters.since or _LONG_AGO, asked.filters.until or now)]
-        self._session = "" if self._periods or asked.scope.kind != "theme" else session_asked(text)
+        self._named = "" if self._periods or asked.scope.kind != "theme" else session_asked(text)
+        self._session: str | None = None  # to which the periods belong, if one is named
 
     def weighed(self, pipe: Pipeline, scores: Scores) -> Scores:
         """Return the scores, raised for rows told at the time; unchanged if the question names none.
@@ -44,9 +45,9 @@ class AskedTime:
         The turns with which sessions of such a time began are added behind the legs' candidates: "What did we speak
         about on 3 May?" has no word in common with them.
         """
-        if self._session:
-            which, self._session = self._session, ""  # if it takes too long, the rest is found without it
-            self._periods = self._span_of(pipe, which)
+        if self._named:
+            which, self._named = self._named, ""  # if it takes too long, the rest is found without it
+            self._note_session(pipe, which)
         if not self._periods:
             return scores
         begun = self._begun(pipe) if "turns" in scores else []
@@ -62,15 +63,15 @@ class AskedTime:
     ) -> dict[int, float]:
         return by_time(scores, told, begun if store == "turns" else ()) if self._decides else favour(scores, told)
 
-    def _span_of(self, pipe: Pipeline, which: str) -> list[TimeSpan]:
-        """Return the period of a session, see `session_named`; empty if the theme has no other than the asking one."""
-        rows = ask_session_span(pipe, self._asked.scope, which, self._asked.asking)
-        return [TimeSpan(row.start, row.stop) for row in rows]
+    def _note_session(self, pipe: Pipeline, which: str) -> None:
+        """Look up a session and its period, see `session_named`; the theme may have none but the asking one."""
+        for row in ask_session_span(pipe, self._asked.scope, which, self._asked.asking):
+            self._session, self._periods = row.session, [TimeSpan(row.start, row.stop)]
 
     def _told(self, pipe: Pipeline, scores: Scores) -> dict[Store, dict[int, int]]:
         """Return for each store which of the rows were told then, or around then."""
         asked = {
-            store: ask_told(pipe, store, self._asked.scope, list(found), self._periods)
+            store: ask_told(pipe, store, self._asked.scope, list(found), self._periods, self._session)
             for store, found in scores.items()
             if found
         }
@@ -83,7 +84,7 @@ class AskedTime:
         last = {(day.month, day.day): each for each, day in sorted(days.items(), key=itemgetter(1))}
         if not last or self._asked.scope.kind == "all":
             return []
-        rows = ask_begun(pipe, self._asked.scope, self._asked.filters, list(last.values()))
+        rows = ask_begun(pipe, self._asked.scope, self._asked.filters, list(last.values()), self._session)
         return [row.id for row in rows]
 
 

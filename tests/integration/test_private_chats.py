@@ -271,7 +271,8 @@ def test_need_35_no_statement_gives_another_theme_what_is_private(
         "matchers": ["'vault'"], "holding": [None], "absent": [1.0], "match": "'vault'", "recent": True, "exact": True,
         "whole": False,
         "rows": 50.0, "phrase": "the vault opens", "words": ["privatewor", "publicwor"], "initials": ["p"],
-        "starts": ["-infinity"], "ends": ["infinity"], "most": 500, "which": "last", "besides": ["none"], "turns": 6,
+        "starts": ["-infinity"], "ends": ["infinity"], "most": 500, "told_in": None, "which": "last",
+        "besides": ["none"], "turns": 6,
     }  # fmt: skip
     variants: list[dict[str, Any]] = [
         {}, {"match": "'privateword' | 'publicword'"}, {"recent": False}, {"whole": True}, {"match": None},

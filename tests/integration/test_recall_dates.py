@@ -204,3 +204,15 @@ def test_need_39_the_day_itself_comes_before_the_days_around_it(make_provider: M
 def test_need_04_a_day_is_one_of_the_own_theme(provider: PgvectorMemoryProvider, make_provider: MakeProvider) -> None:
     other = make_provider(gateway_session_key="sales")
     assert recalled(other, on(20, "What did we speak about on %d %B %Y?"), tool=TURNS) == []
+
+
+@pytest.mark.parametrize("question", ["What did we talk about last time?", "Where did we leave off?"])
+def test_need_39_sessions_at_the_same_time_are_told_apart(question: str, make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider(session_id="asking")
+    said = [(f"{session}-{number}", session) for number in range(3) for session in ("asking", "third", "last")]
+    for place, (name, session) in enumerate(said):
+        provider.sync_turn(told(name), None, session_id=session)
+        landed(provider)
+        age(dsn, told(name), days=1 - place / 1000)
+    found = recalled(provider, question, tool=TURNS, limit=3)
+    assert set(found) == {told(f"last-{number}") for number in range(3)}

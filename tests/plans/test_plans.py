@@ -23,7 +23,7 @@ _TYPES = {
     "whole": "boolean", "rows": "float8", "role": "text", "phrase": "text", "words": "text[]", "initials": "text[]",
     "ids": "bigint[]", "any_theme": "boolean", "since": "text", "until": "text", "own": "text", "shared": "text[]",
     "scopes": "text[]", "language": "text", "kinds": "text[]", "starts": "timestamptz[]", "ends": "timestamptz[]",
-    "most": "bigint", "which": "text", "besides": "text[]", "turns": "bigint",
+    "most": "bigint", "which": "text", "besides": "text[]", "turns": "bigint", "told_in": "text",
 }  # fmt: skip
 MODES = ("force_custom_plan", "force_generic_plan")
 
@@ -92,7 +92,7 @@ def test_need_20_the_turns_of_a_day_come_from_the_index_of_times(filled: psycopg
     row = {"theme": "large", "starts": [day - timedelta(days=1)], "ends": [day + timedelta(days=1)], "most": 500}
     for mode in MODES:
         filled.execute(f"SET plan_cache_mode = {mode}".encode())
-        nodes = _plan(filled, "beginnings", row | {"limit": 20})
+        nodes = _plan(filled, "beginnings", row | {"limit": 20, "told_in": None})
         (read,) = [node for node in nodes if node.get("Relation Name") == "conversations"]
         assert read.get("Index Name") == "conversations_theme_time_idx", (mode, read)
         assert read["Actual Rows"] <= 500

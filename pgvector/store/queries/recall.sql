@@ -215,7 +215,8 @@ SELECT id, told FROM (SELECT id, told_in_time(updated_at) AS told FROM memory_en
 
 -- name: told_turns
 SELECT id, told FROM (SELECT id, told_in_time(ts) AS told FROM conversations
-                       WHERE id = ANY(%(ids)s) AND in_theme() AND readable(conversations)) AS found WHERE told > 0;
+                       WHERE id = ANY(%(ids)s) AND in_theme() AND readable(conversations)
+                         AND (%(told_in)s::text IS NULL OR session_id = %(told_in)s)) AS found WHERE told > 0;
 
 -- name: beginnings
 -- The turns with which sessions began in some periods: the first of each, then the second ones.
@@ -223,13 +224,14 @@ SELECT id FROM (SELECT id, ts, row_number() OVER (PARTITION BY session_id ORDER 
                   FROM unnest(%(starts)s::timestamptz[], %(ends)s::timestamptz[]) AS period(start, stop)
                  CROSS JOIN LATERAL (SELECT id, ts, session_id FROM conversations
                                       WHERE agent_identity = %(theme)s AND ts >= start AND ts < stop
+                                        AND (%(told_in)s::text IS NULL OR session_id = %(told_in)s)
                                         AND turn_passes_in_any_session() AND readable(conversations)
                                       ORDER BY ts DESC LIMIT %(most)s) AS said) AS begun
  ORDER BY place, ts, id LIMIT %(limit)s;
 
 -- name: session_span
--- From when to when the theme's first or last session went on, or the end of the last one: its last turns. Sessions that ask
--- do not count. Of a session that goes on for ever, as a chat's, it is a week.
+-- The theme's first or last session and from when to when it went on, or the end of the last one: its last turns. Sessions
+-- that ask do not count. Of a session that goes on for ever, as a chat's, it is a week.
 WITH edge AS (
     (SELECT session_id, ts FROM conversations AS c
       WHERE agent_identity = %(theme)s AND %(which)s <> 'first' AND session_id <> ALL (%(besides)s::text[]) AND readable(c)
@@ -238,7 +240,8 @@ WITH edge AS (
     (SELECT session_id, ts FROM conversations AS c
       WHERE agent_identity = %(theme)s AND %(which)s = 'first' AND session_id <> ALL (%(besides)s::text[]) AND readable(c)
       ORDER BY ts LIMIT 1))
-SELECT CASE %(which)s
+SELECT edge.session_id AS session,
+       CASE %(which)s
            WHEN 'first' THEN edge.ts
            WHEN 'end' THEN (SELECT min(ts) FROM (SELECT ts FROM conversations AS c WHERE of_session()
                                                   ORDER BY ts DESC LIMIT %(turns)s) AS said)
