@@ -75,7 +75,7 @@ def answer(tool: str, args: Args, here: ToolScope, *, turns: str) -> Result:
     offset = _offset(args.get("offset"))
     scope, narrowed = here.scope(store, args.get("scope"), args.get("theme"))
     deadline_s, filters = here.settings.recall_deadline_s, _filters(store, args, here.runtime.searcher.zone)
-    asking = (here.session_id,)
+    asking = (here.session_id,) if scope.own else ()  # another theme may have a session of the same id
     asked = Question(text, scope, limit, deadline_s, filters, offset=offset, rerank=True, asking=asking)
     found = _found(here, store, asked)
     hits = found.hits

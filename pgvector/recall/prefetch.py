@@ -50,6 +50,11 @@ class MessagePlace:
         """Return the key of the session: session ids are unique only within a theme."""
         return self.theme, self.session_id
 
+    @property
+    def talk(self) -> tuple[str, ...]:
+        """Return the sessions of the present conversation: a session that began empty does not continue its parent."""
+        return (self.session_id,) if self.starts else (self.session_id, self.parent_session_id)
+
 
 def prefetch_block(
     searcher: Searcher, transcripts: Transcripts, text: str, where: MessagePlace, settings: Settings
@@ -128,7 +133,7 @@ def _found(
         rerank=rerank,
         without=without,
         begins_task=begins,
-        asking=(where.session_id, where.parent_session_id),
+        asking=where.talk,
     )
     answer = searcher.recall(["memories", "turns"], asked)
     return {(hit.store, hit.id): hit for hit in answer.hits}, answer.procedures

@@ -206,6 +206,28 @@ def test_need_04_a_day_is_one_of_the_own_theme(provider: PgvectorMemoryProvider,
     assert recalled(other, on(20, "What did we speak about on %d %B %Y?"), tool=TURNS) == []
 
 
+def test_need_39_after_new_the_last_time_is_the_session_before(provider: PgvectorMemoryProvider) -> None:
+    provider.on_session_switch("another", parent_session_id="session-of-5", reset=True, reason="new_session")
+    block = provider.prefetch("What did we talk about last time?")
+    assert all(told(subject) in block for subject in SUBJECTS[5])
+    assert not any(told(subject) in block for subject in SUBJECTS[20])
+
+
+def test_need_39_a_branch_belongs_to_the_present_conversation(provider: PgvectorMemoryProvider) -> None:
+    provider.on_session_switch("branch", parent_session_id="session-of-5", reason="branch")
+    block = provider.prefetch("What did we talk about last time?")
+    assert all(told(subject) in block for subject in SUBJECTS[19])
+    assert not any(told(subject) in block for subject in SUBJECTS[5])
+
+
+def test_need_39_the_last_session_of_another_theme_may_have_the_id_of_the_asking_one(
+    provider: PgvectorMemoryProvider, make_provider: MakeProvider
+) -> None:
+    other = make_provider(gateway_session_key="sales", session_id="session-of-5")
+    (*found, _) = recalled(other, "What did we talk about last time?", tool=TURNS, scope="marketing", limit=3)
+    assert set(found) < {told(subject) for subject in SUBJECTS[5]}
+
+
 @pytest.mark.parametrize("question", ["What did we talk about last time?", "Where did we leave off?"])
 def test_need_39_sessions_at_the_same_time_are_told_apart(question: str, make_provider: MakeProvider, dsn: str) -> None:
     provider = make_provider(session_id="asking")
