@@ -38,7 +38,7 @@ _LANGUAGES = (
         """,
         """
         aber all alles am an auf beim bitte chat da dann das dass dem den denn der die dir du eigentlich ein eine
-        einmal erinnere erinnerst erzahl es euch fasse gab geht gib habe haben habt hallo hast hat hatte hatten hey
+        einmal erinnere erinnerst erzahl es euch fass fasse gab geht gib habe haben habt hallo hast hat hatte hatten hey
         hi ich ihr im in ist kannst kurz lass lief los mal mich mir mit nach noch ok okay sag so stand tun uber
         uberblick uns unserem vom von war waren was weisst weiter weitermachen welche wir wofur womit woran woruber
         worum wovon zu zum zusammen
@@ -58,8 +58,8 @@ _LANGUAGES = (
         a ai as au avait avez avions avons bonjour c ce cela d dans de des du elle en est et etaient etait eu faire
         il j je l la le les lieu m moi n ne nous on ont peux point pour qu que quel quelle quelles quels quoi rappelle
         s se souviens sur t toi tu un une vous y
-        al algo cual cuales cuenta cuentame decir del dime el ella era eran es fue fueron ha habia han has he hemos
-        hola las lo los me nos nosotros nuestra nuestro o por recuerdame recuerdas sobre su te una uno yo
+        acuerdas al algo cual cuales cuenta cuentame decir del dime el ella era eran es fue fueron ha habia han has he
+        hemos hola las lo los me nos nosotros nuestra nuestro o por recuerdame recuerdas sobre su te una uno yo
         abbiamo all altro avete avevamo che chi ci ciao con cosa cose da dei della delle di e erano gli hai ho i in
         io lei li ma mi nei nel nella noi quale quali ricordi si sono stato ti
         ao aos com das do dos ele em eram esse foi foram isso lembra lembras na nas no ola os para quais qual voce
@@ -68,8 +68,8 @@ _LANGUAGES = (
     ),
     (
         """
-        besproken deden deed gebeurd gebeurde gedaan gehad ging gepraat gesprek gesprekken gesproken gezegd onderwerp
-        onderwerpen praatten samenvatting sessie spraken verteld vertelde zei zeiden
+        besproken deden deed gebeurd gebeurde gedaan gehad ging hadden gepraat gesprek gesprekken gesproken gezegd
+        onderwerp onderwerpen praatten samenvatting sessie spraken verteld vertelde zei zeiden
         """,
         """
         al chat dat de die dingen een en er had hadden hallo heb hebben hebt het hey hoi ik in is je jij jullie
@@ -90,7 +90,7 @@ _LANGUAGES = (
 _TIMES = """
     st nd rd th er ago vor fa geleden назад last past day afternoon evening morning night today tonight week heute
     woche diese dieser aujourd hui cette semaine hoy esta semana oggi questa settimana hoje vandaag deze week сегодня
-    этои неделе
+    этои неделе утром днем вечером
 """
 # Chinese, Japanese and Korean, each word before those that it begins with. Single signs do not tell what is a subject:
 # those of "生日" are in "发生" and "今日" as well.
@@ -100,14 +100,16 @@ _CJK_WORDS = (
     "|起來|这个|這個|星期|提到|我|你|您|他|她|它|的|得|在|是|了|过|過|聊|谈|談|说|說|讲|講|哪|些|事|做|干|幹|都|有|那|呢|吗|嗎|和|跟|与|與|对|對|请|請|问"
     r"|問|早|晚|里|裡|中|还|還|会|會|来|來|到|这|這|个|個|周|週|\d+[日号號]",
     "話し合いました|話していた|話したか|話した|しましたっけ|していました|話し合った|言いました|ましたっけ|でしたっけ|起きました|ありました|やりました|しました|していた|している|いました|について|ください"
-    "|私たち|僕たち|あなた|言った|言って|ました|います|でした|だった|どんな|教えて|覚えて|起きた|あった|やった|すべて|私達|何か|なに|なん|話題|話し|話す|会話|議論|内容"
+    "|まとめて|私たち|僕たち|あなた|言った|言って|ました|います|でした|だった|どんな|教えて|覚えて|起きた|あった|やった|すべて|私達|曜日|何か|なに|なん|話題|話し|話す|会話|議論|内容"
     "|した|して|ます|った|って|いた|いる|です|こと|その|この|とき|また|今日|今週|今朝|今夜|全部|私|僕|君|何|を|の|は|に|が|で|と|も|へ|か$|ね$|よ$|話|だ|事"
     r"|時|\d+日",
-    "나눴[가-힣]{0,3}|나눈|내용|얘기|이야기|대화|말|주제|무엇|무슨|뭐|뭘|어떤|했[가-힣]{0,4}|하였[가-힣]{0,3}|한|해?줘|있었[가-힣]{0,3}|대해서?"
-    "|관해서?|알려|주세요|줄래|기억|라고|나니|나요|하니|그때|그날|오늘|이번|우리|당신|제가|네가|내가?|나랑?(?!이)|저|너랑?|요약|모두|전부|것|거|일|그|날|때|번|^주에?$|들"
+    "나눴[가-힣]{0,3}|나눈|내용|얘기|이야기|대화|말|주제|무엇|무슨|뭐야?|뭘|어떤|했[가-힣]{0,4}|하였[가-힣]{0,3}|한|해?줘|있었[가-힣]{0,3}|대해서?"
+    "|관해서?|알려|주세요|줄래|기억(?:나|해)?|라고|나니|나요|하니|그때|그날|오늘|이번|우리|당신|제가|네가|내가?|나랑?(?!이)|저|너랑?|요약|모두|전부|것|거|일|그|날|때|번|^주에?$|들"
     r"|[을를은는이가에의도과와]$|에[는서]|\d+일",
 )
-_CJK_SPEAKING = re.compile("[聊谈談说說讲講做干幹話言内內]|讨论|討論|发生|發生|した|얘기|이야기|대화|말|했|무슨 일")
+_CJK_SPEAKING = re.compile(
+    "[聊谈談说說讲講做干幹話言内內]|讨论|討論|告诉|告訴|对话|對話|发生|發生|した|얘기|이야기|대화|말|했|무슨 일"
+)
 # Beside one of these words, what was said or done is a noun: "about work" names a subject, "did we work on" none.
 _AS_NOUN = re.compile(r"\b(?:about|at|from|with|for|in|after|before)\s+(?:(?:my|your|the)\s+)?(?:work|go|list)\b")
 _SHORTENED = re.compile(r"(?<=\w)['\u2019](?:s|t|d|m|ve|re|ll)\b")
@@ -160,6 +162,15 @@ def _sessions() -> re.Pattern[str]:
     )
 
 
+@cache
+def _conversation() -> re.Pattern[str]:
+    """Return the pattern for a conversation, which is named in other words than "the last time"."""
+    return re.compile(
+        r"\b(?:conversations?|sessions?|chat|talk|discussion|unterhaltung|gesprach|sitzung|conversacion|conversazione"
+        r"|conversa|gesprek|разговора)\b"
+    )
+
+
 def session_named(plain: str) -> str:
     """Return which session a text names: `first`, `last`, the `end` of the last one, or "" if none."""
     found = _sessions().search(plain)
@@ -171,7 +182,8 @@ def only_said(plain: str, *, limited: bool = False) -> bool:
 
     With `limited` it need not name what was said: "everything" is enough beside a limit in time.
     """
-    speaks = limited or session_named(plain) == "end"
+    named = session_named(plain)
+    speaks = limited or named == "end" or (named != "" and _conversation().search(plain) is not None)
     plain = _SHORTENED.sub(" ", _sessions().sub(" ", plain))
     if _AS_NOUN.search(plain):
         return False

@@ -18,9 +18,12 @@ What's the last thing we discussed yesterday?
 What have we discussed in May?
 Tell me about our conversation yesterday
 Where did we leave off?
+What was our last conversation about?
+Do you remember our first session?
 Was habe ich dir gestern erzählt?
 Was haben wir in der letzten Session besprochen?
 Was haben wir im Mai gemacht?
+Fass zusammen, was wir gestern besprochen haben
 De quoi avons-nous parlé la semaine dernière ?
 Qu'est-ce qu'on a fait hier soir ?
 De quoi avons-nous parlé aujourd'hui ?
@@ -38,12 +41,18 @@ Waar ging het de vorige keer over?
 你还记得我们上周聊了些什么吗？
 5月3日我们说了什么？
 前天发生了什么事？
+你记得我昨天告诉你什么吗？
+请总结一下我们昨天的对话
 前回何を話したか覚えていますか？
 昨日は何をしましたか？
+先週の金曜日に何を話しましたか？
+昨日の会話をまとめてください
 昨日私たちは何について話した？
 지난주에 우리 무슨 얘기했어?
 지난번에 무슨 이야기를 했나요?
 어제 내가 뭐라고 했어?
+어제 대화 내용 기억해?
+지난주에 우리가 이야기한 내용이 뭐야?
 5월 4일에 무슨 대화를 나눴지?
 """
 WITH_A_SUBJECT = """
@@ -70,6 +79,8 @@ Qu'est-ce que Juin a dit hier ?
 어제 제주도에 대해 무슨 얘기했어?
 어제 요리 얘기했어?
 어제 과일 얘기했어?
+We met for the first time yesterday.
+It was the last time
 """
 
 
