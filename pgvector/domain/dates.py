@@ -17,6 +17,11 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}|\d{8}|\d{4}-?w\d{2}-?\d", re.ASCII)
 _WEEK = re.compile(r"\d{4}-?w\d{2}", re.ASCII)
 _ONE_MONTH = re.compile(r"(\d{4})-(\d{2})", re.ASCII)
 _ONE_YEAR = re.compile(r"\d{4}", re.ASCII)
+# A year from the ends, where `import` takes them and no time zone leads out of the calendar again.
+FIRST_MOMENT = datetime(2, 1, 1, tzinfo=UTC)
+LAST_MOMENT = datetime(9998, 12, 31, tzinfo=UTC)
+_BEFORE = re.compile("-infinity|.* BC")
+_AFTER = re.compile(r"infinity|\d{5,}-.*", re.ASCII)
 WAYS = (
     '"2026-05-03", "2026-05", "2026", "2026-W18", "2026-05-03T14:00+02:00", "today", "yesterday", "36h", "7d" '
     'or "2 weeks ago"'
@@ -66,6 +71,24 @@ def parse_when(
         return _moment(text.strip(), now or datetime.now(UTC), end=end, zone=zone)
     except (ValueError, OverflowError):
         raise WrongUsage(f"`{name}` is not a date that can be read; write it like {WAYS}") from None
+
+
+def read_moment(text: str) -> datetime:
+    """Return the moment that Postgres wrote as text; one outside of the calendar as FIRST_MOMENT or LAST_MOMENT."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        outer = outside_calendar(text)
+        if outer is None:
+            raise
+        return outer
+
+
+def outside_calendar(text: str) -> datetime | None:
+    """Return FIRST_MOMENT or LAST_MOMENT for a time that Postgres holds and Python cannot, None for any other text."""
+    if _BEFORE.fullmatch(text):
+        return FIRST_MOMENT
+    return LAST_MOMENT if _AFTER.fullmatch(text) else None
 
 
 def days_after(moment: datetime, days: float) -> datetime:

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain, product, starmap
 
-from ..domain.dates import in_zone
+from ..domain.dates import in_zone, read_moment
 from ..domain.named_times import asks_what_was_said, named_periods
 from ..domain.types import Hit
-from ..store.calendar_times import read_moment
 from .ranking import FITS_AS_WELL, are_alike, is_question, newest_of_near_equals
 from .values import about, replaced_part, values_in
 

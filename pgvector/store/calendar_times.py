@@ -6,8 +6,7 @@ every statement that returns it beside others: a recall across themes, the list 
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from psycopg import DataError, adapters
@@ -15,12 +14,9 @@ from psycopg.abc import AdaptContext, Buffer
 from psycopg.adapt import AdaptersMap, Loader
 from psycopg.pq import Format
 
+from ..domain.dates import FIRST_MOMENT, LAST_MOMENT, outside_calendar
+
 _TYPE: Final = "timestamptz"
-# A year from the ends, where `import` takes them and no time zone leads out of the calendar again.
-FIRST_MOMENT: Final = datetime(2, 1, 1, tzinfo=UTC)
-LAST_MOMENT: Final = datetime(9998, 12, 31, tzinfo=UTC)
-_BEFORE: Final = re.compile(rb"-infinity|.* BC")
-_AFTER: Final = re.compile(rb"infinity|\d{5,}-.*")
 
 
 class _CalendarLoader(Loader):
@@ -44,7 +40,7 @@ class _CalendarLoader(Loader):
         return moment
 
     def _outer(self, data: bytes) -> datetime | None:
-        return _outside(data)
+        return outside_calendar(data.decode())
 
 
 class _BinaryCalendarLoader(_CalendarLoader):
@@ -55,26 +51,9 @@ class _BinaryCalendarLoader(_CalendarLoader):
         return FIRST_MOMENT if int.from_bytes(data, "big", signed=True) < 0 else LAST_MOMENT
 
 
-def _outside(text: bytes) -> datetime | None:
-    if _BEFORE.fullmatch(text):
-        return FIRST_MOMENT
-    return LAST_MOMENT if _AFTER.fullmatch(text) else None
-
-
 def calendar_adapters() -> AdaptersMap:
     """Return psycopg's adapters, of which those for times never raise on a time that Postgres holds."""
     made = AdaptersMap(adapters)
     made.register_loader(_TYPE, _CalendarLoader)
     made.register_loader(_TYPE, _BinaryCalendarLoader)
     return made
-
-
-def read_moment(text: str) -> datetime:
-    """Return the moment that Postgres wrote into JSON, one outside of the calendar as the loaders do."""
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        outer = _outside(text.encode())
-        if outer is None:
-            raise
-        return outer

@@ -403,7 +403,7 @@ def test_need_30_operators_see_the_replica_and_search_it(
     assert (line["state"], "follows the primary" in line["said"]) == ("ok", True), line
     runtime_of(provider).writer.flush(5)
     until(lambda: "replica up" in shown("status"), 20, "the report")
-    assert "it answered 1 questions" in shown("status")
+    assert "it answered 1 question" in shown("status")
     metrics = shown("metrics")
     assert 'hermes_pgvector_replica_reads_total{server="replica"} 1.0' in metrics
     assert "hermes_pgvector_replicas_failing 0.0" in metrics

@@ -140,7 +140,7 @@ def test_need_24_an_index_of_one_theme_is_built_shown_and_dropped(
     assert index(home, "drop", "--theme", ODD[0], "--yes") == 1
     assert "has indexes of its own" in capsys.readouterr().err
     assert index(home, "build", "--theme", "nobody") == 1
-    assert index(home, "build", "--theme", ODD[0], "--full") == 1
+    assert index(home, "build", "--theme", ODD[0], "--full") == 2
 
 
 def test_need_24_whoever_moves_or_deletes_a_theme_is_told_of_its_indexes(
