@@ -7,6 +7,7 @@ about, so only the time does.
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 from functools import cache
 
 from . import time_words as words
@@ -182,22 +183,39 @@ def only_said(plain: str, *, limited: bool = False) -> bool:
 
     With `limited` it need not name what was said: "everything" is enough beside a limit in time.
     """
-    named = session_named(plain)
-    speaks = limited or named == "end" or (named != "" and _conversation().search(plain) is not None)
-    plain = _SHORTENED.sub(" ", _sessions().sub(" ", plain))
-    if _AS_NOUN.search(plain):
+    rest = _SHORTENED.sub(" ", _sessions().sub(" ", plain))
+    if _AS_NOUN.search(rest):
         return False
-    plain = words.spoken_date().sub(lambda date: " " if words.names_a_time(date) else date[0], plain)
-    if _CJK.search(plain):
-        speaks = speaks or _CJK_SPEAKING.search(plain) is not None
-        for pattern in (words.cjk_date(), words.cjk_ago(), words.cjk_last()):
-            plain = pattern.sub(" ", plain)
-    said = {word for word in re.findall(r"\w+", plain) if not _NUMBER.fullmatch(word)}
+    speaks = limited or _names_a_conversation(plain) or _CJK_SPEAKING.search(rest) is not None
+    said = {word for word in re.findall(r"\w+", _without_dates(rest)) if not _NUMBER.fullmatch(word)}
     asian = {word for word in said if _CJK.search(word)}
-    if asian and all(any(each.sub("", word) for word in asian) for each in _cjk_words()):
-        return False
-    said -= asian
+    return _is_asian_talk(asian) and _is_talk(said - asian, speaks=speaks)
+
+
+def _names_a_conversation(plain: str) -> bool:
+    """Return whether a text names a session by a word for talking, or by where it ended."""
+    named = session_named(plain)
+    return named == "end" or (named != "" and _conversation().search(plain) is not None)
+
+
+def _without_dates(plain: str) -> str:
+    """Return a text without days and months; "May" and the like may be other words."""
+    plain = words.spoken_date().sub(lambda date: " " if words.names_a_time(date) else date[0], plain)
+    if not _CJK.search(plain):
+        return plain
+    for pattern in (words.cjk_date(), words.cjk_ago(), words.cjk_last()):
+        plain = pattern.sub(" ", plain)
+    return plain
+
+
+def _is_talk(said: Set[str], *, speaks: bool) -> bool:
+    """Return whether one group of languages has all these words, and one for what was said unless the text `speaks`."""
     return any((speaks or not deeds.isdisjoint(said)) and allowed >= said for deeds, allowed in _vocabularies())
+
+
+def _is_asian_talk(said: Set[str]) -> bool:
+    """Return whether Chinese, Japanese or Korean has all that these texts are made of."""
+    return any(not any(each.sub("", text) for text in said) for each in _cjk_words())
 
 
 def present_named(plain: str) -> str:
