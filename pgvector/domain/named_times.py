@@ -8,6 +8,7 @@ from calendar import monthrange
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from itertools import islice
 
 from . import time_words as words
@@ -51,7 +52,12 @@ def asks_what_was_said(text: str, *, limited: bool = False) -> bool:
 
     `limited`: the time is limited by other means, see `only_said`.
     """
-    return len(text) <= SAID_MAX_CHARS and only_said(_plain(text), limited=limited)
+    return len(text) <= SAID_MAX_CHARS and _only_said(text, limited=limited)
+
+
+@lru_cache(maxsize=64)  # several steps of a recall ask it of one question
+def _only_said(text: str, *, limited: bool) -> bool:
+    return only_said(_plain(text), limited=limited)
 
 
 def session_asked(text: str) -> str:

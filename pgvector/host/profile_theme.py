@@ -16,6 +16,7 @@ from ..config.sources import read_cached
 from ..domain.commandline import typed
 from ..domain.files import FOLDER_MODE, make_folder, replace_text
 from ..domain.theme import ThemeRules
+from ..server.home_record import is_copy
 from .guard import warn_once, warn_unknown_themes
 from .session_context import SessionContext, profile_of
 
@@ -34,7 +35,7 @@ def note_themes(home: Path, context: SessionContext, rules: ThemeRules) -> None:
     if context.scope.get("profile") != profile_of(home) or not home.is_dir():  # whoever only plays a session
         return
     here, theme, before = os.path.realpath(home), context.place.files.name, _recorded(home)
-    former = () if before is None or _is_elsewhere(before, here) else before.former
+    former = () if before is None or is_copy(home, Path(before.home)) else before.former
     if before is not None and _was_renamed(before, here, theme):
         former = (*(each for each in former if each not in (before.theme, theme)), before.theme)
         warn_once(
@@ -62,13 +63,6 @@ def _was_renamed(before: _Record, here: str, theme: str) -> bool:
     """Return whether the profile's home was moved, and its theme had the name of that home."""
     moved = before.home != here and not os.path.exists(before.home)
     return moved and before.theme == os.path.basename(before.home) != theme
-
-
-def _is_elsewhere(before: _Record, here: str) -> bool:
-    """Return whether the record is that of another home, of which this one is a copy."""
-    with suppress(OSError):
-        return not os.path.samefile(here, before.home)
-    return False
 
 
 def _path_in(home: Path) -> Path:

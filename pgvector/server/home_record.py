@@ -59,10 +59,15 @@ def record(home: Path, server: Path, *, chosen: bool = False) -> None:
 def copied_from(home: Path) -> Path | None:
     """Return the home that this one is a copy of; None if it is none, or was moved here from where the record says."""
     before = recorded(home)
-    if before is None or _is_at(home, before.home) or not os.path.exists(before.home):
-        return None
+    return before.home if before is not None and is_copy(home, before.home) else None
+
+
+def is_copy(home: Path, original: Path) -> bool:
+    """Return whether a home is another one than its record says, and that one is still there."""
+    if _is_at(home, original) or not os.path.exists(original):
+        return False
     # A home that was made anew where this one was before has another mark, or none.
-    return before.home if _mark(home) in (b"", _mark(before.home)) else None
+    return _mark(home) in (b"", _mark(original))
 
 
 def _is_at(home: Path, place: Path) -> bool:

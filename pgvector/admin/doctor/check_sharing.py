@@ -9,9 +9,9 @@ from ...capture.mirror import Mirror
 from ...capture.spool_directory import spool_folder
 from ...config.settings import Settings
 from ...domain.format import plural
-from ...domain.theme import Surface, ThemeRules, session_themes
+from ...domain.theme import Surface, session_themes
 from ...host.profile_theme import how_to_bring, themes_before
-from ...host.session_context import profile_of
+from ...host.session_context import Policy, profile_of
 from ...store.connection import DeadlineConnection
 from ..common import theme_rows
 from ..common.file_fill import files_in_prompts
@@ -83,11 +83,7 @@ def _left_behind(conn: DeadlineConnection, context: DoctorContext) -> Iterator[C
 
 
 def _own_theme(context: DoctorContext) -> str:
-    settings = context.settings
-    rules = ThemeRules.of(
-        default=settings.default_theme, allowed=settings.allowed_themes, aliases=settings.theme_aliases
-    )
-    return session_themes(Surface(profile=profile_of(context.home)), rules).files.name
+    return session_themes(Surface(profile=profile_of(context.home)), Policy.of(context.settings).rules).files.name
 
 
 def _shared_files(conn: DeadlineConnection, home: Path) -> str:

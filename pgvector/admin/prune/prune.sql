@@ -116,13 +116,7 @@ SELECT pg_try_advisory_xact_lock(731057951) AS got;
 -- name: oldest_turns
 -- exempt: names and times for the upkeep, no stored text. The themes are found one by one along an index.
 WITH RECURSIVE themes(theme) AS (walked_themes(conversations; themes))
-SELECT t.theme, extract(epoch FROM now() - oldest.ts)::float8 AS age_s, r.policy,
-       coalesce(r.held_until > now() AND r.held_by <> %(me)s::uuid, false) AS held,
-       coalesce(r.announced_at <= now() - make_interval(secs => %(grace_s)s), false) AS ripe,
-       coalesce(r.ended_at > now() - make_interval(secs => %(every_s)s) AND r.ended_at >= r.begun_at, false) AS recent,
-       -- Before Postgres 17 nothing can be subtracted from infinity, and the statement would fail for all themes.
-       CASE WHEN isfinite(greatest(r.announced_at, r.begun_at, r.ended_at))
-            THEN extract(epoch FROM now() - greatest(r.announced_at, r.begun_at, r.ended_at)) END::float8 AS stood_s
+SELECT t.theme, extract(epoch FROM now() - oldest.ts)::float8 AS age_s, retention_standing(r)
   FROM themes AS t
  CROSS JOIN LATERAL (SELECT c.ts FROM conversations AS c
                       WHERE c.agent_identity = t.theme AND c.ts > '-infinity' ORDER BY c.ts LIMIT 1) AS oldest
@@ -131,13 +125,7 @@ SELECT t.theme, extract(epoch FROM now() - oldest.ts)::float8 AS age_s, r.policy
 
 -- name: oldest_turns_own
 -- exempt: as oldest_turns, for a role that row-level security confines to some themes, which are the ones examined.
-SELECT t.theme, extract(epoch FROM now() - oldest.ts)::float8 AS age_s, r.policy,
-       coalesce(r.held_until > now() AND r.held_by <> %(me)s::uuid, false) AS held,
-       coalesce(r.announced_at <= now() - make_interval(secs => %(grace_s)s), false) AS ripe,
-       coalesce(r.ended_at > now() - make_interval(secs => %(every_s)s) AND r.ended_at >= r.begun_at, false) AS recent,
-       -- Before Postgres 17 nothing can be subtracted from infinity, and the statement would fail for all themes.
-       CASE WHEN isfinite(greatest(r.announced_at, r.begun_at, r.ended_at))
-            THEN extract(epoch FROM now() - greatest(r.announced_at, r.begun_at, r.ended_at)) END::float8 AS stood_s
+SELECT t.theme, extract(epoch FROM now() - oldest.ts)::float8 AS age_s, retention_standing(r)
   FROM unnest(hermes_themes_of(current_user)) AS t(theme)
  CROSS JOIN LATERAL (SELECT c.ts FROM conversations AS c
                       WHERE c.agent_identity = t.theme AND c.ts > '-infinity' ORDER BY c.ts LIMIT 1) AS oldest

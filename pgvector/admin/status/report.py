@@ -29,7 +29,6 @@ Status = dict[str, Any]
 WORK = ("embed", "embed_query", "write", "search", "rerank")  # work that is timed
 _ENDPOINT = {"closed": "up", "open": "failing, not asked for a while", "half-open": "failing, just tried again"}
 
-_FOLLOWS = "what waits follows when an agent starts"
 _POSTGRES = {"reconnecting": "is being connected to again", "was up": "was up a moment ago"}
 _MAIN = ("conversations", "memory_entries")
 _TOTALLED = ("spool_bytes", "set_aside")  # over all spools, including those of ended processes
@@ -243,7 +242,9 @@ def _state(process: Mapping[str, Any], *, agent_runs: bool) -> str:
         return "runs"
     if not process["waiting"]:
         return "is gone"
-    return f"is gone; {'an agent that runs takes over what waits' if agent_runs else _FOLLOWS}"
+    if agent_runs:
+        return "is gone; an agent that runs takes over what waits"
+    return "is gone; what waits follows when an agent starts"
 
 
 def _process_details(process: Mapping[str, Any]) -> Iterator[str]:

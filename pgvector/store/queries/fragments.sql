@@ -28,6 +28,16 @@ UNION ALL
 SELECT (SELECT agent_identity FROM {table} WHERE agent_identity > {found}.theme ORDER BY agent_identity LIMIT 1)
   FROM {found} WHERE {found}.theme IS NOT NULL
 
+-- fragment: retention_standing(r)
+-- How far the retention of a theme is, from its row of hermes_retention.
+{r}.policy,
+       coalesce({r}.held_until > now() AND {r}.held_by <> %(me)s::uuid, false) AS held,
+       coalesce({r}.announced_at <= now() - make_interval(secs => %(grace_s)s), false) AS ripe,
+       coalesce({r}.ended_at > now() - make_interval(secs => %(every_s)s) AND {r}.ended_at >= {r}.begun_at, false) AS recent,
+       -- Before Postgres 17 nothing can be subtracted from infinity, and the statement would fail for all themes.
+       CASE WHEN isfinite(greatest({r}.announced_at, {r}.begun_at, {r}.ended_at))
+            THEN extract(epoch FROM now() - greatest({r}.announced_at, {r}.begun_at, {r}.ended_at)) END::float8 AS stood_s
+
 -- fragment: memories_with(columns; theme; words)
 -- The rows that the text index finds for some words.
 AS MATERIALIZED (
