@@ -18,13 +18,17 @@ from typing import Any
 LOCOMO = "locomo10"
 REALTALK = "realtalk"
 REALMEM = "realmem"
+MEMSIM = "memsim"
 NAMES = (LOCOMO, "beam100k", "lifebench_en", "madial_en", "madial_zh", "precisionmem_en")
-# Nothing in the order of results is chosen on the last two: they tell whether what was chosen holds elsewhere.
-ALL_NAMES = (*NAMES, REALTALK, REALMEM)
+# No constant is chosen on the last three: they tell whether what was chosen holds elsewhere.
+ALL_NAMES = (*NAMES, REALTALK, REALMEM, MEMSIM)
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}  # of LoCoMo
 _LOCOMO_SHA256 = "79fa87e90f04081343b8c8debecb80a9a6842b76a7aa537dc9fdf651ea698ff4"
 _DATE = "%I:%M %p on %d %B, %Y"
 _REALTALK_DATE = "%d.%m.%Y, %H:%M:%S"
+_MEMSIM_DATE = "%Y年%m月%d日 %H:%M"
+_MEMSIM_WEEKDAY = re.compile(r" 周. ")
+_MEMSIM_FIRST = 40  # themes of each kind of question
 _EVIDENCE = re.compile(r"D(\d+):0*(\d+)")
 _FEW_THEMES = 4  # of a corpus with fewer, every other question is held out; else every other theme
 # What the other questions of beam100k ask for is hardly said in them: a summary, an order, a rule to follow.
@@ -83,6 +87,13 @@ def read_corpus(folder: Path, name: str) -> list[Theme]:
         people = sorted((folder / name).glob("*_dialogues_256k.json"))
         return [
             _person(place, each.stem, json.loads(each.read_bytes())["dialogues"]) for place, each in enumerate(people)
+        ]
+    if name == MEMSIM:
+        kinds = sorted((folder / name).glob("*_hybrid.json"))
+        return [
+            _daily(each.stem, place, said)
+            for each in kinds
+            for place, said in enumerate(json.loads(each.read_bytes())[:_MEMSIM_FIRST])
         ]
     path = folder / f"{name}.json"
     body = path.read_bytes()
@@ -155,6 +166,23 @@ def _person(place: int, name: str, sessions: list[dict[str, Any]]) -> Theme:
                 )
         seen.add(name_of)
     return Theme(REALMEM, name.casefold(), tuple(turns), tuple(questions))
+
+
+def _daily(kind: str, place: int, said: dict[str, Any]) -> Theme:
+    """What one person told an assistant over some days, each message by itself, and a question of two parts."""
+    turns = tuple(
+        Turn(str(each["mid"]), str(each["mid"]), "user", "user", each["message"], _daily_at(each["time"]))
+        for each in said["message_list"]
+    )
+    questions = tuple(
+        Asked(each["question"], kind, frozenset(map(str, each["target_step_id"])), bool(place % 2))
+        for each in said["question_list"]
+    )
+    return Theme(MEMSIM, f"{kind}-{place}", turns, questions)
+
+
+def _daily_at(written: str) -> datetime:
+    return datetime.strptime(_MEMSIM_WEEKDAY.sub(" ", written), _MEMSIM_DATE).replace(tzinfo=UTC)
 
 
 def _asked(asked: list[dict[str, Any]], turns: tuple[Turn, ...], *, held: bool) -> tuple[Asked, ...]:

@@ -45,6 +45,7 @@ from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall import bars, prefetch
 from hermes_memory_pgvector.recall.bars import MEMORIES_ABOVE, TURNS_ABOVE, MinSimilarity
 from hermes_memory_pgvector.recall.block import lines_of
+from hermes_memory_pgvector.recall.questions import questions_in
 from tests.support.embedding_server import EmbeddingServer, Model
 from tests.support.local_models import link_reranker
 from tests.support.model_files import model_dir
@@ -83,17 +84,22 @@ class Case:
     until: datetime | None = None
 
 
+Near = dict[
+    str, MinSimilarity | None
+]  # the bars by question, of which a message may have several; None without a model
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the provider looks at before it decides what to show, and the bars it has; None without a model.
+    """What the provider looks at before it decides what to show, and the bars it has.
 
     `beside_talk`: the bars if turns had to be that many spreads above talk about something else.
     """
 
     case: Case
     hits: list[Hit]
-    near: MinSimilarity | None
-    beside_talk: dict[float, MinSimilarity | None]
+    near: Near
+    beside_talk: dict[float, Near]
 
 
 def cases(conversations: Sequence[Theme], every: int) -> Iterator[Case]:
@@ -132,8 +138,15 @@ def asked_of(provider: PgvectorMemoryProvider, case: Case) -> Found:
     beside_talk = {}
     for above in TALK:
         with mock.patch.object(bars, "TALK_ABOVE", above):
-            beside_talk[above] = searcher.bars(case.question, time.monotonic() + 60.0)
-    return Found(case, hits, searcher.bars(case.question, time.monotonic() + 60.0), beside_talk)
+            beside_talk[above] = near_of(provider, case)
+    return Found(case, hits, near_of(provider, case), beside_talk)
+
+
+def near_of(provider: PgvectorMemoryProvider, case: Case) -> Near:
+    """The bars of each question of a message."""
+    assert provider.runtime is not None
+    until = time.monotonic() + 60.0
+    return {question: provider.runtime.searcher.bars(question, until) for question in questions_in(case.question)}
 
 
 def rates(
@@ -143,8 +156,9 @@ def rates(
     counted: dict[str, list[bool]] = {}
     with mock.patch.dict(vars(prefetch), constants):
         for each in found:
-            case, limits = each.case, near(each.near)
-            lines = lines_of([hit for hit in each.hits if prefetch.is_worth_showing(hit, limits)])[:SHOWN]
+            case, limits = each.case, {question: near(bar) for question, bar in each.near.items()}
+            worth = [hit for hit in each.hits if prefetch.is_worth_showing(hit, limits[hit.asked or case.question])]
+            lines = lines_of(worth)[:SHOWN]
             shown = [hit.content for line in lines for hit in (line.told, line.beside) if hit is not None]
             good = bool(case.answers.intersection(shown)) if case.answers else bool(shown)
             counted.setdefault(f"{'answered' if case.answers else 'false'}: {case.group}", []).append(good)

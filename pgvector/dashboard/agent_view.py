@@ -42,7 +42,7 @@ class _RecordingSearcher:
         self._searcher = searcher
         self.found: dict[tuple[Store, int], Hit] = {}
         self.besides: list[Hit] = []
-        self.near: MinSimilarity | None = None
+        self.near: dict[str, MinSimilarity | None] = {}  # by question, of which a message may have several
         self.mode: str | None = None  # while nothing was searched for
 
     def __getattr__(self, name: str) -> Any:
@@ -58,8 +58,8 @@ class _RecordingSearcher:
 
     def bars(self, text: str, until: float, themes: Collection[str] = ()) -> MinSimilarity | None:
         """Return the bars, and record them."""
-        self.near = self._searcher.bars(text, until, themes)
-        return self.near
+        self.near[text] = self._searcher.bars(text, until, themes)
+        return self.near[text]
 
     def before_session(self, *place: str, **limits: Any) -> list[Hit]:
         """Return the end of the previous session, and record it."""
@@ -117,11 +117,11 @@ class _Asked:
         """Return how rows were searched for; None if they were not."""
         return self._recorded.mode
 
-    @property
-    def near(self) -> MinSimilarity | None:
-        """Return the similarity that rows needed; None if only words decided."""
+    def near(self, question: str = "") -> MinSimilarity | None:
+        """Return the similarity that rows needed for a question, or for the first; None if only words decided."""
         if self._settings.min_similarity == "auto":
-            return self._recorded.near
+            known = self._recorded.near
+            return known.get(question, next(iter(known.values()), None))
         return MinSimilarity(self._settings.min_similarity, self._settings.min_similarity)
 
     def quoted(self) -> list[Hit]:
@@ -138,7 +138,7 @@ class _Asked:
         known = {_row(hit) for hit in self._worth if self._transcript.holds(self._where.session, hit)}
         reasons |= dict.fromkeys(known, "the session still has it before it")
         others = [hit for hit in self._recorded.found.values() if _row(hit) not in shown]
-        return [(hit, reasons.get(_row(hit)) or _too_far(hit, self.near)) for hit in others[:_BELOW_MOST]]
+        return [(hit, reasons.get(_row(hit)) or _too_far(hit, self.near(hit.asked))) for hit in others[:_BELOW_MOST]]
 
 
 def agent_view(served: ServedHome, params: Params) -> Mapping[str, Any]:
@@ -162,7 +162,7 @@ def agent_view(served: ServedHome, params: Params) -> Mapping[str, Any]:
         "budget_tokens": served.settings.prefetch_max_tokens,
         "lines": [_line(hit, text) for hit in asked.quoted()],
         "below": below,
-        **_bars(asked.near),
+        **_bars(asked.near()),
         "silent": silent or (None if asked.block else _nothing(below)),
         "mode": asked.mode,
         "why_by_words": ready.why_by_words(asked.mode),

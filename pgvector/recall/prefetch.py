@@ -17,6 +17,7 @@ from ..domain.types import PAGES_END, HeldTurns, Hit, Question, Scope, Store
 from .asking import asks
 from .bars import MinSimilarity
 from .block import Line, ask_alike, exchanges_in, lines_of
+from .questions import questions_in
 from .ranking import is_question
 from .render import render_block
 from .searcher import Searcher
@@ -143,11 +144,11 @@ def fitting(
     searcher: Searcher, procedures: Sequence[Hit], text: str, settings: Settings, until: float
 ) -> Sequence[Hit]:
     """Return the one procedure whose situation matches the message best, or nothing if none does."""
-    if not procedures:
-        return ()
-    known = searcher.with_similarity(procedures, text, until)
-    near = _bars(searcher, known, text, settings, until)
-    fit = [hit for hit in known if _fits(hit, near)]
+    fit: list[Hit] = []
+    for question in questions_in(text) if procedures else ():
+        known = searcher.with_similarity(procedures, question, until)
+        near = _bars(searcher, known, question, settings, until)
+        fit += [hit for hit in known if _fits(hit, near)]
     return sorted(fit, key=lambda hit: (hit.similarity or 0.0, hit.coverage, hit.at))[-1:]
 
 
@@ -179,7 +180,22 @@ def _bars(
 
 
 def worth_showing(searcher: Searcher, found: Sequence[Hit], text: str, settings: Settings, until: float) -> list[Hit]:
-    """Return those of `found` that likely answer, decided by the moment `until` (monotonic)."""
+    """Return those of `found` that likely answer, decided by the moment `until` (monotonic).
+
+    Of a message with several questions, each row is compared with the one that has found it.
+    """
+    by_question: dict[str, list[Hit]] = {}
+    for hit in found:
+        by_question.setdefault(hit.asked or text, []).append(hit)
+    answering = {
+        (hit.store, hit.id)
+        for question, hits in by_question.items()
+        for hit in _answering(searcher, hits, question, settings, until)
+    }
+    return [hit for hit in found if (hit.store, hit.id) in answering]
+
+
+def _answering(searcher: Searcher, found: Sequence[Hit], text: str, settings: Settings, until: float) -> list[Hit]:
     near = _bars(searcher, found, text, settings, until, {hit.theme for hit in found if hit.store == "memories"})
     # Words that even an earlier question like this one lacks, such as a ticket's number, say nothing about other rows.
     asked_before = (hit.coverage for hit in found if is_question(hit) and ask_alike(hit.content, text))

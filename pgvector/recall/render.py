@@ -134,6 +134,8 @@ def _explained(hit: Hit) -> dict[str, Any]:
         "words_coverage": round(hit.coverage, 4),
         "beside_a_match": hit.vector_rank is None and hit.word_rank is None,
     }
+    if hit.asked:
+        explained["question"] = hit.asked
     if hit.rerank_rank is not None:
         explained |= {"rerank_rank": hit.rerank_rank, "rerank_score": hit.rerank_score}
     return explained

@@ -30,6 +30,7 @@ from .asked_time import names_no_subject
 from .background import Background, result_by
 from .bars import Bars, MinSimilarity, Situations
 from .hot import HotBlock, HotLimits, ask_facts, read_hot
+from .questions import in_turn, questions_in
 from .reranking import Reorderer
 from .search import Search
 
@@ -85,7 +86,27 @@ class Searcher:
         """
         note_recall()
         started = time.monotonic()
-        end = started + asked.deadline_s
+        questions = questions_in(asked.text)
+        found = self._answer(stores, asked) if len(questions) == 1 else self._answers(stores, asked, questions)
+        self.counts["searches"] += 1
+        self._latencies.add("search", time.monotonic() - started)
+        page = self._dated(found.hits[asked.offset : asked.offset + asked.limit])
+        return replace(found, hits=page, procedures=self._dated(found.procedures))
+
+    def _answers(self, stores: Sequence[Store], asked: Question, questions: Sequence[str]) -> Answer:
+        """Return the answers to several questions as one. Raises as `recall`, if not even the first has one."""
+        end = time.monotonic() + asked.deadline_s
+        for text in questions[1:]:
+            self._embed(text, asked.deadline_s)  # so that its vector is there when it is its turn
+        found = [(questions[0], self._answer(stores, replace(asked, text=questions[0])))]
+        for text in questions[1:]:
+            with suppress(HermesPgvectorError):
+                found.append((text, self._answer(stores, replace(asked, text=text, deadline_s=_left_s(end)))))
+        return in_turn(found)
+
+    def _answer(self, stores: Sequence[Store], asked: Question) -> Answer:
+        """Return the rows from the best one to the end of the page that is asked for."""
+        end = time.monotonic() + asked.deadline_s
         text = both_ends(asked.text, QUERY_MAX_CHARS)
         reorderer = self._asked_to_rerank(asked, text)
         wanted = max(asked.offset + asked.limit, reorderer.candidates if reorderer else 0)
@@ -95,10 +116,7 @@ class Searcher:
         reranked = False
         if reorderer is not None:
             hits, reranked = reorderer.reorder(text, hits, end)
-        self.counts["searches"] += 1
-        self._latencies.add("search", time.monotonic() - started)
-        page = self._dated(hits[asked.offset : asked.offset + asked.limit])
-        return replace(found, hits=page, reranked=reranked, procedures=self._dated(found.procedures))
+        return replace(found, hits=tuple(hits[: asked.offset + asked.limit]), reranked=reranked)
 
     def _asked_to_rerank(self, asked: Question, text: str) -> Reorderer | None:
         """Return the reranker, or None if it is off, the page lies beyond its candidates, or it lacks the language."""

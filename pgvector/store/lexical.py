@@ -31,7 +31,7 @@ from .question_words import (
 from .vector_search import LENGTH_PIVOT, ask_estimate, planned_rows, variant, where
 
 EXACT_ROWS = 5000  # of a theme; the statements count_some_* stop counting one row beyond
-MIN_ROWS = 50  # in a nearly empty theme, words that no row holds would outweigh all that match
+MIN_ROWS = 20  # in a nearly empty theme, words that no row holds would outweigh all that match
 _MAX_CORRECTED = 4  # words of a question for which other spellings are looked up, longest first
 
 

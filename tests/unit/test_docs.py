@@ -224,11 +224,12 @@ def test_every_field_of_a_tools_answer_is_documented() -> None:
     hit = Hit(**known)  # type: ignore[arg-type]
     long = replace(hit, content="c " * RESULT_MAX_CHARS, around=(hit,))
     legs = {"vector_rank", "word_rank", "rerank_rank", "rerank_score", "nearest_char", "first_char", "size"}
-    assert set(known) | legs | {"around", "relevance", "structure"} == {field.name for field in fields(Hit)}
+    assert set(known) | legs | {"around", "relevance", "structure", "asked"} == {field.name for field in fields(Hit)}
     keys: set[str] = set()
     said = {"kind", "subject", "scope", "state", "when", "confidence", "expires_at", "replaced"}
     structured = replace(hit, structure=dict.fromkeys(said, "x"))
-    for each in (hit, long, structured, replace(hit, store="turns"), replace(hit, rerank_rank=1, rerank_score=0.9)):
+    found = replace(hit, rerank_rank=1, rerank_score=0.9, asked="c")
+    for each in (hit, long, structured, replace(hit, store="turns"), found):
         result = as_result(each, "c", explain=True)
         keys |= set(result) | set(result["explain"])
 

@@ -148,7 +148,7 @@ def _say_hit(result: Mapping[str, Any], text: str, args: argparse.Namespace) -> 
 
 
 def _legs(explained: Mapping[str, Any]) -> str:
-    parts = []
+    parts = [f'for "{explained["question"]}"'] if "question" in explained else []
     if explained["meaning_rank"] is not None:
         parts.append(f"by meaning: rank {explained['meaning_rank']}")
     if explained["words_rank"] is not None:

@@ -1,0 +1,127 @@
+"""Splits a message that asks several things, each of which is searched by itself.
+
+The vector of two questions lies between their answers and is near to neither, and of their words the longer question
+has more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache, lru_cache
+from itertools import chain, zip_longest
+
+from ..domain.types import Answer, Hit
+from .asking import asks
+from .ranking import statement_of
+
+MAX_CHARS = 250  # of a message that is split; in longer ones, questions are mostly about what stands around them
+MOST = 3  # questions of a message that are searched one by one, each of which takes as long as a search
+_AFTER_A_QUESTION = re.compile(r"(?<=[?\u061f])\s+|(?<=\uff1f)\s*")
+_AFTER_A_STATEMENT = re.compile(r"(?<=[.!\u2026:])\s+|(?<=[\u3002\uff01])|\n+")
+_WORDS_LEAST = 4  # of a question that begins with no word for asking
+_WORD = re.compile(r"\w+")
+_CJK_LEAST = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{4}")
+# A question with one of these words may be about what the one before it names.
+_BACK = re.compile(
+    r"\b(?:it|its|this|these|those|that(?! (?:i|we|you|my)\b)|they|them|their|he|she|him|her|his|hers|ones?|both"
+    r"|neither|er|sie|(?<!gibt )es|ihn|ihm|ihr\w*|sein\w*|dort|davon|damit|dabei|dafür|beide\w*|eso|ellas?|ellos"
+    r"|allí|ça|cela|elles?|ils|lui|leur|eux)\b|[它他她]|[那这這][个個]?[呢吗嗎\uff1f]",
+    re.IGNORECASE,
+)
+# Nobody looks for an answer to "How are you?", "Right?" or "Can you help me?" among what was remembered.
+_SAYS_NOTHING = """
+    a about ahead all alright also am and anything are be can come could day did do does doing done else feel for
+    from get give go going good got great have having hello help hey hi how i idea ideas if in is know let life like
+    look make may me mean mind my next nice no not now of off ok okay on or out plan please question questions quick
+    ready really remember right say see sense seriously should so some something sound sounds start still sure
+    tackle tell than thank thanks the thing things think time to today together too try understand up us wait want
+    was we well what when where which who why will with would yeah yes you your
+    alles auch bei bist da dann das denkst denn dir doch du ein eine es etwas frage für geht gehts gut haben hallo
+    hast helfen hilfe ich ihnen ist ja jetzt kann kannst klar können lauft läuft machen mal meinst mich mir nicht
+    nun oder richtig s sagst sicher sie sind so soll sollen sollte stimmt und verstehst vielleicht war warum was
+    weisst weiter weißt wie wieso wir wirklich wo zu
+"""
+
+
+@lru_cache(maxsize=64)  # asked at each step of a recall
+def questions_in(text: str) -> tuple[str, ...]:
+    """Return the questions of a message, or the whole text if it does not ask two or three things.
+
+    A question that refers to the one before it is part of it. If the message says something besides, the whole text is
+    the first of its questions.
+    """
+    if len(text) > MAX_CHARS:
+        return (text,)
+    *asked, rest = _AFTER_A_QUESTION.split(text.strip())
+    if rest.endswith(("?", "\u061f")):
+        asked, rest = [*asked, rest], ""
+    questions: list[str] = []
+    alone = not _says_something(rest)
+    for piece in asked:
+        *before, question = _AFTER_A_STATEMENT.split(piece)
+        alone = alone and not any(map(_says_something, before))
+        if questions and (_refers_back(question) or _is_a_rest(question)):
+            questions[-1] += f" {question}"
+        elif _says_something(question):
+            questions.append(question)
+    if not 1 < len(questions) <= MOST:
+        return (text,)
+    return tuple(questions) if alone else (text, *questions)
+
+
+def _refers_back(question: str) -> bool:
+    """Return whether a question is about what the one before it names, and has no name of its own before that."""
+    back = _BACK.search(question)
+    if back is None:
+        return False
+    before = _WORD.findall(question[: back.start()])
+    return not any(len(word) > 1 and word[0].isupper() for word in before[1:])
+
+
+def _is_a_rest(question: str) -> bool:
+    """Return whether a question is the rest of the one before it, as in "Where is the key? In the drawer?"."""
+    few = len(_WORD.findall(question)) < _WORDS_LEAST and _CJK_LEAST.search(question) is None
+    return few and not asks(question.rstrip("?\u061f\uff1f "), of_a_turn=True)
+
+
+def _says_something(text: str) -> bool:
+    """Return whether a text names something that could be looked for."""
+    return _CJK_LEAST.search(text) is not None or not _empty_words().issuperset(_WORD.findall(text.casefold()))
+
+
+@cache
+def _empty_words() -> frozenset[str]:
+    return frozenset(_SAYS_NOTHING.split())
+
+
+def in_turn(answers: Sequence[tuple[str, Answer]]) -> Answer:
+    """Return the answers to several questions as one: their rows in turn, each once, with scores that never rise."""
+    found = [[replace(hit, asked=question) for hit in answer.hits] for question, answer in answers]
+    every = [answer for _, answer in answers]
+    return Answer(
+        tuple(_falling(filter(None, chain.from_iterable(zip_longest(*found))))),
+        next((answer.mode for answer in every if answer.mode == "hybrid"), every[0].mode),
+        reranked=any(answer.reranked for answer in every),
+        procedures=_fullest(hit for answer in every for hit in answer.procedures),
+    )
+
+
+def _falling(hits: Iterator[Hit]) -> Iterator[Hit]:
+    said: set[object] = set()
+    least = float("inf")
+    for hit in hits:
+        if (statement := statement_of(hit)) not in said:
+            said.add(statement)
+            least = min(least, hit.score)
+            yield replace(hit, score=least)
+
+
+def _fullest(procedures: Iterator[Hit]) -> tuple[Hit, ...]:
+    """Return each procedure once, with the share of its situation's words that the best question has."""
+    best: dict[int, Hit] = {}
+    for hit in procedures:
+        if hit.id not in best or hit.coverage > best[hit.id].coverage:
+            best[hit.id] = hit
+    return tuple(best.values())
