@@ -10,7 +10,7 @@ from ..domain.dates import Zone, in_zone
 from ..domain.named_times import TimeSpan, asks_what_was_said, named_periods, session_asked
 from ..domain.types import Filters, Question, Store
 from ..store.pipeline import Pipeline
-from ..store.vector_search import ask_begun, ask_session_span, ask_told
+from ..store.vector_search import ask_begun, ask_latest_memories, ask_session_span, ask_told
 from .fuse import TOLD_THEN, by_time, favour
 
 SHORT_PERIOD = timedelta(days=7, hours=1)  # longest named period of which beginnings of sessions are always proposed
@@ -43,25 +43,27 @@ class AskedTime:
         """Return the scores, raised for rows told at the time; unchanged if the question names none.
 
         The turns with which sessions of such a time began are added behind the legs' candidates: "What did we speak
-        about on 3 May?" has no word in common with them.
+        about on 3 May?" has no word in common with them. Where only memories are asked for, the newest ones are.
         """
         if self._named:
             which, self._named = self._named, ""  # if it takes too long, the rest is found without it
             self._note_session(pipe, which)
         if not self._periods:
             return scores
-        begun = self._begun(pipe) if "turns" in scores else []
+        store: Store = "turns" if "turns" in scores else "memories"
+        first = self._first(pipe, store)
         told = self._told(pipe, scores)
-        if new := _faint(begun, scores.get("turns", {})):
-            scores = scores | {"turns": scores["turns"] | new}
-            told["turns"] = told.get("turns", {}) | dict.fromkeys(new, TOLD_THEN)
-        self.told_then |= {(store, row) for store, rows in told.items() for row, at in rows.items() if at == TOLD_THEN}
-        return {store: self._gained(store, found, told.get(store, {}), begun) for store, found in scores.items()}
+        if new := _faint(first, scores[store]):
+            scores = scores | {store: scores[store] | new}
+            told[store] = told.get(store, {}) | dict.fromkeys(new, TOLD_THEN)
+        self.told_then |= {(name, row) for name, rows in told.items() for row, at in rows.items() if at == TOLD_THEN}
+        return {
+            name: self._gained(found, told.get(name, {}), first if name == store else [])
+            for name, found in scores.items()
+        }
 
-    def _gained(
-        self, store: Store, scores: dict[int, float], told: dict[int, int], begun: list[int]
-    ) -> dict[int, float]:
-        return by_time(scores, told, begun if store == "turns" else ()) if self._decides else favour(scores, told)
+    def _gained(self, scores: dict[int, float], told: dict[int, int], first: list[int]) -> dict[int, float]:
+        return by_time(scores, told, first) if self._decides else favour(scores, told)
 
     def _note_session(self, pipe: Pipeline, which: str) -> None:
         """Look up a session and its period, see `session_named`; the theme may have none but the asking one."""
@@ -77,15 +79,20 @@ class AskedTime:
         }
         return {store: {row.id: row.told for row in rows} for store, rows in asked.items()}
 
-    def _begun(self, pipe: Pipeline) -> list[int]:
-        """Return the first turns of sessions in the short periods named; of a date without a year, only the last."""
+    def _first(self, pipe: Pipeline, store: Store) -> list[int]:
+        """Return the first turns of sessions in the short periods named; of a date without a year, only the last.
+
+        Of memories, return the newest, if only their time is asked for.
+        """
         short = [each for each in self._periods if self._decides or each.end - each.start <= SHORT_PERIOD]
         days = {each: in_zone(each.start, self._zone) for each in short}
         last = {(day.month, day.day): each for each, day in sorted(days.items(), key=itemgetter(1))}
-        if not last or self._asked.scope.kind == "all":
+        if not last or self._asked.scope.kind == "all" or (store == "memories" and not self._decides):
             return []
-        rows = ask_begun(pipe, self._asked.scope, self._asked.filters, list(last.values()), self._session)
-        return [row.id for row in rows]
+        scope, filters, spans = self._asked.scope, self._asked.filters, list(last.values())
+        if store == "memories":
+            return [row.id for row in ask_latest_memories(pipe, scope, filters, spans)]
+        return [row.id for row in ask_begun(pipe, scope, filters, spans, self._session)]
 
 
 def _faint(rows: Sequence[int], known: Collection[int]) -> dict[int, float]:

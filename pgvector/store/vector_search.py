@@ -41,8 +41,8 @@ OWN_BREADTH = 400  # hnsw.ef_search
 # Lexemes at which a text's score is halved, because a long text holds many words by chance. An absolute number,
 # because among short texts the longer ones are no worse; only a theme of long texts has a larger one.
 LENGTH_PIVOT = 45
-MOST_TOLD = 500  # the last turns of a period that are searched for beginnings of sessions
-BEGINNINGS = 20  # turns taken from these
+MOST_TOLD = 500  # the last rows of a period that are searched for beginnings of sessions, or for the newest memories
+BEGINNINGS = 20  # rows taken from these
 END_TURNS = 6  # turns that are the end of a session
 MOST_PROCEDURES = 100  # the newest of a theme, compared with a session's first message
 # In scripts without spaces, two characters say as much as four letters.
@@ -300,6 +300,12 @@ def ask_begun(pipe: Pipeline, scope: Scope, filters: Filters, spans: Sequence[Ti
     row: dict[str, Any] = {"starts": [span.start for span in spans], "ends": [span.end for span in spans]}
     row |= {"most": MOST_TOLD, "limit": BEGINNINGS, "told_in": session}
     return pipe.ask("beginnings", where(scope, filters) | row)
+
+
+def ask_latest_memories(pipe: Pipeline, scope: Scope, filters: Filters, spans: Sequence[TimeSpan]) -> Rows:
+    """Ask for the memories of `spans`, newest first."""
+    row: dict[str, Any] = {"starts": [span.start for span in spans], "ends": [span.end for span in spans]}
+    return pipe.ask("latest_memories", where(scope, filters) | row | {"most": MOST_TOLD, "limit": BEGINNINGS})
 
 
 def ask_session_span(pipe: Pipeline, scope: Scope, which: str, besides: Sequence[str]) -> Rows:

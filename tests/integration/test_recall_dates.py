@@ -162,6 +162,23 @@ def test_need_39_the_limits_of_a_call_are_a_time_as_well(question: str, provider
     assert set(recalled(provider, question, tool=TURNS, since="30d")) >= set(found)
 
 
+@pytest.mark.parametrize("question", ["everything", "What did I tell you?", "What did you remember today?"])
+def test_need_39_the_memories_of_a_time_newest_first(
+    question: str, provider: PgvectorMemoryProvider, dsn: str, make_provider: MakeProvider
+) -> None:
+    facts = [f"The {color} shed has {color} doors" for color in ("amber", "beige", "coral", "denim")]
+    for fact in facts:
+        provider.on_memory_write("add", "memory", fact)
+    landed(provider)
+    for place, fact in enumerate(facts):
+        age(dsn, fact, days=30 if fact == facts[-1] else place / 10_000)
+
+    found = recalled(provider, question, since="1d")
+
+    assert found == facts[:3]
+    assert recalled(make_provider(gateway_session_key="sales"), question, since="1d") == []
+
+
 def test_need_39_what_was_spoken_of_in_a_long_time(provider: PgvectorMemoryProvider) -> None:
     month = datetime.now(UTC) - timedelta(days=40)
     found = recalled(provider, f"What did we talk about in {month:%B %Y}?", tool=TURNS)

@@ -98,6 +98,17 @@ def test_need_20_the_turns_of_a_day_come_from_the_index_of_times(filled: psycopg
         assert read["Actual Rows"] <= 500
 
 
+def test_need_20_the_latest_memories_come_from_the_index_of_times(filled: psycopg.Connection[Any]) -> None:
+    day = datetime.now(UTC)
+    row = {"theme": "large", "starts": [day - timedelta(days=1)], "ends": [day + timedelta(days=1)], "most": 500}
+    for mode in MODES:
+        filled.execute(f"SET plan_cache_mode = {mode}".encode())
+        nodes = _plan(filled, "latest_memories", row | {"limit": 20})
+        read = next(node for node in nodes if node.get("Index Name") == "memory_entries_theme_time_idx")
+        assert read["Actual Rows"] <= 500, (mode, read)
+        assert "Seq Scan" not in {node["Node Type"] for node in nodes if node.get("Relation Name") == "memory_entries"}
+
+
 @pytest.mark.parametrize("which", ["first", "last", "end"])
 def test_need_20_a_session_is_found_by_indexes(which: str, filled: psycopg.Connection[Any]) -> None:
     row = {"theme": "large", "which": which, "besides": ["none"], "turns": 6}

@@ -229,6 +229,18 @@ SELECT id FROM (SELECT id, ts, row_number() OVER (PARTITION BY session_id ORDER 
                                       ORDER BY ts DESC LIMIT %(most)s) AS said) AS begun
  ORDER BY place, ts, id LIMIT %(limit)s;
 
+-- name: latest_memories
+-- The memories of some periods, newest first, among the last ones that were first said before the end of one: there is an
+-- index of when a memory was first said, and none of when it was changed.
+SELECT id FROM unnest(%(starts)s::timestamptz[], %(ends)s::timestamptz[]) AS period(start, stop)
+ CROSS JOIN LATERAL (SELECT id, updated_at
+                       FROM (SELECT id, agent_identity, target, metadata, updated_at FROM memory_entries
+                              WHERE agent_identity = %(theme)s AND created_at < stop
+                              ORDER BY created_at DESC LIMIT %(most)s) AS newest
+                      WHERE updated_at >= start AND updated_at < stop AND memory_passes()
+                        AND not_hidden(newest; hidden.agent_identity = %(theme)s) AND readable(newest)) AS told
+ ORDER BY updated_at DESC, id DESC LIMIT %(limit)s;
+
 -- name: session_span
 -- The theme's first or last session and from when to when it went on, or the end of the last one: its last turns. Sessions
 -- that ask do not count. Of a session that goes on for ever, as a chat's, it is a week.
