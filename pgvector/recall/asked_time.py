@@ -10,7 +10,7 @@ from ..domain.dates import Zone, in_zone
 from ..domain.named_times import TimeSpan, asks_what_was_said, named_periods, session_asked
 from ..domain.types import Filters, Question, Store
 from ..store.pipeline import Pipeline
-from ..store.vector_search import ask_begun, ask_latest_memories, ask_session_span, ask_told
+from ..store.told_rows import ask_begun, ask_latest_memories, ask_session_span, ask_told
 from .fuse import TOLD_THEN, by_time, favour
 
 SHORT_PERIOD = timedelta(days=7, hours=1)  # longest named period of which beginnings of sessions are always proposed

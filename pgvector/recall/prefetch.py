@@ -190,23 +190,21 @@ def worth_showing(searcher: Searcher, found: Sequence[Hit], text: str, settings:
     answering = {
         (hit.store, hit.id)
         for question, hits in by_question.items()
-        for hit in _answering(searcher, hits, question, settings, until)
+        for hit in _answering(searcher, hits, question, settings, until, ordered=asks(text, of_a_turn=True))
     }
     return [hit for hit in found if (hit.store, hit.id) in answering]
 
 
-def _answering(searcher: Searcher, found: Sequence[Hit], text: str, settings: Settings, until: float) -> list[Hit]:
+def _answering(
+    searcher: Searcher, found: Sequence[Hit], text: str, settings: Settings, until: float, *, ordered: bool
+) -> list[Hit]:
+    """Return the rows that likely answer one question; `ordered`: its message asks, or orders an answer."""
     near = _bars(searcher, found, text, settings, until, {hit.theme for hit in found if hit.store == "memories"})
     # Words that even an earlier question like this one lacks, such as a ticket's number, say nothing about other rows.
     asked_before = (hit.coverage for hit in found if is_question(hit) and ask_alike(hit.content, text))
     most = max(asked_before, default=0.0) or 1.0
-    by_time = _asks_for_a_time(text)
+    by_time = session_asked(text) == "end" or (ordered and asks_what_was_said(text))
     return [hit for hit in found if (by_time and hit.told_then) or is_worth_showing(hit, near, most)]
-
-
-def _asks_for_a_time(text: str) -> bool:
-    """Return whether a message asks what was said at a time, also as an order to go on from there."""
-    return session_asked(text) == "end" or (asks_what_was_said(text) and asks(text, of_a_turn=True))
 
 
 def _limited(lines: Sequence[Line], besides: Sequence[Hit], limit: int) -> list[Line]:

@@ -1,4 +1,4 @@
-"""Splits a message that asks several things, each of which is searched by itself.
+"""Splits a message that asks several things, each of which is searched by itself, and leaves out small talk.
 
 The vector of two questions lies between their answers and is near to neither, and of their words the longer question
 has more.
@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import chain, zip_longest
 
+from ..domain.small_talk import says_something, without_small_talk
 from ..domain.types import Answer, Hit
 from .asking import asks
 from .ranking import statement_of
@@ -30,45 +31,33 @@ _BACK = re.compile(
     r"|allí|ça|cela|elles?|ils|lui|leur|eux)\b|[它他她]|[那这這][个個]?[呢吗嗎\uff1f]",
     re.IGNORECASE,
 )
-# Nobody looks for an answer to "How are you?", "Right?" or "Can you help me?" among what was remembered.
-_SAYS_NOTHING = """
-    a about ahead all alright also am and anything are be can come could day did do does doing done else feel for
-    from get give go going good got great have having hello help hey hi how i idea ideas if in is know let life like
-    look make may me mean mind my next nice no not now of off ok okay on or out plan please question questions quick
-    ready really remember right say see sense seriously should so some something sound sounds start still sure
-    tackle tell than thank thanks the thing things think time to today together too try understand up us wait want
-    was we well what when where which who why will with would yeah yes you your
-    alles auch bei bist da dann das denkst denn dir doch du ein eine es etwas frage für geht gehts gut haben hallo
-    hast helfen hilfe ich ihnen ist ja jetzt kann kannst klar können lauft läuft machen mal meinst mich mir nicht
-    nun oder richtig s sagst sicher sie sind so soll sollen sollte stimmt und verstehst vielleicht war warum was
-    weisst weiter weißt wie wieso wir wirklich wo zu
-"""
 
 
 @lru_cache(maxsize=64)  # asked at each step of a recall
 def questions_in(text: str) -> tuple[str, ...]:
-    """Return the questions of a message, or the whole text if it does not ask two or three things.
+    """Return the questions of a message, or the whole if it does not ask two or three things; without small talk.
 
-    A question that refers to the one before it is part of it. If the message says something besides, the whole text is
-    the first of its questions.
+    A question that refers to the one before it is part of it. If the message says something besides, the whole is the
+    first of its questions.
     """
-    if len(text) > MAX_CHARS:
-        return (text,)
-    *asked, rest = _AFTER_A_QUESTION.split(text.strip())
+    whole = without_small_talk(text)
+    if len(whole) > MAX_CHARS:
+        return (whole,)
+    *asked, rest = _AFTER_A_QUESTION.split(whole.strip())
     if rest.endswith(("?", "\u061f")):
         asked, rest = [*asked, rest], ""
     questions: list[str] = []
-    alone = not _says_something(rest)
+    alone = not says_something(rest)
     for piece in asked:
         *before, question = _AFTER_A_STATEMENT.split(piece)
-        alone = alone and not any(map(_says_something, before))
+        alone = alone and not any(map(says_something, before))
         if questions and (_refers_back(question) or _is_a_rest(question)):
             questions[-1] += f" {question}"
-        elif _says_something(question):
-            questions.append(question)
+        elif says_something(question):
+            questions.append(without_small_talk(question))
     if not 1 < len(questions) <= MOST:
-        return (text,)
-    return tuple(questions) if alone else (text, *questions)
+        return (whole,)
+    return tuple(questions) if alone else (whole, *questions)
 
 
 def _refers_back(question: str) -> bool:
@@ -86,20 +75,14 @@ def _is_a_rest(question: str) -> bool:
     return few and not asks(question.rstrip("?\u061f\uff1f "), of_a_turn=True)
 
 
-def _says_something(text: str) -> bool:
-    """Return whether a text names something that could be looked for."""
-    return _CJK_LEAST.search(text) is not None or not _empty_words().issuperset(_WORD.findall(text.casefold()))
+def found_by(question: str, answer: Answer) -> Answer:
+    """Return the answer with the question noted at each row."""
+    return replace(answer, hits=tuple(replace(hit, asked=question) for hit in answer.hits))
 
 
-@cache
-def _empty_words() -> frozenset[str]:
-    return frozenset(_SAYS_NOTHING.split())
-
-
-def in_turn(answers: Sequence[tuple[str, Answer]]) -> Answer:
-    """Return the answers to several questions as one: their rows in turn, each once, with scores that never rise."""
-    found = [[replace(hit, asked=question) for hit in answer.hits] for question, answer in answers]
-    every = [answer for _, answer in answers]
+def in_turn(every: Sequence[Answer]) -> Answer:
+    """Return several answers as one: their rows in turn, each once, with scores that never rise."""
+    found = [answer.hits for answer in every]
     return Answer(
         tuple(_falling(filter(None, chain.from_iterable(zip_longest(*found))))),
         next((answer.mode for answer in every if answer.mode == "hybrid"), every[0].mode),

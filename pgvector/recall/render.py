@@ -127,7 +127,7 @@ def as_result(hit: Hit, question: str, *, explain: bool, max_chars: int = RESULT
 
 def _explained(hit: Hit) -> dict[str, Any]:
     """Return how the hit was found."""
-    explained = {
+    explained: dict[str, Any] = {
         "score": round(hit.score, 4),
         "meaning_rank": hit.vector_rank,
         "words_rank": hit.word_rank,

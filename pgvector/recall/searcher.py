@@ -30,7 +30,7 @@ from .asked_time import names_no_subject
 from .background import Background, result_by
 from .bars import Bars, MinSimilarity, Situations
 from .hot import HotBlock, HotLimits, ask_facts, read_hot
-from .questions import in_turn, questions_in
+from .questions import found_by, in_turn, questions_in
 from .reranking import Reorderer
 from .search import Search
 
@@ -87,22 +87,23 @@ class Searcher:
         note_recall()
         started = time.monotonic()
         questions = questions_in(asked.text)
-        found = self._answer(stores, asked) if len(questions) == 1 else self._answers(stores, asked, questions)
+        found = self._answer(stores, asked) if questions == (asked.text,) else self._answers(stores, asked, questions)
         self.counts["searches"] += 1
         self._latencies.add("search", time.monotonic() - started)
         page = self._dated(found.hits[asked.offset : asked.offset + asked.limit])
         return replace(found, hits=page, procedures=self._dated(found.procedures))
 
     def _answers(self, stores: Sequence[Store], asked: Question, questions: Sequence[str]) -> Answer:
-        """Return the answers to several questions as one. Raises as `recall`, if not even the first has one."""
+        """Return the answers to the questions of a message as one. Raises as `recall` if not even the first has one."""
         end = time.monotonic() + asked.deadline_s
         for text in questions[1:]:
             self._embed(text, asked.deadline_s)  # so that its vector is there when it is its turn
-        found = [(questions[0], self._answer(stores, replace(asked, text=questions[0])))]
-        for text in questions[1:]:
+        first, *others = questions
+        found = [found_by(first, self._answer(stores, replace(asked, text=first)))]
+        for text in others:
             with suppress(HermesPgvectorError):
-                found.append((text, self._answer(stores, replace(asked, text=text, deadline_s=_left_s(end)))))
-        return in_turn(found)
+                found.append(found_by(text, self._answer(stores, replace(asked, text=text, deadline_s=_left_s(end)))))
+        return in_turn(found) if others else found[0]
 
     def _answer(self, stores: Sequence[Store], asked: Question) -> Answer:
         """Return the rows from the best one to the end of the page that is asked for."""

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 from pgvector import Vector
 
-from ..domain.named_times import TimeSpan
 from ..domain.types import Candidate, Filters, HeldTurns, Hit, Scope, Store
 from .connection import DeadlineConnection, translated
 from .pipeline import Pipeline, Rows
@@ -41,9 +40,6 @@ OWN_BREADTH = 400  # hnsw.ef_search
 # Lexemes at which a text's score is halved, because a long text holds many words by chance. An absolute number,
 # because among short texts the longer ones are no worse; only a theme of long texts has a larger one.
 LENGTH_PIVOT = 45
-MOST_TOLD = 500  # the last rows of a period that are searched for beginnings of sessions, or for the newest memories
-BEGINNINGS = 20  # rows taken from these
-END_TURNS = 6  # turns that are the end of a session
 MOST_PROCEDURES = 100  # the newest of a theme, compared with a session's first message
 # In scripts without spaces, two characters say as much as four letters.
 _LONG_WORD = re.compile(r"\w{4,}|[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
@@ -284,34 +280,6 @@ def around(surroundings: Iterable[Any]) -> dict[int, tuple[Hit, ...]]:
     for beside, *columns in surroundings:
         found.setdefault(beside, []).append(Hit("turns", *columns))
     return {turn: tuple(sorted(hits, key=lambda hit: (hit.at, hit.id))) for turn, hits in found.items()}
-
-
-def ask_told(
-    pipe: Pipeline, store: Store, scope: Scope, ids: Sequence[int], spans: Sequence[TimeSpan], session: str | None
-) -> Rows:
-    """Ask which of the rows `ids`, of turns those of `session`, were told in (`told` is 2) or around (1) `spans`."""
-    row: dict[str, Any] = {"ids": list(ids), "told_in": session}
-    row |= {"starts": [span.start for span in spans], "ends": [span.end for span in spans]}
-    return pipe.ask(f"told_{store}", row | themes_of(scope))
-
-
-def ask_begun(pipe: Pipeline, scope: Scope, filters: Filters, spans: Sequence[TimeSpan], session: str | None) -> Rows:
-    """Ask for the turns with which the theme's sessions, or only `session`, began in `spans`: the firsts first."""
-    row: dict[str, Any] = {"starts": [span.start for span in spans], "ends": [span.end for span in spans]}
-    row |= {"most": MOST_TOLD, "limit": BEGINNINGS, "told_in": session}
-    return pipe.ask("beginnings", where(scope, filters) | row)
-
-
-def ask_latest_memories(pipe: Pipeline, scope: Scope, filters: Filters, spans: Sequence[TimeSpan]) -> Rows:
-    """Ask for the memories of `spans`, newest first."""
-    row: dict[str, Any] = {"starts": [span.start for span in spans], "ends": [span.end for span in spans]}
-    return pipe.ask("latest_memories", where(scope, filters) | row | {"most": MOST_TOLD, "limit": BEGINNINGS})
-
-
-def ask_session_span(pipe: Pipeline, scope: Scope, which: str, besides: Sequence[str]) -> Rows:
-    """Ask for the theme's `first` or `last` session besides some and its period, or that of the last one's `end`."""
-    row = {"which": which, "besides": list(besides), "turns": END_TURNS}
-    return pipe.ask("session_span", themes_of(scope) | row)
 
 
 def ask_held(pipe: Pipeline, scope: Scope, ids: Sequence[int], held: HeldTurns) -> Rows:

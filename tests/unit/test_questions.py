@@ -1,4 +1,4 @@
-"""Messages that ask several things are split into questions that can be searched by themselves; others are not."""
+"""What of a message is searched for: each of several questions by itself, and no small talk."""
 
 from __future__ import annotations
 
@@ -41,18 +41,61 @@ def test_a_question_that_refers_back_belongs_to_the_one_before_it() -> None:
     "text",
     [
         "Where is the spare key?",
-        "How are you? Where is the spare key?",
-        "Hallo, wie geht es dir? Wo liegt der Ersatzschlüssel?",
-        "Where is the spare key? Do you know? Right?",
         "Where is the spare key? In the drawer?",
         "Where did I leave the bike that I bought? Was it locked?",
         "What does https://example.org/?page=2 show?",
         "What?? Really?? Why???",
-        "A? B? C? D? Where is the key? Who has the car? When is lunch? What is the code?",
+        "Whales? Bees? Cats? Dogs? Where is the key? Who has the car? When is lunch? What is the code?",
         "Where is the spare key? " + "The roof leaks. " * (MAX_CHARS // 15) + "When is the rent due?",
         "",
         "?",
     ],
 )
 def test_a_message_that_asks_one_thing_stays_whole(text: str) -> None:
+    assert questions_in(text) == (text,)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Hi there, quick question: {}",
+        "Hello Hermes, how are you? {}",
+        "Hi again, I hope you had a good weekend! {} Thanks a lot, that would really help me.",
+        "So, um, can you remind me: {}",
+        "Do you remember {}",
+        "{} Thanks in advance!",
+        "Sag mal, {}",
+        "Hallo, wie geht es dir? {}",
+        "{} Do you know? Right?",
+        "Por favor, {}",
+    ],
+)
+def test_small_talk_around_a_question_is_not_searched_for(message: str) -> None:
+    (asked,) = questions_in(message.format("where is the spare key?"))
+    assert asked == "where is the spare key?"
+
+
+def test_both_questions_lose_what_is_said_around_them() -> None:
+    text = "Hi! Can you tell me where the spare key is? And do you remember when the rent is due? Thank you so much!"
+    assert questions_in(text) == ("where the spare key is?", "when the rent is due?")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Thanks!",
+        "Hello",
+        "How are you?",
+        "Last weekend, where did we eat?",
+        "Today, where did we eat?",
+        "id, name, time, status",
+        "The cake was great, thanks to Anna.",
+        "What is the plan?",
+        "plan, budget, deadline",
+        "My life plan: retire at sixty",
+        "War, famine and plague in the notes",
+        "hi, " * 200 + "where is the key?",
+    ],
+)
+def test_what_may_be_meant_stays(text: str) -> None:
     assert questions_in(text) == (text,)
