@@ -178,7 +178,11 @@ def _run_wizard(
     except HermesPgvectorError as exc:
         say(f"error: {exc}\nNothing was saved.")
         return _EXIT_FAILED, {"saved": False, "error": str(exc)}
-    done = _finish(plan, home, say)
+    try:
+        done = _finish(plan, home, say)
+    except KeyboardInterrupt:
+        say("\nInterrupted. The settings are saved; what is still missing is told by: hermes-pgvector doctor")
+        return _EXIT_INTERRUPTED, {"saved": True, "error": "interrupted"} | plan.as_dict()
     return 0 if done["doctor"]["healthy"] else _EXIT_FAILED, done
 
 

@@ -129,6 +129,22 @@ def test_leaving_at_a_question_leaves_everything_as_it_was(
     assert not list(home.path.glob("pgvector/models/*"))
 
 
+def test_need_40_who_leaves_during_the_checks_at_the_end_is_told_that_it_is_saved(
+    home: HermesHome, at_terminal: Terminal, dsn: str
+) -> None:
+    screen = at_terminal
+    screen.answer(r"Number \[1\]: ", "2")
+    screen.answer(r"DSN, .*: ", dsn)
+    screen.answer(r"Number \[1\]: ", "3")
+    screen.answer(r"Save this.*: ", "")
+    screen.answer(r"Saved\. Memory provider: pgvector")
+    screen.press(b"\x03")
+
+    assert screen.exit_code() == 130, screen.screen
+    assert "The settings are saved" in screen.screen and "Traceback" not in screen.screen
+    assert home.read_config()["memory"]["provider"] == "pgvector"
+
+
 def test_an_admins_login_makes_the_tables_at_the_end(
     home: HermesHome, at_terminal: Terminal, empty_admin_dsn: str
 ) -> None:
