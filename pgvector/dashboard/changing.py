@@ -197,9 +197,7 @@ def _undo(served: ServedHome, params: Params) -> dict[str, Any]:
     change = journal.look(token, where) if dry_run else journal.take(token, where)
     try:
         return _undone(context, change, dry_run=dry_run)
-    except InvalidArgument:
-        raise
-    except HermesPgvectorError:
+    except HermesPgvectorError:  # also if it is refused: what stands in its way may be undone next
         if not dry_run:
             journal.give_back(token, change)
         raise

@@ -13,16 +13,12 @@ from typing import Any
 
 from ..admin.edit.putting_back import RowChange
 from ..admin.edit.row_images import RowImages
-from ..domain.errors import InvalidArgument
+from ..domain.errors import NothingToUndo
 
 Where = tuple[Path, str]  # a home, and the database that its settings name
 KEPT_S = 600.0
 _MOST = 100  # changes
 MOST_CHARS = 64_000_000  # kept by all of them together
-_GONE = (
-    "this can no longer be undone: it was undone already, is older than ten minutes or was one of many, or the page "
-    "was started again since"
-)
 
 
 @dataclass(frozen=True)
@@ -64,20 +60,20 @@ class Journal:
         return {"token": token, "until": until.isoformat(timespec="seconds"), "says": change.says}
 
     def look(self, token: str, where: Where) -> UndoableChange:
-        """Return a change of this home's database. Raises InvalidArgument."""
+        """Return a change of this home's database. Raises NothingToUndo."""
         with self._lock:
             self._drop_old()
             change = self._changes.get(token)
         if change is None or change.where != where:
-            raise InvalidArgument(_GONE)
+            raise NothingToUndo()
         return change
 
     def take(self, token: str, where: Where) -> UndoableChange:
-        """Remove and return a change of this home's database. Raises InvalidArgument."""
+        """Remove and return a change of this home's database. Raises NothingToUndo."""
         change = self.look(token, where)
         with self._lock:
             if self._changes.pop(token, None) is None:
-                raise InvalidArgument(_GONE)
+                raise NothingToUndo()
         return change
 
     def give_back(self, token: str, change: UndoableChange) -> None:

@@ -4,6 +4,7 @@
     +-- ConfigurationError        a setting, a file or an argument of a command is wrong
     +-- InvalidArgument           a tool or a command was called with arguments it cannot use
     |   +-- WrongUsage            ... whatever the database contains: a command's options do not go together
+    |   +-- NothingToUndo         ... to undo a change that is undone already, or not kept any more
     +-- StoreUnavailable          Postgres cannot be reached, or cannot be used at the moment
     |   +-- StoreConflict         ... because another transaction was in the way
     |   +-- StoreReplaced         ... because another server answers than a moment ago
@@ -56,6 +57,10 @@ class InvalidArgument(HermesPgvectorError):
 
 class WrongUsage(InvalidArgument):
     """The options of this command do not go together; see its --help."""
+
+
+class NothingToUndo(InvalidArgument):
+    """This can no longer be undone: it was undone already, is too old or one of many, or the page was started anew."""
 
 
 class StoreUnavailable(HermesPgvectorError):

@@ -115,6 +115,8 @@ def test_what_was_changed_since_is_not_undone(api: DashboardApi, dsn: str) -> No
     assert status == 400 and error.startswith("changed since") and ref in error and everything(dsn) == before
     undo(api, second)
     assert rows(dsn)[0]["content"] == "The office is in Lyon"
+    undo(api, first)
+    assert rows(dsn)[0]["content"] == "The office is in Paris", "what was refused is not lost"
 
 
 def test_changes_are_undone_one_after_the_other(api: DashboardApi, dsn: str) -> None:

@@ -146,7 +146,7 @@ def _check_as_left(now: RowImages, change: RowChange) -> None:
     changed = [str(key.ref) for key in change.touched() if left.get(key) != change.after.get(key)]
     if changed:
         names = first_of(changed, _NAMED)
-        raise InvalidArgument(f"changed since, so that this can no longer be undone: {names}; {_NOTHING_DONE}")
+        raise InvalidArgument(f"changed since, so that this cannot be undone now: {names}; {_NOTHING_DONE}")
     if any(_is_buried_anew(now.marks[key][0], left) for key, (left, _) in change.marked.items()):
         raise InvalidArgument(f"a text of it was forgotten again since, so it does not come back; {_NOTHING_DONE}")
 
@@ -176,7 +176,7 @@ def _check_unsaid(conn: DeadlineConnection, theme: str, images: Sequence[str]) -
     row = conn.execute(_query("says_it_already"), {"theme": theme, "images": list(images)}).fetchone()
     if row is not None:
         name = Ref("memories", row.id)
-        raise InvalidArgument(f"{name} says that already, so this can no longer be undone; {_NOTHING_DONE}")
+        raise InvalidArgument(f"{name} says that already, so this cannot be undone now; {_NOTHING_DONE}")
 
 
 def _put_back_marks(conn: DeadlineConnection, theme: str, change: RowChange, now: RowImages) -> None:

@@ -119,8 +119,8 @@ async function undoChange(one) {
     toast([found.says, ...(found.notes || [])].join("; "));
   } catch (error) {
     changed(); // it was refused for what is there now, which may not be what is shown
-    // What was not answered may work later; the server keeps what it could not undo.
-    toast(error.message, { problem: true, undo: error.status === 400 ? null : one.undo });
+    // What was refused may work later, once what stands in its way was undone; the server keeps it.
+    toast(error.message, { problem: true, undo: error.kind === "NothingToUndo" ? null : one.undo });
   }
 }
 
