@@ -21,6 +21,7 @@ from hermes_memory_pgvector.host.session_context import load_settings
 from tests.conftest import DIMS
 from tests.support.model_files import MODEL_NAME, model_dir
 from tests.support.ollama import FakeOllama
+from tests.support.predecessor import Predecessor
 
 CONFIG = """\
 # my own notes
@@ -223,6 +224,38 @@ def test_need_28_an_unmigrated_database_is_refused_with_the_command_or_migrated_
     done = setup(*named, "--admin-dsn", empty_admin_dsn)
     assert done.code == 0, done.shown
     assert load_settings(None, home).settings.dims == 768
+
+
+def test_need_40_tables_of_an_earlier_version_are_told_as_such_and_keep_their_vectors(
+    home: Path, admin_dsn: str, endpoint: str, setup: Setup
+) -> None:
+    with psycopg.connect(admin_dsn, autocommit=True) as conn:
+        conn.execute("DROP TABLE hermes_proposals, hermes_read_turns")
+        conn.execute("DELETE FROM hermes_migrations WHERE version >= 7")
+    (home / "config.yaml").write_text("plugins:\n  pgvector:\n    dims: 768\n", encoding="utf-8")
+    runtime = make_conninfo(admin_dsn, user="hermes")
+
+    failed = setup("--dsn", runtime, "--no-model")
+    assert failed.code == 1 and "are of an earlier version; an admin runs: " in failed.told["error"]
+    assert f"--runtime-role hermes --dims {DIMS}" in failed.told["error"]
+
+    longer = setup("--dsn", runtime, "--admin-dsn", admin_dsn, "--embed-url", endpoint, "--embed-model", "long")
+    assert longer.code == 1 and f"the database holds vectors of {DIMS}" in longer.told["error"]
+
+    done = setup("--dsn", runtime, "--admin-dsn", admin_dsn, "--no-model")
+    assert done.code == 0, done.shown
+    assert "tables are of an earlier version" in done.told["database"] and section_of(home)["dims"] == DIMS
+
+
+def test_need_36_the_tables_of_the_other_program_are_told_before_anything_is_planned(
+    home: Path, empty_admin_dsn: str, setup: Setup
+) -> None:
+    Predecessor(empty_admin_dsn, "1.0.0").close()
+    named = ("--dsn", make_conninfo(empty_admin_dsn, user="hermes"), "--admin-dsn", empty_admin_dsn, "--no-model")
+    for arguments in ((*named, "--dry-run"), named):
+        failed = setup(*arguments)
+        assert failed.code == 1 and not files_of(home)
+        assert "another program's" in failed.told["error"] and "to upgrade them with all rows" in failed.told["error"]
 
 
 @pytest.mark.parametrize(

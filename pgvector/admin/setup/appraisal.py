@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from ...domain.errors import (
     HermesPgvectorError,
@@ -11,6 +12,7 @@ from ...domain.errors import (
     StoreMisconfigured,
     StrangeTables,
     TablesOutOfSight,
+    UpgradeNeeded,
 )
 from ...domain.types import EmbeddingSpace
 from ...store import schema
@@ -23,6 +25,7 @@ from ..common.fetching import one
 from ..common.schema_checks import OLDEST_PGVECTOR, OLDEST_POSTGRES
 
 _DEADLINE_S = 15.0
+Tables = Literal["none", "earlier", "whole"]  # `earlier`: of a version of ours with fewer migrations
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,8 @@ class Appraisal:
     """The state of one database, as seen by one login.
 
     `pgvector` is the extension's version in the database, else the one the server could install, else empty. `space`
-    is that of the stored vectors, None if the tables do not exist yet; `empty`: they hold no vector yet.
+    is that of the stored vectors, None if there are no tables or this login may not read them; `empty`: they hold no
+    vector yet.
     """
 
     role: str
@@ -38,18 +42,23 @@ class Appraisal:
     postgres: str
     pgvector: str
     installed: bool
-    migrated: bool
+    tables: Tables
     may_migrate: bool
     missing_rights: tuple[str, ...] = ()
     excess_rights: tuple[str, ...] = ()
     space: EmbeddingSpace | None = None
     empty: bool = True
 
+    @property
+    def migrated(self) -> bool:
+        """Return whether every migration is applied."""
+        return self.tables == "whole"
+
 
 def appraise(conninfo: str) -> Appraisal:
     """Connect and check the database without changing anything.
 
-    Raises StoreUnavailable, or StoreMisconfigured if the database cannot hold any version of our tables.
+    Raises StoreUnavailable, or StoreMisconfigured if the database cannot hold our tables, or has others in their place.
     """
     with connect(conninfo) as conn:
         conn.deadline = time.monotonic() + _DEADLINE_S
@@ -59,18 +68,14 @@ def appraise(conninfo: str) -> Appraisal:
         pgvector = installed or row.available
         _require_usable(row.major, postgres, row.encoding, pgvector)
         found = Appraisal(
-            row.role, conn.info.dbname, postgres, pgvector, bool(installed), _is_migrated(conn), bool(row.may_migrate)
+            row.role, conn.info.dbname, postgres, pgvector, bool(installed), _tables(conn), bool(row.may_migrate)
         )
-        return _with_tables(conn, found) if found.migrated else found
-
-
-def _with_tables(conn: DeadlineConnection, found: Appraisal) -> Appraisal:
-    """Return the appraisal with the role's rights and, if it has all of them, what the tables hold."""
-    missing, excess = tuple(schema_checks.missing_rights(conn)), tuple(schema_checks.excess_rights(conn))
-    found = replace(found, missing_rights=missing, excess_rights=excess)
-    if missing:
-        return found
-    return replace(found, space=recorded_space(conn), empty=new_vectors.is_without_vectors(conn))
+        if found.migrated:  # of what an earlier version lacks nobody has rights
+            missing, excess = tuple(schema_checks.missing_rights(conn)), tuple(schema_checks.excess_rights(conn))
+            found = replace(found, missing_rights=missing, excess_rights=excess)
+        if found.tables == "none" or not row.readable:
+            return found
+        return replace(found, space=recorded_space(conn), empty=new_vectors.is_without_vectors(conn))
 
 
 def _require_usable(major: int, postgres: str, encoding: str, vector: str) -> None:
@@ -92,14 +97,14 @@ def _require_usable(major: int, postgres: str, encoding: str, vector: str) -> No
         )
 
 
-def _is_migrated(conn: DeadlineConnection) -> bool:
+def _tables(conn: DeadlineConnection) -> Tables:
     try:
         schema.ensure_schema(conn, dims=0)
-    except SchemaNotApplied:
-        return False
-    except (StrangeTables, TablesOutOfSight):
+    except (StrangeTables, TablesOutOfSight, UpgradeNeeded):
         raise
+    except SchemaNotApplied:
+        return "earlier" if schema.applied_versions(conn) else "none"
     except HermesPgvectorError:
         # The vector length is checked elsewhere; a role without any right still sees that the tables exist.
         pass
-    return True
+    return "whole"

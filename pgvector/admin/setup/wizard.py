@@ -138,7 +138,9 @@ class Wizard:
                 report = migrate(plan.database.admin_dsn, dims=settings.dims, runtime_role=role, tell=tell)
             self._say("  " + (", ".join(f"applied {name}" for name in report.applied) or f"rights given to {role}"))
         elif not settings.dsn:
-            if plan.model.resize and resize_embedded(settings, settings.dims):
+            held = plan.database.room.held
+            # Tables of an earlier version are upgraded before, with the vector length that they have.
+            if plan.model.resize and held and resize_embedded(replace(settings, dims=held.dims), settings.dims):
                 self._say(f"  the embedded database takes vectors of {settings.dims} dimensions now")
             with borrowed_server(settings) as locate:
                 locate()

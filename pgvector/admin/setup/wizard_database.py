@@ -11,9 +11,19 @@ from ..common.admin_login import require_same
 from ..common.conninfo import as_admin, user_of, with_password
 from ..common.database import naming
 from ..common.embedded_server import embedded_server, existing_database, has_cluster
-from .appraisal import Appraisal, appraise
+from .appraisal import Appraisal, Tables, appraise
 from .prompts import Interview
 from .trial import Room
+
+_TABLES: dict[Tables, str] = {
+    "none": "tables are still to be made",
+    "earlier": "tables are of an earlier version and still to be upgraded",
+    "whole": "tables are there",
+}
+_LACKING: dict[Tables, str] = {
+    "none": "the memory tables are missing there",
+    "earlier": "the memory tables there are of an earlier version",
+}
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,7 @@ class DatabaseChoice:
         where = mask_dsn(self.dsn) if self.dsn else "embedded Postgres"
         space = self.found.space
         holds = f", vectors of {space.dims} dimensions" + (f" by {space.model}" if space.model else "") if space else ""
-        tables = "tables are there" if self.found.migrated else "tables are still to be made"
+        tables = _TABLES[self.found.tables]
         return f"{where}: Postgres {self.found.postgres}, pgvector {self.found.pgvector}, {tables}{holds}"
 
 
@@ -116,8 +126,8 @@ class DatabaseStep(Interview):
         """Return the choice with an admin's login that was tried, or without one if that is left for later."""
         assert database.found is not None
         lacking = ", ".join(database.found.missing_rights)
-        why = f"the role {database.found.role} lacks {lacking}" if lacking else "the memory tables are missing there"
-        dims = "" if database.found.migrated else " --dims N"
+        why = f"the role {database.found.role} lacks {lacking}" if lacking else _LACKING[database.found.tables]
+        dims = "" if database.found.migrated else f" --dims {_dims_of(database.found)}"
         admin = as_admin(database.dsn, database.found.database)
         command = f'hermes-pgvector migrate --admin-dsn "{admin}" --runtime-role {database.found.role}{dims}'
         login = self.options.admin_dsn
@@ -148,3 +158,8 @@ class DatabaseStep(Interview):
                 raise
             self.say(f"  that does not work: {exc}")
             return None
+
+
+def _dims_of(found: Appraisal) -> str:
+    """Return the vector length of the tables for a command; N while nobody has decided on it."""
+    return str(found.space.dims) if found.space else "N"
