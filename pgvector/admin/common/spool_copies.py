@@ -57,6 +57,8 @@ def drop_copies(home: Path, texts: Collection[tuple[str, str]], *, really: bool 
     wanted: defaultdict[str, set[str]] = defaultdict(set)
     for theme, text in texts:
         wanted[theme].add(text)
+    if not wanted:
+        return SpoolCopies()
     spares: dict[str, Spare] = {theme: partial(without_texts, gone=gone.__contains__) for theme, gone in wanted.items()}
     return _dropped(home, lambda op: _holds_one(op, wanted), spares, really=really)
 
@@ -70,11 +72,16 @@ def drop_of(home: Path, theme: str, session_id: str | None = None, *, really: bo
     return _dropped(home, lambda op: op.theme == theme and _is_of(op, session_id), spares, really=really)
 
 
+def of_session(home: Path, session_id: str, theme: str | None) -> SpoolCopies:
+    """Count the turns of a session, in a theme or in any; drop nothing."""
+    return _dropped(home, lambda op: theme in (None, op.theme) and _is_of(op, session_id), {}, really=False)
+
+
 def _dropped(
     home: Path, is_copy: Callable[[Operation], bool], spares: Mapping[str, Spare], *, really: bool
 ) -> SpoolCopies:
     found = SpoolCopies()
-    for path in spool_paths(home) if spares else []:
+    for path in spool_paths(home):
         try:
             with opened_spool(path) as spool:
                 rejected = [item.operation for item in spool.rejected() if is_copy(item.operation)]

@@ -163,6 +163,7 @@ def _forgotten(args: argparse.Namespace, context: CommandContext, rules: ThemeRu
         if args.versions:
             return forget_rows.forget_versions(conn, refs, really=args.yes)
         if args.session:
+            forget_rows.require_stored(conn, context.home, args.session, args.theme)
             theme = theme_of_session(conn, args.session, args.theme, rules)
             done = forget_rows.forget_session(conn, theme, args.session, really=args.yes)
         else:

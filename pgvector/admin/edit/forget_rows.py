@@ -27,7 +27,7 @@ from ..common.operators import operator
 from ..common.outcome import Outcome
 from ..common.refs import Ref, one_theme
 from ..common.row_options import WHOLE
-from ..common.spool_copies import drop_copies, drop_of
+from ..common.spool_copies import drop_copies, drop_of, of_session
 from .editing import entry_of, memory, record_change, still_in_files
 from .removals import RemovedMemory, removed
 
@@ -161,6 +161,21 @@ def drop_spooled(context: CommandContext, done: Outcome, *, really: bool = True)
 def drop_spooled_session(home: Path, theme: str, session_id: str, *, really: bool = True) -> list[str]:
     """Drop rejected and acknowledged turns of a forgotten session from the spool; return notes about it."""
     return drop_of(home, theme, session_id, really=really).notes("of this session", really=really, again="forget")
+
+
+def require_stored(conn: DeadlineConnection, home: Path, session_id: str, theme: str | None) -> None:
+    """Raise InvalidArgument if nothing of a session is stored yet, and writes of it are in the spool."""
+    stored = stored_rows.themes_of_session(conn, session_id)
+    if stored and (theme is None or theme in stored):
+        return
+    found = of_session(home, session_id, theme)
+    many = found.waiting + found.rejected
+    if many:
+        raise InvalidArgument(
+            f"no turn of the session {session_id!r} is stored yet; {plural(many, 'write')} of it "
+            f"{'is' if many == 1 else 'are'} in the spool: forget it once an agent has stored them, or drop what "
+            "Postgres rejected: hermes-pgvector spool list"
+        )
 
 
 def forget_versions(conn: DeadlineConnection, refs: Sequence[Ref], *, really: bool) -> Outcome:
