@@ -164,6 +164,24 @@ def test_an_admins_login_makes_the_tables_at_the_end(
         assert conn.execute("SELECT count(*) FROM hermes_migrations").fetchone() == (len(migrations()),)
 
 
+def test_need_40_an_admin_who_comes_later_is_told_the_length_that_was_chosen(
+    home: HermesHome, at_terminal: Terminal, empty_admin_dsn: str
+) -> None:
+    screen = at_terminal
+    screen.answer(r"Number \[1\]: ", "2")
+    screen.answer(r"DSN, .*: ", make_conninfo(empty_admin_dsn, user="hermes"))
+    screen.answer(r"DSN of an admin.*: ", "")
+    screen.answer(r"Go on, and let the admin do it later\? .*: ", "y")
+    screen.answer(r"Number \[1\]: ", "1")
+    screen.answer(r"Base URL.*: ", "")
+    screen.answer(r"Model .*: ", "long")
+    screen.answer(r"API key.*: ", "")
+    screen.answer(r"memory works when an admin has run: .*--runtime-role hermes --dims 768\n")
+    screen.answer(r"Save this.*: ", "")
+    screen.answer(r"Note: memory works when an admin has run: .*--runtime-role hermes --dims 768\n")
+    assert screen.exit_code() == 1, screen.screen
+
+
 def test_a_password_is_asked_for_unseen_and_the_role_gets_its_rights(
     home: HermesHome, at_terminal: Terminal, postgres: EmbeddedServer, admin_dsn: str
 ) -> None:

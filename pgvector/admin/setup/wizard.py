@@ -107,7 +107,10 @@ class Wizard:
         decided = model.kind != "none" or self._options.attended or self._options.embed_url is not None
         explicit = ({"embed_url"} if decided else set()) | ({"dsn"} if self._options.dsn else set())
         changes = changes_to(self._home, self._current, wanted, explicit=frozenset(explicit), api_key=api_key)
-        return SetupPlan(self._current, wanted, database, model, changes, tuple(self._notes))
+        notes = list(self._notes)
+        if database.later:
+            notes.append(f"memory works when an admin has run: {database.migrate_command(dims)}")
+        return SetupPlan(self._current, wanted, database, model, changes, tuple(notes))
 
     def _key_to_keep(self, model: ModelChoice) -> str | None:
         """Return the endpoint's key if it is to be written, "" to remove it, None to leave it."""

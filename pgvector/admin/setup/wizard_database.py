@@ -28,11 +28,15 @@ _LACKING: dict[Tables, str] = {
 
 @dataclass(frozen=True)
 class DatabaseChoice:
-    """A database that was tried. `found` is None for an embedded one that does not exist yet."""
+    """A database that was tried. `found` is None for an embedded one that does not exist yet.
+
+    An admin prepares it with `admin_dsn`, at the end, or `later`.
+    """
 
     dsn: str
     found: Appraisal | None
     admin_dsn: str = ""
+    later: bool = False
 
     @property
     def needs_admin(self) -> bool:
@@ -45,6 +49,14 @@ class DatabaseChoice:
         if self.found is None or self.found.space is None:
             return Room()
         return Room(self.found.space, can_resize=self.found.empty and not self.dsn)
+
+    def migrate_command(self, dims: int = 0) -> str:
+        """Return what an admin runs; `dims` is the vector length of tables that do not exist yet, 0 if undecided."""
+        assert self.found is not None
+        admin = as_admin(self.dsn, self.found.database)
+        held = self.found.space.dims if self.found.space else dims
+        length = "" if self.found.migrated else f" --dims {held or 'N'}"
+        return f'hermes-pgvector migrate --admin-dsn "{admin}" --runtime-role {self.found.role}{length}'
 
     def describe(self) -> str:
         """Return a line that describes the database."""
@@ -127,9 +139,7 @@ class DatabaseStep(Interview):
         assert database.found is not None
         lacking = ", ".join(database.found.missing_rights)
         why = f"the role {database.found.role} lacks {lacking}" if lacking else _LACKING[database.found.tables]
-        dims = "" if database.found.migrated else f" --dims {_dims_of(database.found)}"
-        admin = as_admin(database.dsn, database.found.database)
-        command = f'hermes-pgvector migrate --admin-dsn "{admin}" --runtime-role {database.found.role}{dims}'
+        command = database.migrate_command()
         login = self.options.admin_dsn
         if not login and not self.options.attended:
             raise StoreMisconfigured(f"{why}; an admin runs: {command}\nor give --admin-dsn DSN, and it is done here")
@@ -139,8 +149,7 @@ class DatabaseStep(Interview):
             if not login:
                 if not self.ask.agrees("Go on, and let the admin do it later?", default=False):
                     raise StoreMisconfigured(why)
-                self.notes.append(f"memory works when an admin has run: {command}")
-                return database
+                return replace(database, later=True)
         found = replace(database.found, space=seen.space, empty=seen.empty)
         return replace(database, found=found, admin_dsn=login)
 
@@ -158,8 +167,3 @@ class DatabaseStep(Interview):
                 raise
             self.say(f"  that does not work: {exc}")
             return None
-
-
-def _dims_of(found: Appraisal) -> str:
-    """Return the vector length of the tables for a command; N while nobody has decided on it."""
-    return str(found.space.dims) if found.space else "N"
