@@ -182,6 +182,23 @@ def test_need_40_an_admin_who_comes_later_is_told_the_length_that_was_chosen(
     assert screen.exit_code() == 1, screen.screen
 
 
+def test_need_40_what_was_noted_of_an_answer_that_did_not_work_goes_with_it(
+    home: HermesHome, ollama: FakeOllama, settings: dict[str, Any], empty_admin_dsn: str
+) -> None:
+    home.write_config("http://127.0.0.1:1/v1", settings, memory={"provider": ""})
+    with Terminal(SETUP, home.environment({"OLLAMA_HOST": ollama.host}), str(home.root)) as screen:
+        screen.answer(r"Number \[2\]: ", "")
+        screen.answer(r"DSN, .*: ", make_conninfo(empty_admin_dsn, user="hermes"))
+        screen.answer(r"DSN of an admin.*: ", "")
+        screen.answer(r"Go on, and let the admin do it later\? .*: ", "n")
+        screen.answer(r"Number \[2\]: ", "")
+        screen.answer(r"DSN, .*: ", "")
+        screen.answer(r"Number \[\d\]: ", "3")
+        screen.answer(r"Save this.*: ", "")
+        assert screen.exit_code() == 0, screen.screen
+    assert "stays there" not in screen.screen, "the database is the one it was"
+
+
 def test_a_password_is_asked_for_unseen_and_the_role_gets_its_rights(
     home: HermesHome, at_terminal: Terminal, postgres: EmbeddedServer, admin_dsn: str
 ) -> None:

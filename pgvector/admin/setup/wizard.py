@@ -124,12 +124,14 @@ class Wizard:
 
     def _until_it_works(self, step: Callable[[bool], _T]) -> _T:
         """Run a step, and repeat it while it fails and somebody can be asked for another answer."""
+        noted = len(self._notes)
         for number in range(_ENOUGH):
             try:
                 return step(number > 0)
             except HermesPgvectorError as exc:
                 if not self._options.attended or number == _ENOUGH - 1:
                     raise
+                del self._notes[noted:]  # they are about an answer that does not count
                 self._say(f"  that does not work: {exc}\n")
         raise AssertionError
 
