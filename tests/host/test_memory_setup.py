@@ -223,6 +223,15 @@ def test_a_password_is_asked_for_unseen_and_the_role_gets_its_rights(
     assert f"password={ROLE_PASSWORD}" in dotenv and "wrong-guess" not in dotenv
 
 
+def test_need_22_no_password_is_asked_for_a_dsn_that_cannot_be_read(at_terminal: Terminal) -> None:
+    screen = at_terminal
+    screen.answer(r"Number \[1\]: ", "2")
+    screen.answer(r"DSN, .*: ", "postgresql://hermes:sword@fish@db.example/hermes_memory")
+    screen.answer(r"does not work: .*write @ as %40")
+    screen.answer(r"Number \[1\]: ")
+    assert "Password of" not in screen.screen and "fish@" not in screen.screen.partition("does not work")[2]
+
+
 def test_where_nobody_can_be_asked_it_never_waits(home: HermesHome, settings: dict[str, Any]) -> None:
     """What `config.yaml` names is tried and activated; what is wrong ends with 1."""
     home.write_config("http://127.0.0.1:1/v1", settings | {"embed_url": ""}, memory={"provider": ""})

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ...domain.errors import ConfigurationError, HermesPgvectorError, StoreMisconfigured
 from ...domain.redaction import mask_dsn
-from ...store.connection import place_of
+from ...store.connection import check_conninfo, place_of
 from ..common.admin_login import require_same
 from ..common.conninfo import as_admin, user_of, with_password
 from ..common.database import naming
@@ -119,7 +119,9 @@ class DatabaseStep(Interview):
 
     def _tried(self, dsn: str) -> DatabaseChoice:
         settings = replace(self.current, dsn=dsn)
-        if not dsn:
+        if dsn:
+            check_conninfo(dsn)
+        else:
             embedded_server(settings).check()
         with existing_database(settings) as existing:
             conninfo = existing()
