@@ -87,6 +87,8 @@ def test_need_02_a_database_and_an_endpoint_are_tried_saved_and_active(
     home: Path, dsn: str, endpoint: str, setup: Setup
 ) -> None:
     (home / "config.yaml").write_text(CONFIG, encoding="utf-8")
+    shown = setup("--dsn", dsn, "--no-model", "--dry-run")
+    assert any(note.startswith("the memory provider honcho is replaced") for note in shown.told["notes"])
 
     done = setup("--dsn", dsn, "--embed-url", endpoint, "--embed-model", "fits")
 
@@ -107,6 +109,7 @@ def test_need_02_a_database_and_an_endpoint_are_tried_saved_and_active(
     before = files_of(home)
     again = setup()
     assert again.code == 0 and files_of(home) == before, "what is set already is left alone"
+    assert again.told["notes"] == []
     assert again.told["changes"] == {"config.yaml": {}, ".env": {}}
 
 

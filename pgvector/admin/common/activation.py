@@ -86,16 +86,20 @@ def deactivate(hermes_home: Path) -> str:
     return now if isinstance(now, str) else ""
 
 
+def other_provider(hermes_home: Path) -> str:
+    """Return the memory provider that is active instead of us, or ""."""
+    now = at(host_config(hermes_home), "memory", "provider")
+    return "" if not isinstance(now, str) or now.strip() == PROVIDER else now.strip()
+
+
 def _before_file(hermes_home: Path) -> Path:
     return hermes_home / "pgvector" / "provider-before"
 
 
 def _note_before(hermes_home: Path) -> None:
     """Record which provider we replace, for `deactivate`."""
-    before = at(host_config(hermes_home), "memory", "provider")
-    if isinstance(before, str) and before.strip():
-        text = before.strip() + "\n"
-        write_file(_before_file(hermes_home), text.encode(), f"memory.provider stays {before.strip()}")
+    if before := other_provider(hermes_home):
+        write_file(_before_file(hermes_home), f"{before}\n".encode(), f"memory.provider stays {before}")
     else:
         _forget_before(hermes_home)
 

@@ -12,6 +12,7 @@ from ...config.settings import Settings
 from ...domain.commandline import typed
 from ...domain.errors import HermesPgvectorError
 from ...host.session_context import environment, load_settings
+from ..common.activation import other_provider
 from ..common.admin_login import resize_embedded
 from ..common.embedded_server import borrowed_server
 from ..common.migrations import migrate
@@ -59,6 +60,8 @@ class Wizard:
         self._current = loaded.settings
         self._given = given_settings(home)
         self._notes = list(loaded.warnings)
+        if before := other_provider(home):
+            self._notes.append(f"the memory provider {before} is replaced; to have it back: hermes-pgvector deactivate")
         self._terminal = ask = Terminal(sys.stdout if sys.stdout.isatty() else sys.stderr)
         interview = (home, self._current, options, ask, say, self._notes)
         self._databases, self._models = DatabaseStep(*interview), ModelStep(*interview)
