@@ -262,6 +262,19 @@ def test_need_36_the_tables_of_the_other_program_are_told_before_anything_is_pla
 
 
 @pytest.mark.parametrize(
+    ("password", "told"),
+    [("'pass\tword'", "dsn: expected one line of text, got text with control characters"), ("pa${HOME}", "$ as %24")],
+)
+def test_need_40_a_dsn_that_agents_would_read_otherwise_is_not_saved(
+    password: str, told: str, home: Path, dsn: str, setup: Setup
+) -> None:
+    """It would name no database, or another password, and memory would be in the embedded Postgres or nowhere."""
+    failed = setup("--dsn", f"{dsn} password={password}", "--no-model")
+    assert failed.code == 1 and told in failed.told["error"], failed.shown
+    assert not files_of(home) and "word'" not in failed.shown
+
+
+@pytest.mark.parametrize(
     ("made", "told"),
     [
         ("CREATE TABLE memory_chunks (id integer)", "the table memory_chunks here is neither ours nor"),

@@ -26,6 +26,10 @@ def set_dotenv(home: Path, values: Mapping[str, str | None]) -> bytes | None:
     for name, value in values.items():
         if _NOT_ONE_LINE.intersection(value or ""):
             raise ConfigurationError(f"{name} must be one line")
+        if "${" in (value or ""):
+            raise ConfigurationError(
+                f"{name} holds ${{, which stands for a variable in {DOTENV_NAME}; in a DSN write a URI, and $ as %24"
+            )
     try:
         with changing(path):
             before = read_regular_file(path) if path.exists() else None

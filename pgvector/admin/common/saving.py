@@ -65,7 +65,7 @@ def changes_to(
     """Return what has to be written for `wanted` to take effect; a setting with the right value stays where it is.
 
     Settings in `explicit` are written even if they have the default value, unless a file sets them already. `api_key`
-    None leaves the endpoint's key alone.
+    None leaves the endpoint's key alone. Raises ConfigurationError for a text that agents would not take.
     """
     changes = Changes()
     in_files, in_env = settings_in_files(home), read_dotenv(home)
@@ -73,12 +73,21 @@ def changes_to(
         value, said = getattr(wanted, each.key), each.key in in_files or each.env in in_env
         if value == getattr(current, each.key) and (said or each.key not in explicit):
             continue
+        if isinstance(value, str):
+            _check_text(each, value)
         if each.env in in_env:
             changes.variables[each.env] = None
         _add_change(changes, each, value, in_files.get(each.key), explicit=each.key in explicit and not said)
     if api_key is not None:
         _add_key(changes, wanted, api_key)
     return changes
+
+
+def _check_text(each: Field, value: str) -> None:
+    try:
+        coerce(each, value)
+    except Rejected as why:
+        raise ConfigurationError(f"{each.key}: expected {each.expected}, got {why}") from None
 
 
 def _add_key(changes: Changes, wanted: Settings, api_key: str) -> None:
