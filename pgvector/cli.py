@@ -287,6 +287,8 @@ def _home(args: argparse.Namespace) -> Path:
     home = hermes_home(args.hermes_home)
     named = f"--hermes-home {args.hermes_home}" if args.hermes_home else f"HERMES_HOME={os.environ.get('HERMES_HOME')}"
     is_named = args.hermes_home or os.environ.get("HERMES_HOME", "").strip()
+    if str(home).startswith("~") and not home.is_dir():
+        raise WrongUsage(f"{named}: hermes replaces no ~ there; write the whole path")
     if is_named and args.pgvector_command not in _NEED_NO_HOME and not home.is_dir():
         raise WrongUsage(f"{named}: there is no such directory; correct it, or make one: hermes-pgvector install")
     # Every process that we start from here, also the host's own command, then uses the same home.

@@ -150,6 +150,18 @@ def test_a_home_that_is_not_there_is_not_made(
     assert not mistyped.exists()
 
 
+@pytest.mark.parametrize("line", ["setup --yes", "install", "list"])
+def test_a_tilde_that_no_shell_replaced_makes_no_home(
+    line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in an image or a unit of systemd: hermes takes it for a folder of that name, in the one it is started in."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HERMES_HOME", "~/.hermes")
+    assert cli.main(line.split()) == EXIT_USAGE
+    assert "HERMES_HOME=~/.hermes: hermes replaces no ~ there; write the whole path" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_home_that_is_empty_text_is_not_the_folder_one_is_in(capsys: pytest.CaptureFixture[str]) -> None:
     """As of an unset variable of the shell."""
     with pytest.raises(SystemExit):
