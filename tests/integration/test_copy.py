@@ -248,6 +248,26 @@ def test_need_16_the_switch_writes_the_settings_and_keeps_the_rest(
     assert copied(capsys, "--from", dsn, "--to", with_password)["turns_added"] == 1
 
 
+def test_need_40_profiles_that_go_on_with_the_old_database_are_named(
+    in_use: Path, dsn: str, second_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They would fill the old one, and what the new one holds of them would grow old."""
+    profiles = in_use.parent / "profiles"
+    for name, where in (("coder", dsn), ("writer", second_dsn), ("idle", dsn)):
+        (profiles / name).mkdir(parents=True)
+        memory = {} if name == "idle" else {"memory": {"provider": "pgvector"}}
+        config = {"plugins": {"pgvector": {"dsn": where, "dims": DIMS}}} | memory
+        (profiles / name / "config.yaml").write_text(yaml.safe_dump(config))
+    fill_theme(dsn, "coder")
+    assert copied(capsys, "--to", second_dsn)["note"] == "", "nothing was switched"
+    note = str(copied(capsys, "--to", second_dsn, "--switch")["note"])
+    assert note.startswith(f"{profiles / 'coder'} goes on with ") and "idle" not in note and "writer" not in note
+    assert note.endswith(f"setup --hermes-home {profiles / 'coder'} --dsn DSN")
+    assert cli.main(["setup", "--dsn", dsn, "--no-model", "--yes", "--json", "--dry-run"]) == 0
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert any(each.startswith(f"{profiles / 'writer'} goes on with ") for each in notes), notes
+
+
 def test_need_40_a_switch_that_cannot_be_written_says_that_everything_is_copied(
     in_use: Path, dsn: str, second_dsn: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,6 +11,7 @@ from ..common.admin_login import require_same
 from ..common.conninfo import as_admin, user_of, with_password
 from ..common.database import naming
 from ..common.embedded_server import embedded_server, existing_database, has_cluster
+from ..common.profiles_left import profiles_left
 from .appraisal import Appraisal, Tables, appraise
 from .prompts import Interview
 from .trial import Room
@@ -98,6 +99,8 @@ class DatabaseStep(Interview):
         self.notes.append(
             f"memory in {before} stays there; once this is saved, bring it along: hermes-pgvector copy --from {source}"
         )
+        if left := profiles_left(self.home, self.current, replace(self.current, dsn=dsn)):
+            self.notes.append(left)
 
     def _ask_for_database(self) -> str:
         options = {

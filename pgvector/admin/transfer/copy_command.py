@@ -30,6 +30,7 @@ from ..common.console import Column, say, show_table, warn
 from ..common.database import connection, settings_of
 from ..common.database_identity import identity
 from ..common.outcome import counted
+from ..common.profiles_left import profiles_left
 from ..common.saving import after, changes_to, save, warn_overruled
 from ..common.stopped import said_if_stopped
 from .command import add_themes, if_stopped, show_arrivals
@@ -59,8 +60,9 @@ def _copy(args: argparse.Namespace, home: Path) -> int:
     if args.dry_run:
         return printed(args, done.as_json() | {"verified": None, "dry_run": True}, lambda: _show_planned(done))
     switched = args.switch and done.verified and _switch(home, settings, to)
-    told = done.as_json() | {"switched": switched, "dry_run": False}
-    printed(args, told, lambda: _show(done, switched=switched, embedded=not source.dsn))
+    note = profiles_left(home, settings, target) if switched else ""
+    told = done.as_json() | {"switched": switched, "dry_run": False, "note": typed(note)}
+    printed(args, told, lambda: _show(done, switched=switched, embedded=not source.dsn, note=note))
     if args.switch and not done.verified:
         warn("the settings were left as they are: not everything arrived")
     return EXIT_OK if done.verified else EXIT_FAILED
@@ -117,7 +119,7 @@ def _switch(home: Path, settings: Settings, to: str) -> bool:
     return True
 
 
-def _show(done: Copy, *, switched: bool, embedded: bool) -> None:
+def _show(done: Copy, *, switched: bool, embedded: bool, note: str) -> None:
     show_arrivals(done.arrivals, dry_run=False)
     rows = [each.as_row() for each in done.themes]
     # Themes that consist only of tombstones are not shown.
@@ -133,6 +135,8 @@ def _show(done: Copy, *, switched: bool, embedded: bool) -> None:
             "this home uses the other database now: restart the agents, then bring what they wrote until then: "
             + typed(f"hermes-pgvector copy --from {_EMBEDDED if embedded else 'OLD_DSN'}")
         )
+    if note:
+        say(typed(note))
 
 
 def _show_planned(done: Copy) -> None:
