@@ -104,7 +104,9 @@ def test_need_03_a_profile_that_is_removed_leaves_the_memory_of_its_home(user: P
         remove(profile, settings, data=True, force=False)
     assert recalled(agent(main), "atlas", scope="default") == ["The Atlas budget of default is secret"]
     close_all()
-    assert not plan_removal(main, load_settings(None, main).settings, data=True).obstacles
+    whole = plan_removal(main, load_settings(None, main).settings, data=True)
+    assert not whole.obstacles
+    assert any("ALL memory in it" in step and f"{profile} among them" in step for step in whole.steps)
     remove(profile, settings, data=True, force=True)
     assert not (default_root() / "data").exists()
 

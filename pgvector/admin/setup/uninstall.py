@@ -94,7 +94,7 @@ def _data_steps(home: Path, settings: Settings) -> list[str]:
     if server.root.is_dir():
         steps.append(
             f"stop the embedded Postgres and remove {server.root} ({_size(server.root)}), with ALL memory in it, "
-            "of every home and profile that uses it"
+            f"of every home and profile that uses it{_named(_profiles_at(home, server.root))}"
         )
     if names := _variables(home):
         steps.append(f"remove {', '.join(names)} from .env")
@@ -159,6 +159,22 @@ def _shared(home: Path, settings: Settings) -> list[str]:
     if not (holders := [str(each) for each in _staying(home) if _own_files(each) and _has_server(each, server)]):
         return []
     return [f"the embedded Postgres holds the memory of {', '.join(holders)} as well; to have that stay, omit --data"]
+
+
+def _profiles_at(home: Path, server: Path) -> list[str]:
+    """Return the profiles of a home whose memory goes with the home's."""
+    if os.path.realpath(home) != str(whole_home(home)):
+        return []
+    found = []
+    for each in sorted(home.glob("profiles/*")):
+        with suppress(ConfigurationError):  # of one whose settings cannot be read nobody knows it
+            if each.is_dir() and (is_active(each) or _own_files(each)) and _has_server(each, server):
+                found.append(str(each))
+    return found
+
+
+def _named(profiles: list[str]) -> str:
+    return f", {', '.join(profiles)} among them" if profiles else ""
 
 
 def _staying(home: Path) -> list[Path]:
