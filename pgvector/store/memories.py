@@ -121,7 +121,9 @@ class MemoryWriter:
     def remove(self, op: RemoveMemory) -> None:
         """Drop the entry that `old_text` means from the host's file; without another owner it is removed."""
         found = self._find(op)
-        if not found:
+        if not any(old.whole or old.in_file for old in found) and self._let_go_of_replaced(op):
+            self.counts["memories_released"] += 1
+        elif not found:
             self.counts["remove_unmatched"] += 1
         elif len({old.content for old in found}) > 1:
             self.counts["remove_ambiguous"] += 1
@@ -176,6 +178,13 @@ class MemoryWriter:
         best = _best(found)
         own = [old for old in best if old.theme == op.theme]
         return own if own and isinstance(op, ReplaceMemory) else best
+
+    def _let_go_of_replaced(self, op: RemoveMemory) -> bool:
+        """Drop an entry of this host's file that somebody else, such as an operator, has given another text since."""
+        if not op.old_text:
+            return False
+        row = of_file(op) | {"old_text": op.old_text}
+        return self.conn.execute(query("let_go_of_replaced"), row).fetchone() is not None
 
     def _find_successor(self, op: ReplaceMemory) -> list[_Found]:
         """Return what an entry with `old_text` has become since somebody else replaced it; whole ones before parts."""

@@ -444,6 +444,28 @@ def test_need_16_an_edit_keeps_number_and_age_and_gets_a_new_vector(
     assert "$EDITOR" in say("edit", f"m{number}", code=2)
 
 
+@pytest.mark.parametrize("old_text", ["proofreads", "Yusuf proofreads the newsletter"])
+def test_need_16_what_was_edited_stays_when_an_agent_takes_the_old_text_out_of_its_file(
+    old_text: str, make_provider: MakeProvider, say: Say, ask: Ask, home: Path
+) -> None:
+    """As when a person takes it out by hand, which the command that edits it suggests."""
+    provider = make_provider()
+    provider.on_memory_write("add", "memory", "Yusuf proofreads the newsletter")
+    landed(provider)
+    write_entries(home, "Yusuf proofreads the newsletter")
+    say("edit", "m1", "Yusuf proofreads the newsletter on Fridays", "--yes")
+
+    write_entries(home)
+    provider.on_memory_write("remove", "memory", "", {"old_text": old_text})
+    landed(provider)
+    assert recalled(provider, "newsletter") == ["Yusuf proofreads the newsletter on Fridays"]
+
+    landed(make_provider(session_id="next"))
+    assert [row["content"] for row in ask("list", "--theme", "marketing")] == [
+        "Yusuf proofreads the newsletter on Fridays"
+    ]
+
+
 def test_need_16_forget_shows_first_and_then_removes_exactly_that(
     make_provider: MakeProvider, say: Say, ask: Ask, dsn: str, home: Path
 ) -> None:

@@ -175,6 +175,20 @@ SELECT agent_identity, target, digest, %(noted_at)s, %(origin)s FROM gone
 ON CONFLICT (agent_identity, target, digest) DO UPDATE
    SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at), origin = excluded.origin;
 
+-- name: let_go_of_replaced
+-- Drops the one entry of this host's file that `old_text` means, if somebody has replaced it since: what it has become stays.
+WITH meant AS (
+    SELECT DISTINCT f.digest
+      FROM hermes_mirror AS f
+      JOIN memory_history AS h
+        ON h.agent_identity = f.agent_identity AND h.target = f.target AND h.old_digest = substr(f.digest, 1, 8)
+     WHERE f.agent_identity = %(theme)s AND f.origin = %(origin)s AND f.target = %(target)s AND h.action = 'replaced'
+       AND (h.old_digest = substr(hermes_digest(%(old_text)s), 1, 8) OR position(%(old_text)s IN h.old_content) > 0))
+DELETE FROM hermes_mirror AS f USING meant
+ WHERE f.agent_identity = %(theme)s AND f.origin = %(origin)s AND f.target = %(target)s AND f.digest = meant.digest
+   AND (SELECT count(*) FROM meant) = 1
+RETURNING true AS gone;
+
 -- name: remember_memory
 -- A memory whose text the theme holds already is confirmed, and gets the fields that are given now.
 INSERT INTO memory_entries (agent_identity, target, content, embedding, created_at, updated_at, metadata, text_language, owners,
