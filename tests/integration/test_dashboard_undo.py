@@ -198,6 +198,19 @@ def test_a_turn_of_a_session_that_was_forgotten_since_does_not_come_back(
     assert standing(dsn) == left
 
 
+@pytest.mark.parametrize("themes", [("--all-themes",), ("--theme", "sales")])
+def test_a_turn_of_a_session_that_was_pruned_since_does_not_come_back(
+    themes: tuple[str, ...], api: DashboardApi, agent: HermesHome, dsn: str
+) -> None:
+    run(dsn, TURN, TURN.replace("said", "and heard"))
+    gone = api.post("/forget", refs=["t1"])
+    cli = ("-m", "hermes_memory_pgvector.cli", "prune", "--session", "monday", "--yes")
+    pruned = agent.python(*cli, *themes)
+    assert pruned.returncode == 0, pruned.stderr
+    status, error = api.refused("/undo", {"token": gone["undo"]["token"]})
+    assert status == 400 and "the session 'monday' was forgotten since" in error and rows(dsn, "conversations") == []
+
+
 def test_what_was_proposed_of_a_turn_stays_gone_when_the_turn_comes_back(api: DashboardApi, dsn: str) -> None:
     run(
         dsn,

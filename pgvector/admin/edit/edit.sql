@@ -244,7 +244,7 @@ SELECT coalesce(max(id), 0) AS id FROM hermes_maintenance;
 -- exempt: names for the operator. Finds what was done after an entry of the log and not undone: one of these themes
 -- renamed, merged or deleted, a session forgotten, or an earlier text of one of these rows. Compares the entries'
 -- numbers, because a clock may be set back.
-SELECT found.kind, found.name
+SELECT found.kind, CASE found.kind WHEN 'theme' THEN found.theme ELSE found.session END AS name
   FROM hermes_maintenance AS l
  CROSS JOIN LATERAL (
        SELECT CASE WHEN l.verb IN ('rename', 'merge', 'delete') AND l.arguments ->> 'theme' = ANY(%(themes)s::text[]) THEN 'theme'
@@ -253,7 +253,8 @@ SELECT found.kind, found.name
                         OR l.verb = 'prune' AND l.arguments ->> 'session_id' = ANY(%(sessions)s::text[]) THEN 'session'
                    WHEN l.verb LIKE '%%forget' AND l.counts ? 'texts' AND l.arguments -> 'rows' ?| %(refs)s::text[] THEN 'texts'
               END AS kind,
-              coalesce(l.arguments ->> 'theme', l.arguments ->> 'session') AS name) AS found
+              l.arguments ->> 'theme' AS theme,
+              coalesce(l.arguments ->> 'session', l.arguments ->> 'session_id') AS session) AS found
  WHERE l.id > %(log_end)s AND found.kind IS NOT NULL
    AND NOT EXISTS (SELECT FROM hermes_maintenance AS undone
                     WHERE undone.id > l.id AND (undone.arguments ->> 'undone')::timestamptz = l.done_at)
