@@ -228,6 +228,16 @@ def test_purge_deletes_what_was_superseded_or_archived_and_nothing_else(ask: Ask
     assert ask("themes", "log")[0]["verb"] == "purge"
 
 
+def test_an_edit_says_what_an_add_says_of_the_same_words(ask: Ask) -> None:
+    ref = ask("add", "The harbour closes early")["rows"][0]["ref"]
+    for said in ([], ["--yes"]):
+        (note,) = ask("edit", ref, "--expires-at", "2020-01-01", *said)["notes"]
+        assert note == "its `expires_at` is past, so it is not recalled"
+    assert ask("edit", ref, "--expires-at", "2099-01-01", "--yes")["notes"] == []
+    (note,) = ask("edit", ref, "D[harbour]", "--yes")["notes"]
+    assert note.startswith("this looks like notation and is none")
+
+
 def test_purge_deletes_what_expired_longer_ago_than_it_is_told(ask: Ask, say: Say, dsn: str) -> None:
     added = ask("facts", "add", "The fair is in May", "--theme", "sre", "--expires-at", "2020-05-31")
     old = added["rows"][0]["ref"]

@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 
 from ...domain.commandline import typed
 from ...domain.errors import InvalidArgument
-from ...domain.facts import PLAIN, Structure, parse_notation
+from ...domain.facts import PLAIN, Structure, notes_on, parse_notation
 from ...domain.types import MEMORY_FILES
 from ...store import memories
 from ...store.backend import WRITE_TIMEOUT_S
@@ -83,6 +83,7 @@ def edit_in(
         if changed:
             memories.note_actor(conn, operator(verb))
             _restructure(conn, old, content, now, changed)
+        notes += notes_on("" if content == old.content else content, Structure(expires_at=changed.get("expires_at")))
         notes += _superseded(conn, old, before, really=really)
         if really:
             record_change(conn, verb, [old.theme], {"rows": [str(ref)]}, {"memories": 1})
