@@ -535,16 +535,19 @@ def test_need_16_forget_drops_refused_copies_from_the_spool_and_names_waiting_on
     left.close()
 
 
-def test_need_40_a_session_that_only_waits_in_the_spool_is_not_said_to_be_unknown(say: Say, home: Path) -> None:
+def test_need_40_a_session_or_theme_that_only_waits_in_the_spool_is_not_called_unknown(say: Say, home: Path) -> None:
     said = {"session_id": "s-9", "messages": [{"role": "user", "content": "Atlas costs 900"}], "metadata": {}}
     leave_spool(home, [operation("turn", "marketing", said, 1.0)])
     for arguments in ((), ("--theme", "marketing"), ("--theme", "marketing", "--yes")):
         told = say("forget", "--session", "s-9", *arguments, code=1)
-        assert "no turn of the session 's-9' is stored yet; 1 write of it is in the spool: forget it once" in told
+        assert "nothing of the session 's-9' is stored yet; 1 write of it is in the spool: forget it once" in told
     assert "no session 's-9' has turns in the theme 'sales'" in say(
         "forget", "--session", "s-9", "--theme", "sales", code=1
     )
     assert "no session 's-1' has turns" in say("forget", "--session", "s-1", code=1)
+    told = say("themes", "delete", "marketing", "--yes", code=1)
+    assert "nothing of the theme 'marketing' is stored yet; 1 write of it is in the spool: delete it once" in told
+    assert "no theme 'sales' holds anything" in say("themes", "delete", "sales", code=1)
 
 
 @pytest.mark.parametrize("verb", ["forget", "themes delete"])

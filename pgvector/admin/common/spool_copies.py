@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from ...capture.kept import Spare, change_kept, without_texts
-from ...domain.errors import SpoolError
+from ...domain.errors import InvalidArgument, SpoolError
 from ...domain.format import plural
 from ...domain.operations import MalformedWrite, MemoryOperation, Operation, RemoveMemory, ReplaceMemory, StoreTurn
 from .spool_views import drop, opened_spool, spool_paths
@@ -40,6 +40,16 @@ class SpoolCopies:
             verb = "waits in the spool and brings" if self.waiting == 1 else "wait in the spool and bring"
             notes.append(f"{plural(self.waiting, 'write')} {what} {verb} it back: {again} it again then")
         return notes + self.notes_on_untouched(what)
+
+    def require_none(self, of: str, *, again: str) -> None:
+        """Raise InvalidArgument if there are any, for what is to be deleted and not stored; `of` names it."""
+        many = self.waiting + self.rejected
+        if many:
+            raise InvalidArgument(
+                f"nothing of {of} is stored yet; {plural(many, 'write')} of it {'is' if many == 1 else 'are'} in the "
+                f"spool: {again} it once an agent has stored them, or drop what Postgres rejected: hermes-pgvector "
+                "spool list"
+            )
 
     def notes_on_untouched(self, what: str) -> list[str]:
         """Return a note on each file in which copies may be left."""

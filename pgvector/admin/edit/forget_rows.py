@@ -166,16 +166,8 @@ def drop_spooled_session(home: Path, theme: str, session_id: str, *, really: boo
 def require_stored(conn: DeadlineConnection, home: Path, session_id: str, theme: str | None) -> None:
     """Raise InvalidArgument if nothing of a session is stored yet, and writes of it are in the spool."""
     stored = stored_rows.themes_of_session(conn, session_id)
-    if stored and (theme is None or theme in stored):
-        return
-    found = of_session(home, session_id, theme)
-    many = found.waiting + found.rejected
-    if many:
-        raise InvalidArgument(
-            f"no turn of the session {session_id!r} is stored yet; {plural(many, 'write')} of it "
-            f"{'is' if many == 1 else 'are'} in the spool: forget it once an agent has stored them, or drop what "
-            "Postgres rejected: hermes-pgvector spool list"
-        )
+    if not stored or theme not in (None, *stored):
+        of_session(home, session_id, theme).require_none(f"the session {session_id!r}", again="forget")
 
 
 def forget_versions(conn: DeadlineConnection, refs: Sequence[Ref], *, really: bool) -> Outcome:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...domain.errors import InvalidArgument
 from ...domain.format import local_minute
 from ...domain.theme import ThemeRules
 from ...store.connection import DeadlineConnection
@@ -56,7 +57,7 @@ def _local(moment: str) -> str:
 
 def _change(args: argparse.Namespace, home: Path) -> int:
     with database(args, home) as (conn, settings, rules), said_if_stopped(_WHOLE if args.yes else _NOTHING):
-        change = _changed(args, conn, rules)
+        change = _changed(args, home, conn, rules)
         if change.verb != "delete":
             change.notes += theme_changes.other_in_settings(settings, change.facts["theme"], change.facts["into"])
         else:
@@ -65,14 +66,17 @@ def _change(args: argparse.Namespace, home: Path) -> int:
     return print_outcome(args, change, lambda: _show_change(change), "done" if change.done else ADD_YES)
 
 
-def _changed(args: argparse.Namespace, conn: DeadlineConnection, rules: ThemeRules) -> Outcome:
+def _changed(args: argparse.Namespace, home: Path, conn: DeadlineConnection, rules: ThemeRules) -> Outcome:
     match args.pgvector_command_1:
         case "rename":
             return theme_changes.rename(conn, args.theme, args.into, rules, really=args.yes)
         case "merge":
             return theme_changes.merge(conn, args.theme, args.into, rules, really=args.yes)
-        case _:
-            return theme_changes.delete(conn, args.theme, rules, really=args.yes)
+    try:
+        return theme_changes.delete(conn, args.theme, rules, really=args.yes)
+    except InvalidArgument:
+        drop_of(home, args.theme, really=False).require_none(f"the theme {args.theme!r}", again="delete")
+        raise
 
 
 def _show_change(change: Outcome) -> None:
