@@ -255,7 +255,7 @@ def is_active(hermes_home: Path) -> bool:
 def is_enabled(hermes_home: Path) -> bool:
     """Return whether the host loads this plugin at start-up; False when the configuration cannot be read."""
     enabled = at(host_config(hermes_home), "plugins", "enabled")
-    return isinstance(enabled, list) and PROVIDER in enabled
+    return isinstance(enabled, list) and PROVIDER in enabled and not is_disabled(hermes_home)
 
 
 def is_disabled(hermes_home: Path) -> bool:

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from hermes_memory_pgvector.admin.common.activation import activate, enable, find_hermes
+from hermes_memory_pgvector.admin.doctor.check_installation import check_installation
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.config.sources import is_active
 from hermes_memory_pgvector.domain.errors import ConfigurationError
@@ -97,3 +98,19 @@ def test_what_is_no_list_of_plugins_is_left_as_it_is(
 
     assert "run: hermes plugins enable pgvector" in capsys.readouterr().out
     assert f"  enabled: {meant}\n" in (tmp_path / "config.yaml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("enabled", ["[]", "[pgvector]"])
+def test_a_plugin_that_somebody_disabled_is_not_said_to_be_loaded(
+    tmp_path: Path, enabled: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """hermes goes by `disabled`, also where `enabled` names the plugin, too."""
+    text = f"memory:\n  provider: pgvector\nplugins:\n  disabled: [pgvector]\n  enabled: {enabled}\n"
+    (tmp_path / "config.yaml").write_text(text, encoding="utf-8")
+
+    assert main(["install", "--hermes-home", str(tmp_path)]) == 0
+
+    assert "run: hermes plugins enable pgvector" in capsys.readouterr().out
+    assert (tmp_path / "config.yaml").read_text(encoding="utf-8") == text
+    (found,) = [each for each in check_installation(tmp_path) if each.name == "enabled"]
+    assert "plugins.disabled forbids it" in found.said and not found.repair

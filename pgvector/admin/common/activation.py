@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
-from ...config.sources import CONFIG_NAME, PROVIDER, at, host_config, is_active, is_enabled, is_legible
+from ...config.sources import CONFIG_NAME, PROVIDER, at, host_config, is_active, is_disabled, is_enabled, is_legible
 from ...domain.errors import ConfigurationError
 from ...domain.files import read_regular_file
 from .file_replacing import write_file
@@ -54,7 +54,7 @@ def enable(hermes_home: Path, hermes: str | None) -> bool:
     if is_enabled(hermes_home):
         return True
     enabled = at(host_config(hermes_home), "plugins", "enabled") or []
-    if not isinstance(enabled, list):
+    if not isinstance(enabled, list) or is_disabled(hermes_home):
         return False  # somebody set this on purpose
     try:
         set_values(hermes_home, {("plugins", "enabled"): [*enabled, PROVIDER]})

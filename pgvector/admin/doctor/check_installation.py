@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
-from ...config.sources import CONFIG_NAME, at, host_config, is_active, is_enabled, is_legible
+from ...config.sources import CONFIG_NAME, at, host_config, is_active, is_disabled, is_enabled, is_legible
 from ...domain.commandline import pip_install
 from ..common.installation import (
     DISTRIBUTION,
@@ -248,10 +248,16 @@ def _switches(home: Path) -> Iterator[Check]:
         return
     yield ok("active", "memory.provider is pgvector")
     if not is_enabled(home):
+        forbidden = is_disabled(home)
+        why = (
+            "plugins.disabled forbids it"
+            if forbidden
+            else "the first agent that uses this plugin adds it to plugins.enabled"
+        )
         yield note(
             "enabled",
             "not loaded at start-up: of several first requests of a gateway at once, some may run without memory, "
-            "and hermes dashboard does not show it; the first agent that uses this plugin adds it to plugins.enabled",
+            f"and hermes dashboard does not show it; {why}",
             "hermes plugins enable pgvector",
-            "enable",
+            "" if forbidden else "enable",
         )
