@@ -201,15 +201,16 @@ def _finish(plan: SetupPlan, home: Path, say: Callable[[str], None]) -> dict[str
     from ..admin.common.activation import activate, enable
     from ..admin.common.embedded_server import borrowed_server
     from ..admin.common.installation import install_plugin
-    from ..admin.common.saving import overruled
+    from ..admin.common.saving import after, overruled
     from ..admin.doctor.checklist import as_json, examine, render_text
 
     notes = list(plan.notes)
     now = load_settings(None, home).settings
     notes += [f"{name} in the environment overrides what was saved; unset it" for name in overruled(plan.wanted, now)]
-    if not (home / "plugins" / "pgvector" / "__init__.py").is_file():
-        say(f"plugin {install_plugin(home).action}")
-    how = activate(home, None)
+    with after("the settings are saved"):
+        if not (home / "plugins" / "pgvector" / "__init__.py").is_file():
+            say(f"plugin {install_plugin(home).action}")
+        how = activate(home, None)
     enable(home, None)
     say(f"\nSaved. Memory provider: pgvector ({how})\n")
     with borrowed_server(now) as locate:

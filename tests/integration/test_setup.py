@@ -345,6 +345,14 @@ def test_a_config_that_cannot_be_changed_leaves_the_dotenv_as_it_was(home: Path,
     assert files_of(home) == before
 
 
+def test_need_40_where_it_cannot_be_activated_the_rest_is_said_to_be_saved(home: Path, dsn: str, setup: Setup) -> None:
+    (home / "config.yaml").write_text("memory: honcho\n", encoding="utf-8")
+    failed = setup("--dsn", dsn, "--no-model")
+    assert failed.code == 1 and section_of(home)["dsn"] == dsn
+    error = failed.told["error"]
+    assert error.startswith("the settings are saved, but ") and "provider: pgvector" in error
+
+
 def test_need_40_the_admin_is_sent_to_the_database_that_was_reached(
     empty_admin_dsn: str, setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
