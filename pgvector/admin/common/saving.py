@@ -12,7 +12,7 @@ from typing import Any
 
 from ...config.loading import Rejected, coerce
 from ...config.settings import FIELDS, KNOWN_ENV, Field, Settings
-from ...config.sources import form_path, read_dotenv, read_form, read_section
+from ...config.sources import PROVIDER, form_path, is_active, read_dotenv, read_form, read_section
 from ...domain.errors import ConfigurationError
 from ...domain.redaction import mask_dsn
 from ...host.session_context import came_from_dotenv, environment, load_settings, process_home
@@ -132,6 +132,17 @@ def warn_overruled(home: Path, wanted: Settings) -> None:
     """Warn about variables of the environment that overrule the settings just written."""
     for name in overruled(wanted, load_settings(None, home).settings):
         warn(f"${name} in the environment overrules what was written now: change it there")
+
+
+def require_editable(home: Path, changes: Changes) -> None:
+    """Raise ConfigurationError, as `save` and `activate` would, if config.yaml cannot be changed in this way."""
+    from .yaml_file import set_values
+
+    wanted: dict[tuple[str, ...], object] = {(*_SECTION, key): value for key, value in changes.settings.items()}
+    if not is_active(home):
+        wanted["memory", "provider"] = PROVIDER
+    if wanted:
+        set_values(home, wanted, really=False)
 
 
 def save(home: Path, changes: Changes) -> None:

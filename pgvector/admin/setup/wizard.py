@@ -18,7 +18,7 @@ from ..common.embedded_server import borrowed_server
 from ..common.migrations import migrate
 from ..common.model_source import BUNDLED
 from ..common.progress import building
-from ..common.saving import API_KEY_ENV, Changes, changes_to, given_settings
+from ..common.saving import API_KEY_ENV, Changes, changes_to, given_settings, require_editable
 from .prompts import SetupOptions, Terminal
 from .wizard_database import DatabaseChoice, DatabaseStep
 from .wizard_model import ModelChoice, ModelStep
@@ -70,7 +70,9 @@ class Wizard:
         """Ask and try each answer; return the plan. Raises HermesPgvectorError if nobody can be asked again."""
         database = self._until_it_works(self._databases.take)
         model = self._until_it_works(lambda again: self._models.take(again, database))
-        return self._planned(database, model)
+        plan = self._planned(database, model)
+        require_editable(self._home, plan.changes)
+        return plan
 
     def confirmed(self) -> bool:
         """Ask whether to save the plan."""
