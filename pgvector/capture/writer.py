@@ -67,6 +67,7 @@ class Writer:
         latencies: Latencies,
         report: Callable[[], dict[str, Any]],
         on_stored: Callable[[Sequence[Operation]], None],
+        take_over: Callable[[], bool],
     ) -> None:
         self._directory = directory
         self._backend = backend
@@ -84,7 +85,7 @@ class Writer:
         self.trouble = LastError()
         self.latencies = latencies
         self._report = report
-        self._on_stored = on_stored
+        self._on_stored, self._take_over = on_stored, take_over
         self._own = OwnQueues(directory, memory_max_bytes)
         self._acknowledged = AcknowledgedWrites(
             backend, keep_s, directory.destination, lambda: [*self._adopted, *self._own.keeping()], self._own.open
@@ -130,14 +131,17 @@ class Writer:
         self._outcomes.wait_for(lambda: not self._own.depth() or self._backend.problem is not None, timeout_s)
         return self._own.depth()
 
-    def stop(self, timeout_s: float) -> int:
-        """Drain for at most `timeout_s`, then stop; return how many writes are not in Postgres. May be called twice."""
+    def stop(self, timeout_s: float, *, last_batch_s: float = 0.0) -> int:
+        """Drain for at most `timeout_s`, then stop; return how many writes are not in Postgres. May be called twice.
+
+        The end of the thread, which may be writing a last batch, is awaited for `last_batch_s` more.
+        """
         deadline = time.monotonic() + timeout_s
         left = self.flush_own(timeout_s)
         self._stopping.set()
         self._wake.set()
         if self._thread.is_alive():
-            self._thread.join(max(0.0, deadline - time.monotonic()))
+            self._thread.join(max(0.0, deadline - time.monotonic()) + last_batch_s)
         self._own.move_to_disk()  # in case the thread did not get to it
         return left
 
@@ -254,8 +258,8 @@ class Writer:
         return self._due.adopt == 0.0
 
     def _look_after_spools(self, now: float) -> None:
-        """When due, adopt files of dead processes, publish the counters and check whether the server has changed."""
-        if now >= self._due.adopt:
+        """When due, adopt what others have left, publish the counters and check whether the server has changed."""
+        if self._take_over() or now >= self._due.adopt:
             self._own.move_to_disk()
             self._look_after_files()
             self._adopted.take_more()
@@ -313,8 +317,7 @@ class Writer:
     def _rate(self) -> float:
         """Return how many operations a second were written since the last call."""
         now, done = time.monotonic(), self.counts["operations"]
-        then, before = self._rated
-        self._rated = (now, done)
+        (then, before), self._rated = self._rated, (now, done)
         return round((done - before) / max(now - then, 1e-3), 1)
 
     def _write(self, queue: Queue, ops: list[Operation], upcoming: list[Operation]) -> None:

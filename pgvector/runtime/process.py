@@ -8,9 +8,9 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import itertools
 import logging
 import os
-import threading
 import time
 import weakref
 from collections import Counter
@@ -38,6 +38,8 @@ from .retention_process import RetentionProcess
 
 logger = logging.getLogger(__name__)
 
+_LAST_BATCH_S = 60.0  # how long what newer settings write waits for the last batch of earlier ones
+
 
 class _Registry:
     """The runtimes of this process."""
@@ -45,22 +47,19 @@ class _Registry:
     def __init__(self) -> None:
         self.lock = fork_lock(SLOW)  # a forked child gets no half-built runtime
         self.runtimes: dict[tuple[Settings, Path, str, str], Runtime] = {}
+        self.acquired = itertools.count(1)
         self._abandoned: list[Runtime] = []
 
-    def close_replaced(self, runtime: Runtime) -> None:
-        """Close, in the background, what earlier settings of a runtime's home have left: nobody comes back to it.
+    def withdraw_succeeded_by(self, runtime: Runtime) -> list[Runtime]:
+        """Remove and return what earlier settings have left in the runtime's home: nobody uses it or comes back to it.
 
-        Call with the lock held. A runtime stays while somebody uses it or while it has something to write; and until
-        this one is up, so that a server that only the two use is not stopped in between.
+        What waits in it for another database keeps it.
         """
-        beside = [each for each in self.runtimes.values() if each.home == runtime.home and each is not runtime]
-        for each in beside if runtime.backend.is_up() else ():
-            if each.users or each.writer.depth():
-                continue
-            closing = threading.Thread(target=each.close, args=(each.settings.shutdown_timeout_s,), daemon=True)
-            with contextlib.suppress(RuntimeError):  # no thread to spare: a later session closes it
-                closing.start()
+        with self.lock:
+            found = [each for each in self.runtimes.values() if runtime.succeeds(each)]
+            for each in found:
                 each.withdraw()
+            return found
 
     def forget_after_fork(self) -> None:
         """Drop every runtime: a child has neither our threads nor a right to our connections, and starts its own."""
@@ -114,6 +113,7 @@ class Runtime:
             latencies=self.latencies,
             report=self.stats,
             on_stored=self.mirror.note_stored,
+            take_over=self._take_over,
         )
         if self.embedder is not None:
             self.embedder.on_query = functools.partial(self.latencies.add, "embed_query")
@@ -123,9 +123,33 @@ class Runtime:
         self.hot = HotBlocks(functools.partial(self.searcher.hot, limits=limits, deadline_s=deadline_s), self.counts)
         self.transcripts = Transcripts(self.said)
         self.pid = os.getpid()
+        self.acquired = 0  # which acquisition of this process was the last of this runtime
         self.users: weakref.WeakSet[object] = weakref.WeakSet()
         self._closed = False
         self._left_said: set[tuple[int, str]] = set()
+
+    def succeeds(self, earlier: Runtime) -> bool:
+        """Return whether this runtime may take over from one of earlier settings; call with the registry's lock held.
+
+        Settings that are corrected or changed in an outage must neither strand what was accepted before nor let what is
+        accepted afterwards go first.
+        """
+        if earlier.home != self.home or earlier.acquired >= self.acquired or earlier.users:
+            return False
+        theirs = earlier.spools.destination
+        goes_on = self.spools.destination.takes(theirs.place, theirs.database) and not earlier.writer.in_memory()
+        return goes_on or not earlier.writer.depth()
+
+    def _take_over(self) -> bool:
+        """Close what earlier settings have left, once this runtime is up; return True if there was anything.
+
+        Not before: a server that only the two use must not be stopped in between. What they have not written is in
+        files that the writer adopts next. For the drain thread.
+        """
+        found = _registry.withdraw_succeeded_by(self)
+        for earlier in found:
+            earlier.close(earlier.settings.shutdown_timeout_s, succeeded=True)
+        return bool(found)
 
     def leave(self, user: object, timeout_s: float) -> None:
         """Drain for at most `timeout_s`; the last user to leave closes the runtime. A dead user has left by itself.
@@ -155,15 +179,18 @@ class Runtime:
         for key in [key for key, runtime in _registry.runtimes.items() if runtime is self]:
             del _registry.runtimes[key]
 
-    def close(self, timeout_s: float) -> None:
-        """Drain within `timeout_s`, log what stays in the spool, and close everything. May be called twice."""
+    def close(self, timeout_s: float, *, succeeded: bool = False) -> None:
+        """Drain within `timeout_s`, log what stays in the spool, and close everything. May be called twice.
+
+        `succeeded`: what stays in the spool follows at once, by another runtime.
+        """
         with _registry.lock:
             if self._closed:
                 return
             self._closed = True
             self.withdraw()
-        left = self.writer.stop(timeout_s)
-        if left:
+        left = self.writer.stop(timeout_s, last_batch_s=_LAST_BATCH_S if succeeded else 0.0)
+        if left and not succeeded:
             self._say_left(left)
         self._retention.close()
         self.backend.close()
@@ -232,7 +259,7 @@ def acquire(settings: Settings, home: Path, environ: Mapping[str, str], user: ob
             if settings.prefetch_limit and settings.min_similarity == "auto":
                 runtime.searcher.begin_bars()
         runtime.users.add(user)
-        _registry.close_replaced(runtime)
+        runtime.acquired = next(_registry.acquired)
         return runtime
 
 

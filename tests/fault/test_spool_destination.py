@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import time
@@ -20,6 +21,7 @@ from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.domain.operations import Operation
 from tests.conftest import DIMS, MakeProvider
 from tests.support.left_spool import leave_spool, operation
+from tests.support.limits import LANDED_TIMEOUT_S
 from tests.support.memory import landed
 from tests.support.stored import Database
 from tests.support.tcp_proxy import TcpProxy
@@ -153,3 +155,17 @@ def test_need_03_the_same_database_in_another_way_gets_what_waits_for_it(
     leave(proxied, range(50))
     landed(make_provider({"dsn": direct_dsn}))
     until(lambda: len(user_turns(database)) == 51, 30, "the turns that waited")
+
+
+def test_need_03_an_agent_that_is_sent_to_another_database_delivers_what_waits_for_the_one_before(
+    other: str, make_provider: MakeProvider, proxy: TcpProxy, proxied: str, database: Database
+) -> None:
+    reach(make_provider, proxied)
+    proxy.stop()
+    make_provider({"dsn": proxied}).sync_turn(turn(1), "")
+    gc.collect()
+    make_provider({"dsn": other}).sync_turn(turn(2), "")
+    until(lambda: user_turns(Database(other)) == [turn(2)], LANDED_TIMEOUT_S, "what is for the other one")
+    proxy.start()
+    until(lambda: user_turns(database) == [turn(900), turn(1)], LANDED_TIMEOUT_S, "what waited")
+    assert user_turns(Database(other)) == [turn(2)]
