@@ -75,11 +75,12 @@ def without_counted_times(text: str) -> str:
     if _CJK.search(text):
         for pattern in (words.cjk_ago(), words.cjk_last()):
             text = pattern.sub(" ", text)
-    if not words.SIGNS & set(_WORD.findall(_plain(text))):
+    said = set(_WORD.findall(_plain(text)))
+    if not words.SIGNS & said:
         return text
     # Letter by letter, so that a place in one is the same in the other.
     plain = "".join(folded if len(folded := _plain(char)) == 1 else char for char in text)
-    patterns = (words.days_ago(), words.ago(), words.within(), words.last())
+    patterns = (words.days_ago(french=bool(said & words.FRENCH)), words.ago(), words.within(), words.last())
     spans = sorted(match.span() for pattern in patterns for match in pattern.finditer(plain))
     kept, end = "", 0
     for start, stop in spans:
@@ -106,7 +107,7 @@ def _spans(text: str, today: date) -> Iterator[_Days]:
     said = set(_WORD.findall(plain))
     if said & words.SIGNS:
         yield from _spoken(plain, today)
-        yield from _relative(plain, today)
+        yield from _relative(plain, today, french=bool(said & words.FRENCH))
         for past, on_weekday in words.on_weekday():
             if said & past:
                 yield from (next(_last(match[1], today)) for match in on_weekday.finditer(plain))
@@ -137,9 +138,9 @@ def _spoken(plain: str, today: date) -> Iterator[_Days]:
             yield from _days(match["year"], words.MONTHS[match["month"]], words.day_of(match), today)
 
 
-def _relative(plain: str, today: date) -> Iterator[_Days]:
+def _relative(plain: str, today: date, *, french: bool) -> Iterator[_Days]:
     """Yield the times that are counted back from today."""
-    for match in words.days_ago().finditer(plain):
+    for match in words.days_ago(french=french).finditer(plain):
         day = today - timedelta(days=words.DAYS_AGO[match[1]])
         yield day, day
     for match in words.ago().finditer(plain):

@@ -90,8 +90,8 @@ _LANGUAGES = (
 )
 _TIMES = """
     st nd rd th er ago vor fa geleden назад last past day afternoon evening morning night today tonight week heute
-    woche diese dieser aujourd hui cette semaine hoy esta semana oggi questa settimana hoje vandaag deze week сегодня
-    этои неделе утром днем вечером
+    woche diese dieser aujourd hui cette semaine hoy esta semana noche oggi questa settimana stasera hoje noite vandaag
+    vanavond deze week сегодня этои неделе утром днем вечером
 """
 # Chinese, Japanese and Korean, each word before those that it begins with. Single signs do not tell what is a subject:
 # those of "生日" are in "发生" and "今日" as well.
@@ -123,7 +123,8 @@ def _present() -> re.Pattern[str]:
     """Return the pattern for this week or today."""
     return re.compile(
         r"\b(?:(?P<week>this week|diese[rn]? woche|cette semaine|esta semana|questa settimana|deze week|этои неделе)"
-        r"|today|this (?:morning|afternoon|evening)|heute|aujourd'hui|hoy|oggi|hoje|vandaag|сегодня)\b"
+        r"|today|tonight|this (?:morning|afternoon|evening)|heute|aujourd'hui|ce soir|hoy|esta noche|oggi|stasera|hoje"
+        r"|esta noite|vandaag|vanavond|сегодня)\b"
         r"|(?:(?P<cjk_week>[这這][个個]?(?:周|星期)|今週|이번 ?주)|今天|今日|오늘).*(?:[了过過]|した|했)"
     )
 

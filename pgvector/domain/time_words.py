@@ -156,9 +156,17 @@ COUNTS: dict[str, tuple[float, float]] = (
 DAYS_AGO = _numbered(
     (
         "this morning,earlier today,heute morgen,heute fruh,ce matin,esta manana,stamattina,esta manha,vanmorgen",
-        "yesterday,last night,last evening,gestern,hier soir,d'hier,ayer,anoche,ieri,ontem,gisteren,вчера",
+        "yesterday,last night,last evening,gestern,hier,hier soir,hier matin,d'hier,ayer,anoche,ieri,ontem,"
+        "gisteren,вчера",
         "day before yesterday,vorgestern,avant-hier,anteayer,antes de ayer,l'altro ieri,anteontem,eergisteren,"
         "позавчера",
+    )
+)
+_HIER = "hier"  # "here" in German and Dutch, and yesterday beside one of these words
+FRENCH = frozenset(
+    _split(
+        "nous vous il elle ils j quoi qu que qui quel quelle quels quelles avons avez avions avait avaient est etait "
+        "etaient sont suis ete parle discute pourquoi quand combien cette notre votre une pour avec sur chez"
     )
 )
 _LAST_BEFORE = _split(
@@ -287,9 +295,9 @@ def on_weekday() -> tuple[tuple[frozenset[str], re.Pattern[str]], ...]:
 
 
 @cache
-def days_ago() -> re.Pattern[str]:
-    """Return the pattern for yesterday and the like."""
-    return re.compile(rf"(?<!\w)({_either(DAYS_AGO)})\b")
+def days_ago(*, french: bool) -> re.Pattern[str]:
+    """Return the pattern for yesterday and the like, for a text with one of the words FRENCH or without."""
+    return re.compile(rf"(?<!\w)({_either(DAYS_AGO.keys() - (() if french else {_HIER}))})\b")
 
 
 @cache

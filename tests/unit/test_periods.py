@@ -180,6 +180,9 @@ def test_need_39_two_weeks_ago_in_any_of_many_languages(text: str) -> None:
         "어제",
         "YESTERDAY",
         "d'hier",
+        "hier matin",
+        "Pourquoi la grue était-elle fermée hier",
+        "Hier, nous étions au port",
     ],
 )
 def test_need_39_yesterday_in_any_of_many_languages(text: str) -> None:
@@ -223,6 +226,7 @@ def test_a_day_of_the_last_week_in_chinese_japanese_and_korean() -> None:
         "April and June sing",
         "you may do it, and this may be it",
         "Was ist hier los?",
+        "Wie heb je hier gezien?",
         "Is there life on Mars, or a way to Mars?",
         "a trip to Rio de Janeiro",
         "Mio figlio ha due anni",
@@ -318,6 +322,8 @@ def test_need_19_a_pasted_log_names_a_bounded_number(text: str) -> None:
         ("What did I say two weeks ago about IT?", "What did I say about IT?"),
         ("Was hieß vor fünf Tagen die Straße?", "Was hieß die Straße?"),
         ("先週オーブンの修理にいくらかかった？", "オーブンの修理にいくらかかった？"),
+        ("Qui a fermé la grue hier ?", "Qui a fermé la grue ?"),
+        ("Wer hat hier die Tür zugemacht?", "Wer hat hier die Tür zugemacht?"),
         ("What broke on 3 May?", "What broke on 3 May?"),
         ('Who said "see you last Friday"?', 'Who said "see you last Friday"?'),
     ],

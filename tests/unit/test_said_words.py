@@ -17,6 +17,7 @@ Didn't we talk about something last week?
 What's the last thing we discussed yesterday?
 What have we discussed in May?
 Tell me about our conversation yesterday
+What did we talk about tonight?
 Where did we leave off?
 What was our last conversation about?
 Do you remember our first session?
@@ -26,16 +27,21 @@ Was haben wir im Mai gemacht?
 Fass zusammen, was wir gestern besprochen haben
 De quoi avons-nous parlé la semaine dernière ?
 Qu'est-ce qu'on a fait hier soir ?
+De quoi avons-nous parlé hier ?
+Qu'est-ce que je t'ai dit hier ?
+De quoi avons-nous parlé ce soir ?
 De quoi avons-nous parlé aujourd'hui ?
 ¿De qué hablamos la última vez?
 ¿De qué hemos hablado hoy?
 ¿Qué hicimos en mayo?
+¿De qué hablamos esta noche?
 Di cosa abbiamo parlato l'ultima volta?
 Di cosa abbiamo discusso a maggio?
 Do que falamos na semana passada?
 O que eu te disse ontem?
 Wat hebben we gisteren besproken?
 Waar ging het de vorige keer over?
+Waar hebben we het vanavond over gehad?
 О чём мы говорили в прошлый раз?
 Что мы делали на прошлой неделе?
 你还记得我们上周聊了些什么吗？
