@@ -46,6 +46,14 @@ def claim(conn: DeadlineConnection, ops: Sequence[Operation]) -> list[Operation]
     return list({op.op_id: op for op in ops if op.op_id in fresh}.values())
 
 
+def seen(conn: DeadlineConnection, ops: Sequence[Operation]) -> list[Operation]:
+    """Return the operations whose themes row-level security does not hide from this role."""
+    if not any(row.confined for row in conn.execute(query("is_confined"))):
+        return list(ops)
+    themes = {row.theme for row in conn.execute(query("themes_of_role"))}
+    return [op for op in ops if op.theme in themes or "*" in themes]
+
+
 def lacking(conn: DeadlineConnection, ops: Sequence[Operation]) -> set[UUID]:
     """Return the ids of those operations that were never applied in this database."""
     return {row.op_id for row in conn.execute(query("lacking_operations"), _ids_of(ops))}

@@ -26,7 +26,7 @@ from ..domain.operations import MalformedWrite, Operation
 from ..domain.theme import Languages
 from ..domain.types import EmbeddingSpace
 from . import memory_files
-from .applying import apply_ahead, apply_operations, claim, cut_at_long_files, lacking
+from .applying import apply_ahead, apply_operations, claim, cut_at_long_files, lacking, seen
 from .connection import DeadlineConnection, answering, translated, writable
 from .memories import Embeddings
 from .pipeline import Pipeline
@@ -344,10 +344,13 @@ class Backend:
             raise StoreReplaced
 
     def lacking(self, ops: Sequence[Operation]) -> set[uuid.UUID]:
-        """Return the ids of those operations that were never applied in this database. Raises StoreReplaced."""
+        """Return the ids of those operations that were never applied, as far as this role can see.
+
+        Raises StoreReplaced.
+        """
         with self.connection(WRITE_TIMEOUT_S) as conn:
             self._check_server(conn)
-            return lacking(conn, ops)
+            return lacking(conn, seen(conn, ops))
 
     def _note_space(self, space: EmbeddingSpace) -> None:
         self._space = space

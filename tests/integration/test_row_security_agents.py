@@ -134,6 +134,20 @@ def test_need_04_a_tenant_embeds_its_own_waiting_rows_only(
     until(lambda: set(admin.column(waiting.format("memory_entries"))) == {"sales"}, 30, "vectors of marketing")
 
 
+def test_need_04_a_role_that_was_confined_sends_nothing_of_other_themes_again(
+    make_provider: MakeProvider, tenant_dsn: str
+) -> None:
+    """What was acknowledged lately is sent again to a server that lacks it; here it is only hidden."""
+    before = make_provider(gateway_session_key="sales")
+    before.on_memory_write("add", "memory", "The Atlas budget is owned by sales")
+    landed(before)
+    before.shutdown()
+    tenant = make_provider({"dsn": tenant_dsn})
+    tenant.on_memory_write("add", "memory", "The Atlas budget is owned by marketing")
+    landed(tenant)
+    assert not runtime_of(tenant).writer.rejected()
+
+
 def test_need_04_replacing_and_removing_work_for_a_tenant(make_provider: MakeProvider, tenant_dsn: str) -> None:
     _fill(make_provider, {}, "sales")
     provider = make_provider({"dsn": tenant_dsn})

@@ -25,6 +25,15 @@ SELECT count(set_config(name, value, false)) AS settings,
 -- exempt: touches no table. Whether row-level security lets this role see some themes only, rather than every theme.
 SELECT hermes_themes_of(current_user) <> '{*}' AS own_themes;
 
+-- name: is_confined
+-- exempt: touches no table. Whether row-level security hides from this role what other themes hold.
+SELECT row_security_active(to_regclass('hermes_operations')) AND to_regprocedure('hermes_themes_of(name)') IS NOT NULL
+       AS confined;
+
+-- name: themes_of_role
+-- exempt: touches no table. '*' stands for every theme.
+SELECT unnest(hermes_themes_of(current_user)) AS theme;
+
 -- name: lock_theme
 -- exempt: touches no table. Memory writes of one theme are serialised, whichever process they come from.
 SELECT pg_advisory_xact_lock(731057946, hashtext(%(theme)s));
