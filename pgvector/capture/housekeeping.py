@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Protocol
 
 from ..domain.gil import quiet_for_s
@@ -14,6 +15,16 @@ HISTORY_KEPT_DAYS = 730
 REMOVED_TEXTS_KEPT_DAYS = 90  # how long a memory that was removed from a file can be restored
 QUIET_S = 15.0  # how long no hook must have run before old turns are deleted
 _HOUSEKEEPING_S = 3600.0
+
+
+@dataclass
+class Due:
+    """When (monotonic seconds) each periodic task of the drain thread is due next."""
+
+    adopt: float = 0.0
+    report: float = 0.0
+    pending: float = 0.0
+    housekeeping: float = 0.0
 
 
 class RetentionSteps(Protocol):

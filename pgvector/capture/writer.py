@@ -10,7 +10,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..domain.errors import HermesPgvectorError, SpoolError, SpoolGone, StoreMisconfigured
@@ -22,7 +21,7 @@ from ..store.memories import Embeddings
 from .adopted_spools import AdoptedSpools
 from .batches import BATCH_SIZE, REJECTIONS, BatchSize, FailedAttempts, apply_batches, split, write_one_by_one
 from .document_embedding import DocumentEmbedder, PendingRows
-from .housekeeping import Housekeeping
+from .housekeeping import Due, Housekeeping
 from .outcomes import TOLD_EACH, Delivery, Outcomes, RejectionLog, RetryLog, log_rejected
 from .queues import OwnQueues, Queue
 from .resend import AcknowledgedWrites
@@ -38,16 +37,6 @@ _RETRY_REFUSED_S = 2.0  # when an operator has to fix something: they check at o
 _IDLE_S = 5.0  # how often an idle drain thread looks for what is left: dead spools, pending rows, a lost server
 _ADOPT_S = 5.0  # how often the files of dead processes are looked for
 _REPORT_S = 5.0  # how often the counters are published
-
-
-@dataclass
-class _Due:
-    """When (monotonic seconds) each periodic task of the drain thread is due next."""
-
-    adopt: float = 0.0
-    report: float = 0.0
-    pending: float = 0.0
-    housekeeping: float = 0.0
 
 
 class Writer:
@@ -79,7 +68,7 @@ class Writer:
         self._wake = threading.Event()
         self._outcomes = Outcomes()
         self._stopping = threading.Event()
-        self._due = _Due()
+        self._due = Due()
         self._rated = (time.monotonic(), 0)
         self.counts: Counter[str] = Counter()
         self.trouble = LastError()
@@ -138,12 +127,16 @@ class Writer:
         """
         deadline = time.monotonic() + timeout_s
         left = self.flush_own(timeout_s)
-        self._stopping.set()
-        self._wake.set()
+        self.write_no_more()
         if self._thread.is_alive():
             self._thread.join(max(0.0, deadline - time.monotonic()) + last_batch_s)
         self._own.move_to_disk()  # in case the thread did not get to it
         return left
+
+    def write_no_more(self) -> None:
+        """Have the drain thread end without another batch; what waits stays in the files, which it releases."""
+        self._stopping.set()
+        self._wake.set()
 
     def depth(self) -> int:
         """Return how many accepted writes are not in Postgres yet."""
@@ -272,6 +265,8 @@ class Writer:
 
     def _write_next(self) -> bool:
         """Write a batch from the first queue that has waiting operations; return False if none has any."""
+        if self._stopping.is_set():
+            return False
         self._own.finish_moves()
         self._own.let_go_of_moved(self._acknowledged)
         if any(map(self._write_from, (self._acknowledged.resend, *self._adopted.queues()))):

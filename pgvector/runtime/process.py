@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
+import gc
 import itertools
 import logging
 import os
@@ -39,6 +40,7 @@ from .retention_process import RetentionProcess
 logger = logging.getLogger(__name__)
 
 _LAST_BATCH_S = 60.0  # how long what newer settings write waits for the last batch of earlier ones
+_COLLECT_EVERY_S = 60.0  # a full collection holds up every thread for a moment
 
 
 class _Registry:
@@ -59,7 +61,14 @@ class _Registry:
             found = [each for each in self.runtimes.values() if runtime.succeeds(each)]
             for each in found:
                 each.withdraw()
+                each.writer.write_no_more()  # nor what others have left: this would go before it
             return found
+
+    def has_stranded(self, runtime: Runtime) -> bool:
+        """Return whether writes wait under earlier settings of the runtime's home that somebody may still use."""
+        with self.lock:
+            beside = [each for each in self.runtimes.values() if each.home == runtime.home and each.users]
+            return any(each.acquired < runtime.acquired and each.writer.depth() for each in beside)
 
     def forget_after_fork(self) -> None:
         """Drop every runtime: a child has neither our threads nor a right to our connections, and starts its own."""
@@ -123,6 +132,7 @@ class Runtime:
         self.hot = HotBlocks(functools.partial(self.searcher.hot, limits=limits, deadline_s=deadline_s), self.counts)
         self.transcripts = Transcripts(self.said)
         self.pid = os.getpid()
+        self._collect_at = 0.0
         self.acquired = 0  # which acquisition of this process was the last of this runtime
         self.users: weakref.WeakSet[object] = weakref.WeakSet()
         self._closed = False
@@ -132,13 +142,16 @@ class Runtime:
         """Return whether this runtime may take over from one of earlier settings; call with the registry's lock held.
 
         Settings that are corrected or changed in an outage must neither strand what was accepted before nor let what is
-        accepted afterwards go first.
+        accepted afterwards go first. One that works with another `dsn` writes everything itself: it may have another
+        role, with other rights. So does one with another database.
         """
         if earlier.home != self.home or earlier.acquired >= self.acquired or earlier.users:
             return False
         theirs = earlier.spools.destination
-        goes_on = self.spools.destination.takes(theirs.place, theirs.database) and not earlier.writer.in_memory()
-        return goes_on or not earlier.writer.depth()
+        works = earlier.settings.dsn != self.settings.dsn and earlier.backend.problem is None
+        if works or not self.spools.destination.takes(theirs.place, theirs.database):
+            return not earlier.writer.depth()
+        return not earlier.writer.in_memory()
 
     def _take_over(self) -> bool:
         """Close what earlier settings have left, once this runtime is up; return True if there was anything.
@@ -146,9 +159,12 @@ class Runtime:
         Not before: a server that only the two use must not be stopped in between. What they have not written is in
         files that the writer adopts next. For the drain thread.
         """
+        if _registry.has_stranded(self) and time.monotonic() >= self._collect_at:
+            self._collect_at = time.monotonic() + _COLLECT_EVERY_S
+            gc.collect()  # the host drops an instance in a cycle: it counts as a user until Python finds that
         found = _registry.withdraw_succeeded_by(self)
         for earlier in found:
-            earlier.close(earlier.settings.shutdown_timeout_s, succeeded=True)
+            earlier.close(0.0, succeeded=True)
         return bool(found)
 
     def leave(self, user: object, timeout_s: float) -> None:
@@ -201,7 +217,10 @@ class Runtime:
 
     def _say_left(self, left: int) -> None:
         lost = min(left, self.writer.in_memory())
-        for said in ((left - lost, "stay in the spool and follow at the next start"), (lost, "are lost")):
+        for said in (
+            (left - lost, "stay in the spool and follow once it is back, or at the next start"),
+            (lost, "are lost"),
+        ):
             if said[0] and said not in self._left_said:
                 self._left_said.add(said)
                 logger.warning("hermes-pgvector: %d writes did not reach Postgres before shutdown; they %s", *said)

@@ -8,10 +8,13 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from psycopg.conninfo import make_conninfo
 
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import MakeProvider
 from tests.support.limits import LANDED_TIMEOUT_S
+from tests.support.memory import runtime_of
 from tests.support.stored import Database
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.turns import memories, turn, user_turns
@@ -22,8 +25,9 @@ COUNT = 6
 ENTRY = "The crane of pier nine is painted green since spring."
 
 
+@pytest.mark.parametrize("instances", ["gone", "in a cycle"])
 def test_need_03_what_was_said_before_and_after_edits_in_an_outage_arrives_in_that_order(
-    make_provider: MakeProvider, proxied: str, proxy: TcpProxy, database: Database, records: Records
+    instances: str, make_provider: MakeProvider, proxied: str, proxy: TcpProxy, database: Database, records: Records
 ) -> None:
     def request(number: int, *entry: Any) -> None:
         """A request of the API server: its instance is never shut down."""
@@ -31,6 +35,9 @@ def test_need_03_what_was_said_before_and_after_edits_in_an_outage_arrives_in_th
         provider.sync_turn(turn(number), "")
         if entry:
             provider.on_memory_write(*entry)
+        if instances == "in a cycle":
+            around: list[Any] = [provider]
+            around.append(around)
 
     request(0)
     until(lambda: user_turns(database) == [turn(0)], LANDED_TIMEOUT_S, "the turn before the outage")
@@ -39,7 +46,6 @@ def test_need_03_what_was_said_before_and_after_edits_in_an_outage_arrives_in_th
     for number in range(2, COUNT):
         request(number)
     request(COUNT, "remove", "memory", "", {"old_text": "pier nine"})
-    gc.collect()
     proxy.start()
     until(lambda: len(user_turns(database)) == COUNT + 1, LANDED_TIMEOUT_S, "all turns")
     assert user_turns(database) == [turn(number) for number in range(COUNT + 1)]
@@ -52,12 +58,17 @@ def test_need_03_what_waits_for_a_mistake_in_the_settings_arrives_once_it_is_cor
     make_provider: MakeProvider, dsn: str, database: Database
 ) -> None:
     for number, mistake in enumerate(({"user": "nobody_by_that_name"}, {"host": "127.0.0.1", "port": "1"})):
-        make_provider({"dsn": make_conninfo(dsn, **mistake)}).sync_turn(turn(number), "")
+        write_in_vain(make_provider({"dsn": make_conninfo(dsn, **mistake)}), number)
     make_provider().sync_turn(turn(2), "")
     gc.collect()
     until(lambda: len(user_turns(database)) == 3, LANDED_TIMEOUT_S, "what waited")
     assert user_turns(database) == [turn(0), turn(1), turn(2)]
     until(lambda: writers() == 1, LANDED_TIMEOUT_S, "the end of the writers of the mistakes")
+
+
+def write_in_vain(provider: PgvectorMemoryProvider, number: int) -> None:
+    provider.sync_turn(turn(number), "")
+    until(lambda: runtime_of(provider).backend.problem, LANDED_TIMEOUT_S, "the trouble with the settings")
 
 
 def writers() -> int:
