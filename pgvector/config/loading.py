@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ..domain.dates import zone_named
+from ..domain.dates import knows_zones, zone_named
 from ..domain.errors import WrongUsage
 from ..domain.fork_safety import at_import
 from ..domain.redaction import MAX_PATTERNS, masked, pattern_problem
@@ -249,7 +249,8 @@ def _line(field: Field, raw: object) -> str:
         try:
             zone_named(text)
         except WrongUsage:
-            raise Rejected(quoted(text)) from None
+            lacks = "" if knows_zones() else ", and it knows none but UTC: install the package tzdata on it"
+            raise Rejected(f"{quoted(text)}{lacks}") from None
     return text.lower() if field.choices else text
 
 

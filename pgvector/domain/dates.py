@@ -13,6 +13,7 @@ Zone = tzinfo | None  # None is this machine's
 
 _SPAN_AGO = re.compile(r"(\d{1,6})\s*(h|hours?|d|days?|w|weeks?)(?:\s+ago)?", re.ASCII)
 _HOURS = {"h": 1, "d": 24, "w": 168}
+_DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}|\d{8}|\d{4}-?w\d{2}-?\d", re.ASCII)
 _WEEK = re.compile(r"\d{4}-?w\d{2}", re.ASCII)
 _ONE_MONTH = re.compile(r"(\d{4})-(\d{2})", re.ASCII)
@@ -26,6 +27,7 @@ WAYS = (
     '"2026-05-03", "2026-05", "2026", "2026-W18", "2026-05-03T14:00+02:00", "today", "yesterday", "36h", "7d" '
     'or "2 weeks ago"'
 )
+WAYS_AHEAD = '"2026-05-03", "2026-05", "2026-05-03T14:00+02:00", "tomorrow", or "7d" for in seven days'
 
 
 def zone_named(name: str) -> Zone:
@@ -42,6 +44,13 @@ def zone_named(name: str) -> Zone:
         raise WrongUsage(f"{name[:60]!r} is no time zone known here; write it like Europe/Berlin or UTC") from None
 
 
+def knows_zones() -> bool:
+    """Return whether this machine knows any zone but UTC."""
+    with at_import:
+        from zoneinfo import available_timezones
+    return bool(available_timezones())
+
+
 def in_zone(moment: datetime, zone: Zone) -> datetime:
     """Return a moment as the clocks of a zone show it; unchanged at the ends of the calendar."""
     try:
@@ -56,21 +65,27 @@ def midnight(day: date, zone: Zone) -> datetime:
 
 
 def parse_when(
-    text: object, name: str, *, end: bool = False, zone: Zone = UTC, now: datetime | None = None
+    text: object,
+    name: str,
+    *,
+    end: bool = False,
+    zone: Zone = UTC,
+    now: datetime | None = None,
+    ways: str = WAYS,
 ) -> datetime | None:
     """Return the moment that an argument `name` means, None when it is not given.
 
     A time that names no zone is meant in `zone`. A day, week, month or year means its first moment, or with `end` the
-    first one after it. Raises WrongUsage.
+    first one after it. `ways` are examples for who wrote it in another way. Raises WrongUsage.
     """
     if text is None or text == "":
         return None
     if not isinstance(text, str):
-        raise WrongUsage(f"`{name}` must be text: {WAYS}")
+        raise WrongUsage(f"`{name}` must be text: {ways}")
     try:
         return _moment(text.strip(), now or datetime.now(UTC), end=end, zone=zone)
     except (ValueError, OverflowError):
-        raise WrongUsage(f"`{name}` is not a date that can be read; write it like {WAYS}") from None
+        raise WrongUsage(f"`{name}` is not a date that can be read; write it like {ways}") from None
 
 
 def read_moment(text: str) -> datetime:
@@ -128,8 +143,8 @@ def _in_utc(moment: datetime) -> datetime:
 
 def _period(word: str, today: date) -> tuple[date, date] | None:
     """Return the first and the last day of what `word` names, None when it names no day, week, month or year."""
-    if word in ("today", "yesterday"):
-        day = today - timedelta(days=word == "yesterday")
+    if word in _DAYS:
+        day = today + timedelta(days=_DAYS[word])
         return day, day
     if _DATE.fullmatch(word):
         day = date.fromisoformat(word.upper())

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
-from .dates import Zone, parse_when
+from .dates import WAYS_AHEAD, Zone, parse_when
 from .errors import InvalidArgument
 from .text import apart, clean
 
@@ -144,7 +144,7 @@ def _moment(value: object, name: str, zone: Zone) -> float:
         moment = float(value) if _FIRST_S < value < _LAST_S else math.nan
     else:
         now = datetime.now(UTC)
-        when = parse_when(value, name, end=True, zone=zone, now=now)
+        when = parse_when(value, name, end=True, zone=zone, now=now, ways=WAYS_AHEAD)
         ahead = isinstance(value, str) and _SPAN.fullmatch(value.strip()) is not None
         moment = math.nan if when is None else (now + (now - when) if ahead else when).timestamp()
     # An accepted value is read again from the spool, as a number, so it must pass as one.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -70,6 +73,14 @@ def test_a_memory_expires_at_the_end_of_the_users_day(make_provider: MakeProvide
     assert expires == datetime(2099, 7, 15, 4, tzinfo=UTC)
 
 
+def test_an_expiry_in_other_words_is_answered_with_times_that_are_to_come(make_provider: MakeProvider) -> None:
+    provider = make_provider({"tools": ["remember"], "structure": True})
+    words = {"content": "The garage is closed for works.", "expires_at": "end of the sprint"}
+    refused = called(provider, "remember", words)["error"]
+    assert "tomorrow" in refused and "ago" not in refused
+    assert called(provider, "remember", words | {"expires_at": "tomorrow"})["state"] == "accepted"
+
+
 def test_a_zone_that_is_unknown_is_this_machines(home: Path) -> None:
     settings, (warning,) = load_settings({"dsn": "host=db", "timezone": "Mars/Phobos"}, home)
     assert settings.timezone == ""
@@ -77,3 +88,27 @@ def test_a_zone_that_is_unknown_is_this_machines(home: Path) -> None:
     (home / "config.yaml").write_text("timezone: Mars/Phobos\nplugins: {pgvector: {dsn: host=db}}\n", encoding="utf-8")
     settings, warnings = load_settings(None, home)
     assert (settings.timezone, warnings) == ("", ())
+
+
+# Nothing of the system's, as in a slim container, and no package of Python's in its place.
+WITHOUT_ZONES = """
+import sys
+sys.modules["tzdata"] = None
+from hermes_memory_pgvector.config.loading import load
+for zone in ("Europe/Berlin", "UTC"):
+    print(load({"timezone": zone}, {}, None, {}).warnings)
+"""
+
+
+def test_a_machine_that_knows_no_zones_says_what_it_lacks() -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", WITHOUT_ZONES],
+        env={**os.environ, "PYTHONTZPATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=True,
+    )
+    berlin, utc = done.stdout.splitlines()
+    assert "'Europe/Berlin', and it knows none but UTC: install the package tzdata" in berlin
+    assert utc == "()"

@@ -36,6 +36,7 @@ def test_nothing_means_no_limit(nothing: object) -> None:
         ("2026-W18-7", datetime(2026, 5, 3, tzinfo=UTC), datetime(2026, 5, 4, tzinfo=UTC)),
         ("today", datetime(2026, 5, 20, tzinfo=UTC), datetime(2026, 5, 21, tzinfo=UTC)),
         ("Yesterday", datetime(2026, 5, 19, tzinfo=UTC), datetime(2026, 5, 20, tzinfo=UTC)),
+        ("tomorrow", datetime(2026, 5, 21, tzinfo=UTC), datetime(2026, 5, 22, tzinfo=UTC)),
     ],
 )
 def test_a_day_is_its_first_moment_and_as_an_end_the_moment_after_it(text: str, start: datetime, end: datetime) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ...config.settings import Settings
-from ...domain.format import local_minute
+from ...domain.format import local_minute, plural
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
 from .fetching import one
@@ -37,14 +37,14 @@ def described(state: Mapping[str, Any]) -> str:
         parts.append("off: this home's agents keep all turns")
     if state["last_at"]:
         last = local_minute(state["last_at"])
-        parts.append(f"last run {last}, {state['deleted_in_24h']:,} turns in the last 24 hours")
+        parts.append(f"last run {last}, {plural(state['deleted_in_24h'], 'turn')} in the last 24 hours")
     elif state["on"]:
         parts.append("on, nothing was deleted yet")
     if state["at_work"]:
         parts.append("at work now")
     if state["announced"]:
         first = local_minute(state["first_at"])
-        parts.append(f"new to {state['announced']:,} themes, deletes there from {first} on")
+        parts.append(f"new to {plural(state['announced'], 'theme')}, deletes there from {first} on")
     return "; ".join(parts)
 
 
