@@ -7,6 +7,7 @@ more comes near that does not answer, and less that does.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 
 _MAX_CHARS = 600  # of a message; in longer ones it is a small part of the words
@@ -77,17 +78,19 @@ def without_small_talk(text: str) -> str:
     if len(text) > _MAX_CHARS:
         return text
     bare = _WISHES.sub("", _GREETING.sub("", text, count=1))
-    clauses = [clause for clause in _CLAUSE_ENDS.split(bare) if clause]
-    while clauses and _is_idle(clauses[0]):
-        del clauses[0]
-    while clauses and _is_idle(clauses[-1]):
-        del clauses[-1]
+    clauses = _without_ends([clause for clause in _CLAUSE_ENDS.split(bare) if clause])
     if not clauses:
         return text
     found = bare[bare.index(clauses[0]) : bare.rindex(clauses[-1]) + len(clauses[-1])]
     found = _BEHIND.sub("", found).rstrip(" ,:;")
     shorter = found[match.end() :] if (match := _BEFORE.match(found)) else found
     return shorter if says_something(shorter) else found
+
+
+def _without_ends(clauses: Sequence[str]) -> Sequence[str]:
+    """Return the clauses from the first to the last one that says something."""
+    kept = [place for place, clause in enumerate(clauses) if not _is_idle(clause)]
+    return clauses[kept[0] : kept[-1] + 1] if kept else ()
 
 
 def _is_idle(clause: str) -> bool:

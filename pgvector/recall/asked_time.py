@@ -80,19 +80,20 @@ class AskedTime:
         return {store: {row.id: row.told for row in rows} for store, rows in asked.items()}
 
     def _first(self, pipe: Pipeline, store: Store) -> list[int]:
-        """Return the first turns of sessions in the short periods named; of a date without a year, only the last.
+        """Return the first turns of the time's sessions; of memories the newest, if only their time is asked for."""
+        scope, filters, spans = self._asked.scope, self._asked.filters, self._short_periods()
+        if not spans or scope.kind == "all":
+            return []
+        if store == "turns":
+            return [row.id for row in ask_begun(pipe, scope, filters, spans, self._session)]
+        return [row.id for row in ask_latest_memories(pipe, scope, filters, spans)] if self._decides else []
 
-        Of memories, return the newest, if only their time is asked for.
-        """
+    def _short_periods(self) -> list[TimeSpan]:
+        """Return the short periods named, or all if only the time is asked for; of a date without a year, the last."""
         short = [each for each in self._periods if self._decides or each.end - each.start <= SHORT_PERIOD]
         days = {each: in_zone(each.start, self._zone) for each in short}
         last = {(day.month, day.day): each for each, day in sorted(days.items(), key=itemgetter(1))}
-        if not last or self._asked.scope.kind == "all" or (store == "memories" and not self._decides):
-            return []
-        scope, filters, spans = self._asked.scope, self._asked.filters, list(last.values())
-        if store == "memories":
-            return [row.id for row in ask_latest_memories(pipe, scope, filters, spans)]
-        return [row.id for row in ask_begun(pipe, scope, filters, spans, self._session)]
+        return list(last.values())
 
 
 def _faint(rows: Sequence[int], known: Collection[int]) -> dict[int, float]:

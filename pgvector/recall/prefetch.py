@@ -200,11 +200,18 @@ def _answering(
 ) -> list[Hit]:
     """Return the rows that likely answer one question; `ordered`: its message asks, or orders an answer."""
     near = _bars(searcher, found, text, settings, until, {hit.theme for hit in found if hit.store == "memories"})
-    # Words that even an earlier question like this one lacks, such as a ticket's number, say nothing about other rows.
-    asked_before = (hit.coverage for hit in found if is_question(hit) and ask_alike(hit.content, text))
-    most = max(asked_before, default=0.0) or 1.0
+    most = _most_held(found, text)
     by_time = session_asked(text) == "end" or (ordered and asks_what_was_said(text))
     return [hit for hit in found if (by_time and hit.told_then) or is_worth_showing(hit, near, most)]
+
+
+def _most_held(found: Sequence[Hit], text: str) -> float:
+    """Return the share of the question's words that a row can be expected to hold.
+
+    Words that even an earlier question like this one lacks, such as a ticket's number, say nothing about other rows.
+    """
+    asked_before = (hit.coverage for hit in found if is_question(hit) and ask_alike(hit.content, text))
+    return max(asked_before, default=0.0) or 1.0
 
 
 def _limited(lines: Sequence[Line], besides: Sequence[Hit], limit: int) -> list[Line]:

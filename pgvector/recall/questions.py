@@ -43,21 +43,25 @@ def questions_in(text: str) -> tuple[str, ...]:
     whole = without_small_talk(text)
     if len(whole) > MAX_CHARS:
         return (whole,)
-    *asked, rest = _AFTER_A_QUESTION.split(whole.strip())
-    if rest.endswith(("?", "\u061f")):
-        asked, rest = [*asked, rest], ""
+    asked, besides = _parts(whole)
     questions: list[str] = []
-    alone = not says_something(rest)
-    for piece in asked:
-        *before, question = _AFTER_A_STATEMENT.split(piece)
-        alone = alone and not any(map(says_something, before))
+    for question in asked:
         if questions and (_refers_back(question) or _is_a_rest(question)):
             questions[-1] += f" {question}"
         elif says_something(question):
             questions.append(without_small_talk(question))
     if not 1 < len(questions) <= MOST:
         return (whole,)
-    return tuple(questions) if alone else (whole, *questions)
+    return (whole, *questions) if any(map(says_something, besides)) else tuple(questions)
+
+
+def _parts(text: str) -> tuple[list[str], list[str]]:
+    """Return the sentences with a question mark, and the others."""
+    *asked, rest = _AFTER_A_QUESTION.split(text.strip())
+    if rest.endswith(("?", "\u061f")):
+        asked, rest = [*asked, rest], ""
+    split = [_AFTER_A_STATEMENT.split(piece) for piece in asked]
+    return [each[-1] for each in split], [rest, *chain.from_iterable(each[:-1] for each in split)]
 
 
 def _refers_back(question: str) -> bool:
