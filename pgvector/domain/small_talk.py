@@ -15,12 +15,12 @@ _WORD = re.compile(r"\w+")
 _CJK_LEAST = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{4}")
 _EMPTY = """
     a about advance again ahead all alright also am and any anything appreciate appreciated are be can cheers come
-    could did do does doing done else feel for from get give go going good got great have having hello help helpful
-    hey hi how i idea ideas if in is just know let like look lot make many may maybe me mean much my nice no
-    not now of off ok okay on one or out please pls question questions quick quickly ready really remember right
-    say see sense seriously should so some something sorry sound sounds start still sure tackle tell than thank
-    thanks that the there thing things think this to too try um understand up us very wait want was we welcome well
-    what when where which who why will with would yeah yes you your
+    could did do does doing done else feel for from get give go going good got great have having he hello help
+    helpful her hey hi him his how i idea ideas if in is it its just know let like look lot make many may maybe me
+    mean much my nice no not now of off ok okay on one or out please pls question questions quick quickly ready
+    really remember right say see sense seriously she should so some something sorry sound sounds start still sure
+    tackle tell than thank thanks that the them there they thing things think this to too try um understand up us
+    very wait want was we welcome well what when where which who why will with would yeah yes you your
     alles auch bei bin bist bitte da dafür danke dank dann das denkst denn dir doch du eigentlich ein eine es etwas
     euch frage für geht gehts gut habe haben hallo hast helfen hi hilfe ich ihnen im ist ja jetzt kann kannst klar
     kurz kurze können könnte könntest lauft läuft machen mal mein meinst mich mir moin na nicht nun
@@ -39,13 +39,19 @@ _INTERJECTIONS = """
 # A greeting may have a name: "Hi Hermes,".
 _GREETING = re.compile(
     r"\s*(?:hi|hello|hey|hallo|dear|good (?:morning|afternoon|evening)|guten (?:morgen|tag|abend)|moin|servus|hola"
-    r"|bonjour|salut|ciao|olá|привет|здравствуйте)\b(?:[ ][\w'-]+){0,3}[,.!]\s+",
+    r"|bonjour|salut|ciao|olá|привет|здравствуйте)\b(?:[ ][\w'-]+)?[,.!]\s+",
     re.IGNORECASE,
 )
-_WISHES = re.compile(r"(?:\bi )?\bhope (?:you|this|all|everything|your)\b[^.!?\n]*[.!]\s*", re.IGNORECASE)
+_WISHES = re.compile(
+    r"(?:\bi )?\bhope (?:you(?: are| had| have| slept| enjoyed| feel|['\u2019]re)|all (?:is|goes|went)"
+    r"|everything(?: is|['\u2019]s)|this (?:finds|mail|e-?mail|message)"
+    r"|your (?:day|week|weekend|morning|evening|trip|holidays?))\b[^.!?\n]*[.!]\s*",
+    re.IGNORECASE,
+)
 _CLAUSE_ENDS = re.compile(r"(?<=[.!?\u061f\u2026])\s+|(?<=[,:;])\s+|(?<=[\u3002\uff01\uff0c\uff1a\uff1f])|\n+")
 _BEFORE = re.compile(
-    r"(?:(?:hey|so|well|ok|okay|u[hm]+|hmm+|oh|and|but|also|anyway|please|actually|you know|btw|by the way)[,:]?\s+"
+    r"(?:(?:hey|so|ok|okay|u[hm]+|hmm+|oh|and|but|also|anyway|please|actually|you know|btw|by the way)[,:]?\s+"
+    r"|well[,:]\s+"
     r"|(?:can|could|would|will) you (?:please |kindly |maybe |quickly )?(?:remind|tell|show) me(?: again| please)*"
     r"(?: about| of)?[,:]?\s+"
     r"|(?:do|did) you (?:still |happen to |by any chance )?(?:remember|know|recall)[,:]?\s+"
