@@ -41,7 +41,7 @@ def test_need_01_a_hanging_endpoint_freezes_no_hook_and_recall_goes_on_by_words(
         assert turn(1) in provider.prefetch(f"{question(1)} {attempt}")
         assert time.monotonic() - started < 1.5 + LATE_S
         assert seconds(lambda: ask(provider, question(5))) < 1.5 + LATE_S
-    assert ask(provider, question(1) + " Tell me.")["mode"] == "lexical"
+    assert ask(provider, question(1) + " The one at the northern pier.")["mode"] == "lexical"
 
     until(lambda: turn(2) in user_turns(database), 30, "the turn of the outage")
     endpoint.mode = "ok"
@@ -75,8 +75,9 @@ def test_need_03_rows_written_without_an_endpoint_are_found_at_once_and_embedded
     endpoint.mode = "ok"
     until(lambda: not pending(database), 40, "the embeddings")
     until(lambda: ask(provider, turn(2))["mode"] == "hybrid", 20, "recall by meaning")
-    best = ask(provider, turn(2))["results"][0]
-    assert (best["content"], round(best["similarity"], 2)) == (turn(2), 1.0)
+    assert ask(provider, turn(2))["results"][0]["content"] == turn(2)
+    best = ask(provider, f"Fact 2: {turn(2)}", "recall_memory")["results"][0]
+    assert (best["content"], round(best["similarity"], 2)) == (f"Fact 2: {turn(2)}", 1.0)
     assert user_turns(database) == [turn(number) for number in range(5)]
     assert len(records(logging.WARNING)) <= 1
 
