@@ -15,7 +15,6 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -106,7 +105,7 @@ def main() -> None:
     args = parser.parse_args()
     args.corpus, args.embed_url, args.scale = [LOCOMO], None, 0.0
     themes = themes_of(args)
-    asked = list(pairs([replace(case, until=None) for case in cases(themes, args.every)]))
+    asked = list(pairs(list(cases(themes, args.every))))
     with store(args, themes) as provider:
         rows = table(provider, asked)
     common.report("quality/several", {"model": None if args.no_model else args.model_name}, rows, args.json)

@@ -84,9 +84,8 @@ class Case:
     until: datetime | None = None
 
 
-Near = dict[
-    str, MinSimilarity | None
-]  # the bars by question, of which a message may have several; None without a model
+# The bars by question, of which a message may have several; None without a model.
+Near = dict[str, MinSimilarity | None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
-_MAX_CHARS = 600  # of a message; in longer ones it is a small part of the words
 _WORD = re.compile(r"\w+")
-_CJK_LEAST = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{4}")
+# As many signs of Chinese, Japanese or Korean as say something.
+CJK_LEAST = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{4}")
 _EMPTY = """
     a about advance again ahead all alright also am and any anything appreciate appreciated are be can cheers come
     could did do does doing done else feel for from get give go going good got great have having he hello help
@@ -76,13 +76,11 @@ _BEHIND = re.compile(
 
 def says_something(text: str) -> bool:
     """Return whether a text names something that could be looked for."""
-    return _CJK_LEAST.search(text) is not None or not _words(_EMPTY).issuperset(_WORD.findall(text.casefold()))
+    return CJK_LEAST.search(text) is not None or not _words(_EMPTY).issuperset(_WORD.findall(text.casefold()))
 
 
 def without_small_talk(text: str) -> str:
     """Return a message without what says nothing before and behind the rest; a message of nothing else is unchanged."""
-    if len(text) > _MAX_CHARS:
-        return text
     bare = _WISHES.sub("", _GREETING.sub("", text, count=1))
     clauses = _without_ends([clause for clause in _CLAUSE_ENDS.split(bare) if clause])
     if not clauses:

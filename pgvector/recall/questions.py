@@ -12,18 +12,18 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, zip_longest
 
-from ..domain.small_talk import says_something, without_small_talk
+from ..domain.small_talk import CJK_LEAST, says_something, without_small_talk
 from ..domain.types import Answer, Hit
 from .asking import asks
 from .ranking import statement_of
 
+_READ_CHARS = 600  # of a message; in longer ones small talk is a small part of the words
 MAX_CHARS = 250  # of a message that is split; in longer ones, questions are mostly about what stands around them
 MOST = 3  # questions of a message that are searched one by one, each of which takes as long as a search
 _AFTER_A_QUESTION = re.compile(r"(?<=[?\u061f])\s+|(?<=\uff1f)\s*")
 _AFTER_A_STATEMENT = re.compile(r"(?<=[.!\u2026:])\s+|(?<=[\u3002\uff01])|\n+")
 _WORDS_LEAST = 4  # of a question that begins with no word for asking
 _WORD = re.compile(r"\w+")
-_CJK_LEAST = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{4}")
 # A question with one of these words may be about what the one before it names.
 _BACK = re.compile(
     r"\b(?:it|its|this|these|those|that(?! (?:i|we|you|my)\b)|they|them|their|he|she|him|her|his|hers|ones?|both"
@@ -33,13 +33,17 @@ _BACK = re.compile(
 )
 
 
-@lru_cache(maxsize=64)  # asked at each step of a recall
 def questions_in(text: str) -> tuple[str, ...]:
     """Return the questions of a message, or the whole if it does not ask two or three things; without small talk.
 
     A question that refers to the one before it is part of it. If the message says something besides, the whole is the
     first of its questions.
     """
+    return _questions_in(text) if len(text) <= _READ_CHARS else (text,)
+
+
+@lru_cache(maxsize=64)  # asked at each step of a recall
+def _questions_in(text: str) -> tuple[str, ...]:
     whole = without_small_talk(text)
     if len(whole) > MAX_CHARS:
         return (whole,)
@@ -75,7 +79,7 @@ def _refers_back(question: str) -> bool:
 
 def _is_a_rest(question: str) -> bool:
     """Return whether a question is the rest of the one before it, as in "Where is the key? In the drawer?"."""
-    few = len(_WORD.findall(question)) < _WORDS_LEAST and _CJK_LEAST.search(question) is None
+    few = len(_WORD.findall(question)) < _WORDS_LEAST and CJK_LEAST.search(question) is None
     return few and not asks(question.rstrip("?\u061f\uff1f "), of_a_turn=True)
 
 

@@ -19,25 +19,27 @@ def ask_told(
     pipe: Pipeline, store: Store, scope: Scope, ids: Sequence[int], spans: Sequence[TimeSpan], session: str | None
 ) -> Rows:
     """Ask which of the rows `ids`, of turns those of `session`, were told in (`told` is 2) or around (1) `spans`."""
-    row: dict[str, Any] = {"ids": list(ids), "told_in": session}
-    row |= {"starts": [span.start for span in spans], "ends": [span.end for span in spans]}
+    row = {"ids": list(ids), "told_in": session} | _periods(spans)
     return pipe.ask(f"told_{store}", row | themes_of(scope))
 
 
 def ask_begun(pipe: Pipeline, scope: Scope, filters: Filters, spans: Sequence[TimeSpan], session: str | None) -> Rows:
     """Ask for the turns with which the theme's sessions, or only `session`, began in `spans`: the firsts first."""
-    row: dict[str, Any] = {"starts": [span.start for span in spans], "ends": [span.end for span in spans]}
-    row |= {"most": MOST_TOLD, "limit": BEGINNINGS, "told_in": session}
+    row = {"most": MOST_TOLD, "limit": BEGINNINGS, "told_in": session} | _periods(spans)
     return pipe.ask("beginnings", where(scope, filters) | row)
 
 
 def ask_latest_memories(pipe: Pipeline, scope: Scope, filters: Filters, spans: Sequence[TimeSpan]) -> Rows:
     """Ask for the memories of `spans`, newest first."""
-    row: dict[str, Any] = {"starts": [span.start for span in spans], "ends": [span.end for span in spans]}
-    return pipe.ask("latest_memories", where(scope, filters) | row | {"most": MOST_TOLD, "limit": BEGINNINGS})
+    row = {"most": MOST_TOLD, "limit": BEGINNINGS} | _periods(spans)
+    return pipe.ask("latest_memories", where(scope, filters) | row)
 
 
 def ask_session_span(pipe: Pipeline, scope: Scope, which: str, besides: Sequence[str]) -> Rows:
     """Ask for the theme's `first` or `last` session besides some and its period, or that of the last one's `end`."""
     row = {"which": which, "besides": list(besides), "turns": END_TURNS}
     return pipe.ask("session_span", themes_of(scope) | row)
+
+
+def _periods(spans: Sequence[TimeSpan]) -> dict[str, Any]:
+    return {"starts": [span.start for span in spans], "ends": [span.end for span in spans]}
