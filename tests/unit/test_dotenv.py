@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from dotenv import dotenv_values
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.admin.common.dotenv_file import restore_dotenv, set_dotenv
@@ -87,8 +87,14 @@ def test_what_cannot_stand_there_is_refused(tmp_path: Path) -> None:
 
 @settings(deadline=None)
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1, max_size=40))
+@example("a${b}")
 def test_need_22_the_host_and_we_read_what_was_written(tmp_path_factory: pytest.TempPathFactory, value: str) -> None:
     home = tmp_path_factory.mktemp("home")
+    if "${" in value:  # the host would put a variable there
+        with pytest.raises(ConfigurationError, match="stands for a variable"):
+            set_dotenv(home, {NAME: value, "HERMES_PGVECTOR_OTHER": "y"})
+        assert read_dotenv(home) == {}
+        return
     set_dotenv(home, {NAME: value, "HERMES_PGVECTOR_OTHER": "y"})
     assert read_dotenv(home) == {NAME: value, "HERMES_PGVECTOR_OTHER": "y"}
     assert dotenv_values(home / ".env", interpolate=False) == {NAME: value, "HERMES_PGVECTOR_OTHER": "y"}
