@@ -11,9 +11,14 @@ from .fork_safety import at_import
 
 Zone = tzinfo | None  # None is this machine's
 
-_SPAN_AGO = re.compile(r"(\d{1,6})\s*(h|hours?|d|days?|w|weeks?)(?:\s+ago)?", re.ASCII)
-_HOURS = {"h": 1, "d": 24, "w": 168}
+_SPAN = re.compile(
+    r"(?P<count>\d{1,6})\s*(?:(?P<months>months?)|(?P<years>years?)"
+    r"|(?P<unit>min|minutes?|h|hours?|d|days?|w|weeks?))(?P<ago>\s+ago)?",
+    re.ASCII | re.IGNORECASE,
+)
+_MINUTES = {"m": 1, "h": 60, "d": 1440, "w": 10080}
 _DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
+_NEAR = re.compile(r"(?P<which>this|last) (?P<unit>week|month|year)")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}|\d{8}|\d{4}-?w\d{2}-?\d", re.ASCII)
 _WEEK = re.compile(r"\d{4}-?w\d{2}", re.ASCII)
 _ONE_MONTH = re.compile(r"(\d{4})-(\d{2})", re.ASCII)
@@ -24,10 +29,10 @@ LAST_MOMENT = datetime(9998, 12, 31, tzinfo=UTC)
 _BEFORE = re.compile("-infinity|.* BC")
 _AFTER = re.compile(r"infinity|\d{5,}-.*", re.ASCII)
 WAYS = (
-    '"2026-05-03", "2026-05", "2026", "2026-W18", "2026-05-03T14:00+02:00", "today", "yesterday", "36h", "7d" '
+    '"2026-05-03", "2026-05", "2026", "2026-W18", "2026-05-03T14:00+02:00", "today", "last month", "36h", "7d" '
     'or "2 weeks ago"'
 )
-WAYS_AHEAD = '"2026-05-03", "2026-05", "2026-05-03T14:00+02:00", "tomorrow", or "7d" for in seven days'
+WAYS_AHEAD = '"2026-05-03", "2026-05", "2026-05-03T14:00+02:00", "tomorrow", or "7d" or "3 months" from now'
 
 
 def zone_named(name: str) -> Zone:
@@ -71,19 +76,23 @@ def parse_when(
     end: bool = False,
     zone: Zone = UTC,
     now: datetime | None = None,
-    ways: str = WAYS,
+    ahead: bool = False,
 ) -> datetime | None:
     """Return the moment that an argument `name` means, None when it is not given.
 
     A time that names no zone is meant in `zone`. A day, week, month or year means its first moment, or with `end` the
-    first one after it. `ways` are examples for who wrote it in another way. Raises WrongUsage.
+    first one after it; "7d" means seven days ago, or with `ahead` from now on. Raises WrongUsage.
     """
+    ways = WAYS_AHEAD if ahead else WAYS
     if text is None or text == "":
         return None
     if not isinstance(text, str):
         raise WrongUsage(f"`{name}` must be text: {ways}")
     try:
-        return _moment(text.strip(), now or datetime.now(UTC), end=end, zone=zone)
+        now, text = now or datetime.now(UTC), text.strip()
+        if span := _SPAN.fullmatch(text):
+            return _away(now, span, 1 if ahead and not span["ago"] else -1)
+        return _moment(text, now, end=end, zone=zone)
     except (ValueError, OverflowError):
         raise WrongUsage(f"`{name}` is not a date that can be read; write it like {ways}") from None
 
@@ -114,12 +123,23 @@ def days_after(moment: datetime, days: float) -> datetime:
         return datetime.max.replace(tzinfo=UTC)
 
 
+def _away(now: datetime, span: re.Match[str], way: int) -> datetime:
+    """Return the moment that a match of _SPAN is before `now`, or with a `way` of 1 after it. Raises OverflowError or
+    ValueError."""
+    count = way * int(span["count"])
+    if span["unit"]:
+        return now + timedelta(minutes=count * _MINUTES[span["unit"][0].lower()])
+    months = now.year * 12 + now.month - 1 + count * (12 if span["years"] else 1)
+    year, month = months // 12, months % 12 + 1
+    return now.replace(year=year, month=month, day=min(now.day, monthrange(year, month)[1]))
+
+
 def _moment(text: str, now: datetime, *, end: bool, zone: Zone) -> datetime:
     """Return the moment that a text means. Raises ValueError or OverflowError."""
     word = text.lower()
-    if ago := _SPAN_AGO.fullmatch(word):
-        return now - timedelta(hours=int(ago[1]) * _HOURS[ago[2][0]])
     if days := _period(word, in_zone(now, zone).date()):
+        if end and days[1] == date.max:
+            return LAST_MOMENT
         return midnight(days[1] + timedelta(days=1) if end else days[0], zone)
     moment = datetime.fromisoformat(text)
     return _in_utc(moment) if moment.tzinfo is not None else _with_zone(moment, zone)
@@ -146,6 +166,8 @@ def _period(word: str, today: date) -> tuple[date, date] | None:
     if word in _DAYS:
         day = today + timedelta(days=_DAYS[word])
         return day, day
+    if near := _NEAR.fullmatch(word):
+        return _near(today, near["unit"], last=near["which"] == "last")
     if _DATE.fullmatch(word):
         day = date.fromisoformat(word.upper())
         return day, day
@@ -158,3 +180,14 @@ def _period(word: str, today: date) -> tuple[date, date] | None:
     if _ONE_YEAR.fullmatch(word):
         return date(int(word), 1, 1), date(int(word), 12, 31)
     return None
+
+
+def _near(today: date, unit: str, *, last: bool) -> tuple[date, date]:
+    """Return the first and the last day of this or the last week, month or year."""
+    if unit == "week":
+        monday = today - timedelta(days=today.weekday() + (7 if last else 0))
+        return monday, monday + timedelta(days=6)
+    year, month = divmod(today.year * 12 + today.month - 1 - (last if unit == "month" else 0), 12)
+    if unit == "month":
+        return date(year, month + 1, 1), date(year, month + 1, monthrange(year, month + 1)[1])
+    return date(today.year - last, 1, 1), date(today.year - last, 12, 31)

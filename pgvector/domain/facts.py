@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
-from .dates import WAYS_AHEAD, Zone, parse_when
+from .dates import Zone, parse_when
 from .errors import InvalidArgument
 from .text import apart, clean
 
@@ -28,7 +28,6 @@ EXPIRED_NOTE: Final = "its `expires_at` is past, so it is not recalled"
 _MARKS = {"C": "constraint", "D": "decision", "V": "value", "?": "question"}
 _DONE, _OBSOLETE = "✓✔", "~"
 _LINE = re.compile(r"([CDV?✓✔~])\[([^\[\]\r\n]{1,200})\](:?)[ \t]*([^\r\n]*)")
-_SPAN = re.compile(r"\d+\s*[a-zA-Z]+")  # "7d", which means "ago" elsewhere, here means from now
 _FIRST_S, _LAST_S = -6e10, 2e11  # the years 68 to 8307
 # Invisible characters, which would turn one subject into two; those that join letters and emojis stay.
 _UNSEEN = dict.fromkeys([0xAD, 0x61C, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF])
@@ -143,10 +142,8 @@ def _moment(value: object, name: str, zone: Zone) -> float:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         moment = float(value) if _FIRST_S < value < _LAST_S else math.nan
     else:
-        now = datetime.now(UTC)
-        when = parse_when(value, name, end=True, zone=zone, now=now, ways=WAYS_AHEAD)
-        ahead = isinstance(value, str) and _SPAN.fullmatch(value.strip()) is not None
-        moment = math.nan if when is None else (now + (now - when) if ahead else when).timestamp()
+        when = parse_when(value, name, end=True, zone=zone, ahead=True)
+        moment = math.nan if when is None else when.timestamp()
     # An accepted value is read again from the spool, as a number, so it must pass as one.
     if not _FIRST_S < moment < _LAST_S:
         raise InvalidArgument(f"`{name}` must be a date such as 2026-05-03, of the years 69 to 8306, or left out")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from calendar import monthrange
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
@@ -14,16 +14,15 @@ from itertools import islice
 from . import time_words as words
 from .dates import Zone, in_zone, midnight
 from .said_words import SAID_MAX_CHARS, only_said, present_named, session_named
+from .time_hours import hours_ago
+from .time_ranges import Days, NamedDays, current, day_numbers, joined, spoken_times
 
 MAX_PERIODS = 40  # of one question; a pasted log would name hundreds
 YEARS = 8  # "in May" without a year means each of the last so many Mays
 _WORD = re.compile(r"\w+")
 _NUMERIC = re.compile(r"\d[-/.]\s?\d")
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _QUOTE = re.compile('["\u201c\u201e\u00ab\u300c\u300e]')
 _ACCENTS = re.compile(r"[\u0300-\u036f]")
-
-_Days = tuple[date, date]  # the first and the last one
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +40,14 @@ def named_periods(text: str, now: datetime, zone: Zone = UTC) -> list[TimeSpan]:
     "2026" alone names no time: it is more often a part of a name. Neither does a "Monday" that may as well be the next
     one.
     """
-    today = in_zone(now, zone).date()
-    past = (days for days in _spans(text, today) if days[0] <= today)
-    found = _in_named_year(list(islice(past, MAX_PERIODS))) or list(_present(text, today))
-    return [TimeSpan(midnight(first, zone), midnight(last + timedelta(days=1), zone)) for first, last in found]
+    today, plain = in_zone(now, zone).date(), _plain(text)
+    said = set(_WORD.findall(plain))
+    hours = [TimeSpan(now - far, now - near) for far, near in islice(hours_ago(plain, said), MAX_PERIODS)]
+    asian = _east_asian(text, today) if words.CJK.search(text) else ()
+    days = [*_past(plain, _western(plain, said, today), today), *_past(text, asian, today)]
+    found = _in_named_year(days[:MAX_PERIODS]) or list(() if hours else _present(text, today))
+    in_days = [TimeSpan(midnight(first, zone), midnight(last + timedelta(days=1), zone)) for first, last in found]
+    return (hours + in_days)[:MAX_PERIODS]
 
 
 def asks_what_was_said(text: str, *, limited: bool = False) -> bool:
@@ -72,15 +75,17 @@ def without_counted_times(text: str) -> str:
     """
     if _QUOTE.search(text):
         return text
-    if _CJK.search(text):
-        for pattern in (words.cjk_ago(), words.cjk_last()):
+    if words.CJK.search(text):
+        for pattern in (words.cjk_hours(), words.cjk_ago(), words.cjk_last()):
             text = pattern.sub(" ", text)
     said = set(_WORD.findall(_plain(text)))
-    if not words.SIGNS & said:
+    if not (words.SIGNS | words.HOUR_SIGNS) & said:
         return text
     # Letter by letter, so that a place in one is the same in the other.
     plain = "".join(folded if len(folded := _plain(char)) == 1 else char for char in text)
-    patterns = (words.days_ago(french=bool(said & words.FRENCH)), words.ago(), words.within(), words.last())
+    in_hours = (words.ago(hours=True), words.within(hours=True)) if said & words.HOUR_SIGNS else ()
+    in_days = (words.days_ago(french=bool(said & words.FRENCH)), words.ago(), words.within(), words.last())
+    patterns = (*in_hours, *in_days)
     spans = sorted(match.span() for pattern in patterns for match in pattern.finditer(plain))
     kept, end = "", 0
     for start, stop in spans:
@@ -88,7 +93,7 @@ def without_counted_times(text: str) -> str:
     return kept + text[end:]
 
 
-def _in_named_year(spans: list[_Days]) -> list[_Days]:
+def _in_named_year(spans: list[Days]) -> list[Days]:
     """Return only the times within the year that is named as well, if one is: "in May last year"."""
     for year in spans:
         if year == (date(year[0].year, 1, 1), date(year[0].year, 12, 31)):
@@ -97,25 +102,31 @@ def _in_named_year(spans: list[_Days]) -> list[_Days]:
     return spans
 
 
-def _spans(text: str, today: date) -> Iterator[_Days]:
-    """Yield the first and last day of each named time."""
-    plain = _plain(text)
+def _past(text: str, named: Iterable[NamedDays], today: date) -> list[Days]:
+    """Return the times of a text without those that are ahead."""
+    return [days for days in joined(text, islice(named, MAX_PERIODS), today) if days[0] <= today]
+
+
+def _western(plain: str, said: Set[str], today: date) -> Iterator[NamedDays]:
+    """Yield the times that are named in digits, or in a language with letters."""
     if _NUMERIC.search(plain):
         for pattern in words.numeric_dates():
             for match in pattern.finditer(plain):
-                yield from _dated(match, today)
-    said = set(_WORD.findall(plain))
+                yield _at(match, _dated(match, today))
     if said & words.SIGNS:
-        yield from _spoken(plain, today)
+        for match in spoken_times(plain):
+            days, year = day_numbers(match)
+            yield _at(match, _days(year, words.MONTHS[match["month"]], days, today))
         yield from _relative(plain, today, french=bool(said & words.FRENCH))
-        for past, on_weekday in words.on_weekday():
-            if said & past:
-                yield from (next(_last(match[1], today)) for match in on_weekday.finditer(plain))
-    if _CJK.search(text):
-        yield from _east_asian(text, today)
+        yield from _on_weekdays(plain, said, today)
+        yield from current(plain, said, today)
 
 
-def _present(text: str, today: date) -> Iterator[_Days]:
+def _at(match: re.Match[str], days: Iterable[Days]) -> NamedDays:
+    return NamedDays(*match.span(), list(days))
+
+
+def _present(text: str, today: date) -> Iterator[Days]:
     """Yield today or this week for a question of what was said then; other texts with these words are about plans."""
     present = present_named(_plain(text)) if asks_what_was_said(text) else ""
     if present:
@@ -131,26 +142,27 @@ def _plain(text: str) -> str:
     return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", text)))
 
 
-def _spoken(plain: str, today: date) -> Iterator[_Days]:
-    """Yield the days and months that are given with the name of the month."""
-    for match in words.spoken_date().finditer(plain):
-        if words.names_a_time(match):
-            yield from _days(match["year"], words.MONTHS[match["month"]], words.day_of(match), today)
-
-
-def _relative(plain: str, today: date, *, french: bool) -> Iterator[_Days]:
+def _relative(plain: str, today: date, *, french: bool) -> Iterator[NamedDays]:
     """Yield the times that are counted back from today."""
     for match in words.days_ago(french=french).finditer(plain):
         day = today - timedelta(days=words.DAYS_AGO[match[1]])
-        yield day, day
+        yield _at(match, [(day, day)])
     for match in words.ago().finditer(plain):
         least, most, unit_days = _count(match)
-        yield from _around(today, least * unit_days, most * unit_days, unit_days)
+        yield _at(match, _around(today, least * unit_days, most * unit_days, unit_days))
     for match in words.within().finditer(plain):
         _, most, unit_days = _count(match)
-        yield from _around(today, 0, most * unit_days, 1)
+        yield _at(match, _around(today, 0, most * unit_days, 1))
     for match in words.last().finditer(plain):
-        yield from _last(match[1] or match[2], today)
+        yield _at(match, _last(match[1] or match[2], today))
+
+
+def _on_weekdays(plain: str, said: Set[str], today: date) -> Iterator[NamedDays]:
+    """Yield the last weekday of a name where a text asks what was, or since when."""
+    for past, pattern in words.on_weekday():
+        if not past or said & past:
+            for match in pattern.finditer(plain):
+                yield NamedDays(*match.span(1), [next(_last(match[1], today))])
 
 
 def _count(match: re.Match[str]) -> tuple[float, float, int]:
@@ -160,7 +172,7 @@ def _count(match: re.Match[str]) -> tuple[float, float, int]:
     return least, most, words.UNITS[unit]
 
 
-def _last(name: str, today: date) -> Iterator[_Days]:
+def _last(name: str, today: date) -> Iterator[Days]:
     """Yield the last whole week, month or year, the weekend, or the weekday."""
     if name in words.WEEKENDS:
         saturday = today - timedelta(days=today.weekday() + 2)
@@ -171,7 +183,7 @@ def _last(name: str, today: date) -> Iterator[_Days]:
         yield _unit_before(words.UNITS[name], today)
 
 
-def _last_weekday(weekday: int, today: date) -> Iterator[_Days]:
+def _last_weekday(weekday: int, today: date) -> Iterator[Days]:
     """Yield the last such weekday; if it is in this week, also the one before, which people may mean."""
     day = today - timedelta(days=(today.weekday() - weekday) % 7 or 7)
     yield day, day
@@ -179,7 +191,7 @@ def _last_weekday(weekday: int, today: date) -> Iterator[_Days]:
         yield day - timedelta(days=7), day - timedelta(days=7)
 
 
-def _unit_before(unit_days: int, today: date) -> _Days:
+def _unit_before(unit_days: int, today: date) -> Days:
     """Return the whole week, month or year before the one that holds today."""
     if unit_days == 7:
         sunday = today - timedelta(days=today.weekday() + 1)
@@ -190,7 +202,7 @@ def _unit_before(unit_days: int, today: date) -> _Days:
     return date(today.year - 1, 1, 1), date(today.year - 1, 12, 31)
 
 
-def _around(today: date, least: float, most: float, unit_days: int) -> Iterator[_Days]:
+def _around(today: date, least: float, most: float, unit_days: int) -> Iterator[Days]:
     """Yield the days so long ago; one number gets half a unit on both sides, because people round, unless in days."""
     if most < (today - date(1970, 1, 1)).days:
         slack = unit_days // 2 if least == most else 0
@@ -198,19 +210,19 @@ def _around(today: date, least: float, most: float, unit_days: int) -> Iterator[
         yield first, min(last, today)
 
 
-def _east_asian(text: str, today: date) -> Iterator[_Days]:
+def _east_asian(text: str, today: date) -> Iterator[NamedDays]:
     """Yield the times that are named in Chinese, Japanese or Korean."""
     for match in words.cjk_date().finditer(text):
         month, day = words.cjk_number(match["m"]), words.cjk_number(match["d"] or "")
-        yield from _days(match["y"], month, day or None, today)
+        yield _at(match, _days(match["y"], month, (day or None,), today))
     for match in words.cjk_ago().finditer(text):
         least, most, unit_days = words.cjk_count(match)
-        yield from _around(today, least * unit_days, most * unit_days, unit_days)
+        yield _at(match, _around(today, least * unit_days, most * unit_days, unit_days))
     for match in words.cjk_last().finditer(text):
-        yield from _last_in_east_asian(match, today)
+        yield _at(match, _last_in_east_asian(match, today))
 
 
-def _last_in_east_asian(match: re.Match[str], today: date) -> Iterator[_Days]:
+def _last_in_east_asian(match: re.Match[str], today: date) -> Iterator[Days]:
     if match["one"] or match["two"]:
         day = today - timedelta(days=2 if match["two"] else 1)
         yield day, day
@@ -223,13 +235,15 @@ def _last_in_east_asian(match: re.Match[str], today: date) -> Iterator[_Days]:
         yield monday, sunday
 
 
-def _dated(match: re.Match[str], today: date) -> Iterator[_Days]:
+def _dated(match: re.Match[str], today: date) -> Iterator[Days]:
     groups = match.groupdict()
-    yield from _days(groups.get("y"), int(groups["m"]), groups["d"], today)
+    day = groups["d"]
+    yield from _days(groups.get("y"), int(groups["m"]), (int(day) if day else None,), today)
 
 
-def _days(year: str | None, month: int, day: str | int | None, today: date) -> Iterator[_Days]:
-    """Yield a day or a whole month, in each of the last YEARS years if none is named; skip what does not exist."""
+def _days(year: str | None, month: int, days: Sequence[int | None], today: date) -> Iterator[Days]:
+    """Yield the first to the last of some days of a month, or all of it, in each of the last YEARS years if none is
+    named; skip what does not exist."""
     for each in [int(year)] if year else range(today.year, today.year - YEARS, -1):
-        if 1 <= month <= 12 and (day is None or 1 <= int(day) <= monthrange(each, month)[1]):
-            yield date(each, month, int(day or 1)), date(each, month, int(day or monthrange(each, month)[1]))
+        if 1 <= month <= 12 and all(day is None or 1 <= day <= monthrange(each, month)[1] for day in days):
+            yield date(each, month, days[0] or 1), date(each, month, days[-1] or monthrange(each, month)[1])

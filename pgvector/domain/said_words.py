@@ -11,6 +11,7 @@ from collections.abc import Set
 from functools import cache
 
 from . import time_words as words
+from .time_ranges import spoken_times
 
 SAID_MAX_CHARS = 200  # a longer message says what it is about
 # Of each group of languages the words for what was said or done, of which a question has at least one, and its other
@@ -115,7 +116,6 @@ _CJK_SPEAKING = re.compile(
 _AS_NOUN = re.compile(r"\b(?:about|at|from|with|for|in|after|before)\s+(?:(?:my|your|the)\s+)?(?:work|go|list)\b")
 _SHORTENED = re.compile(r"(?<=\w)['\u2019](?:s|t|d|m|ve|re|ll)\b")
 _NUMBER = re.compile(r"\d{1,4}(?:st|nd|rd|th|er)?")
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 
 
 @cache
@@ -156,7 +156,8 @@ def _sessions() -> re.Pattern[str]:
         r"|(?:derniere|precedente) (?:fois|conversation|discussion)"
         r"|ultima (?:vez|conversacion|volta|conversazione|conversa)"
         r"|(?:vorige|laatste) (?:keer|gesprek)|(?:в )?прошлыи раз|прошлого раза|последнего разговора)"
-        rf"|(?P<first>first {talk}|erste[nmrs]? {gesprach}|premiere (?:fois|conversation|discussion)"
+        rf"|(?P<first>(?:very )?first (?:{talk}|things?|message|question)|erste[nmrs]? {gesprach}"
+        r"|premiere (?:fois|conversation|discussion)"
         r"|prim(?:era|a|eira) (?:vez|conversacion|volta|conversazione|conversa)|eerste (?:keer|gesprek)"
         r"|первыи раз|первого разговора))\b"
         r"|(?P<cjk_end>上次[我咱]?[们們]?[聊说說谈談讲講]到哪[里裡儿兒]?|어디까지)"
@@ -189,7 +190,7 @@ def only_said(plain: str, *, limited: bool = False) -> bool:
         return False
     speaks = limited or _names_a_conversation(plain) or _CJK_SPEAKING.search(rest) is not None
     said = {word for word in re.findall(r"\w+", _without_dates(rest)) if not _NUMBER.fullmatch(word)}
-    asian = {word for word in said if _CJK.search(word)}
+    asian = {word for word in said if words.CJK.search(word)}
     return _is_asian_talk(asian) and _is_talk(said - asian, speaks=speaks)
 
 
@@ -201,12 +202,15 @@ def _names_a_conversation(plain: str) -> bool:
 
 def _without_dates(plain: str) -> str:
     """Return a text without days and months; "May" and the like may be other words."""
-    plain = words.spoken_date().sub(lambda date: " " if words.names_a_time(date) else date[0], plain)
-    if not _CJK.search(plain):
-        return plain
-    for pattern in (words.cjk_date(), words.cjk_ago(), words.cjk_last()):
-        plain = pattern.sub(" ", plain)
-    return plain
+    rest, end = "", 0
+    for match in spoken_times(plain):
+        rest, end = f"{rest}{plain[end : match.start()]} ", match.end()
+    rest += plain[end:]
+    if not words.CJK.search(rest):
+        return rest
+    for pattern in (words.cjk_date(), words.cjk_hours(), words.cjk_ago(), words.cjk_last()):
+        rest = pattern.sub(" ", rest)
+    return rest
 
 
 def _is_talk(said: Set[str], *, speaks: bool) -> bool:

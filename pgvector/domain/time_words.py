@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import timedelta
 from functools import cache
 from itertools import chain
 
@@ -20,7 +21,7 @@ def _numbered(groups: Iterable[str], first: int = 0) -> dict[str, int]:
     return {word: number for number, words in enumerate(groups, first) for word in _split(words)}
 
 
-def _either(words: Iterable[str]) -> str:
+def either(words: Iterable[str]) -> str:
     """Return a pattern for any of the words, the longest first."""
     return "|".join(re.escape(word) for word in sorted(set(words), key=lambda word: (-len(word), word)))
 
@@ -79,16 +80,18 @@ _LANGUAGES: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     (
         (
-            "января январе", "февраля феврале", "марта марте", "апреля апреле", "мая мае", "июня июне", "июля июле",
-            "августа августе", "сентября сентябре", "октября октябре", "ноября ноябре", "декабря декабре",
+            "января январь январе", "февраля февраль феврале", "марта март марте",
+            "апреля апрель апреле", "мая маи мае", "июня июнь июне",
+            "июля июль июле", "августа август августе", "сентября сентябрь сентябре",
+            "октября октябрь октябре", "ноября ноябрь ноябре", "декабря декабрь декабре",
         ),
-        "в с до начале конце",
+        "в с до по начале конце",
     ),
 )  # fmt: skip
 MONTHS = {word: number for months, _ in _LANGUAGES for word, number in _numbered(months, 1).items()}
 ENGLISH_MONTHS = frozenset(_numbered(_LANGUAGES[0][0]))
 # Other words as well: beside a number they are months only if the context says so, see `means_a_day`.
-_OTHER_WORDS = frozenset(_split("may march mar mai mars marco"))
+OTHER_WORDS = frozenset(_split("may march mar mai mars marco"))
 _NEVER_BEFORE = {"may": "this to", "march": "this to", "jan": "of by from to", "mar": "of by from to", "april": "by"}
 _BEFORE_DAY = frozenset(
     _split(
@@ -124,6 +127,9 @@ UNITS = {
     }.items()
     for word in words.split()
 }
+_HOURS = "hour hours hr hrs h stunde stunden heure heures hora horas ora ore uur uren час часа часов"
+_MINUTES = "minute minutes min mins minuten minuto minutos minuti minuut минуту минуты минут"
+HOUR_UNITS = dict.fromkeys(_HOURS.split(), timedelta(hours=1)) | dict.fromkeys(_MINUTES.split(), timedelta(minutes=1))
 # The least and the greatest count that a word means.
 COUNTS: dict[str, tuple[float, float]] = (
     {
@@ -170,7 +176,8 @@ FRENCH = frozenset(
     )
 )
 _LAST_BEFORE = _split(
-    "last letzten letzte letztes letztem vergangenen vergangene vergangenes vorigen vorige voriges vorig afgelopen "
+    "last letzten letzter letzte letztes letztem vergangenen vergangener vergangene vergangenes vorigen vorige voriges "
+    "vorig afgelopen "
     "pasado pasada scorso scorsa прошлои прошлом прошлыи прошлую прошлое прошлого"
 )
 _LAST_AFTER = _split("dernier derniere passe passee pasado pasada scorso scorsa passato passata passado passada")
@@ -179,12 +186,12 @@ _WITHIN = _split(
     "dernieres"
 )
 
-_YEAR = r"(?:19|20)\d\d"
+YEAR = r"(?:19|20)\d\d"
 
 
 def phrases() -> Iterable[str]:
     """Return the words and phrases that times are named with, besides numbers and months, which are names as well."""
-    parts = (WEEKDAYS, WEEKENDS, UNITS, COUNTS, DAYS_AGO, _LAST_BEFORE, _LAST_AFTER, _WITHIN, _BEFORE_DAY)
+    parts = (WEEKDAYS, WEEKENDS, UNITS, HOUR_UNITS, COUNTS, DAYS_AGO, _LAST_BEFORE, _LAST_AFTER, _WITHIN, _BEFORE_DAY)
     return chain.from_iterable(parts)
 
 
@@ -192,10 +199,12 @@ def phrases() -> Iterable[str]:
 SIGNS = frozenset(
     re.findall(r"\w+", phrase)[-1] for words in (MONTHS, WEEKDAYS, WEEKENDS, UNITS, DAYS_AGO) for phrase in words
 )
+HOUR_SIGNS = HOUR_UNITS.keys() | {"ago"}  # "2h" is one word
+CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 # With one of these a question is about the past: "on Monday" alone may as well be the next one.
 # "Was" is German for "what".
-_WAS = frozenset(_split("did was were had said told discussed talked mentioned asked decided agreed"))
-_WAR = frozenset(
+WAS = frozenset(_split("did was were had said told discussed talked mentioned asked decided agreed"))
+WAR = frozenset(
     _split(
         "war waren wurde wurden hatte hatten gab gesagt besprochen gesprochen erzahlt erwahnt notiert gefragt gemacht "
         "passiert beschlossen entschieden vereinbart"
@@ -205,6 +214,7 @@ _WAR = frozenset(
 
 _CJK_DIGITS = _numbered("一二三四五六七八九十", 1) | _numbered("한두세네", 1) | {"两": 2, "兩": 2}
 _CJK_NUMBER = r"\d{1,2}|[一二三四五六七八九十两兩]{1,3}"
+_NOT_AFTER_AGO = "(?![端期後后台쟁선])"  # "前端" is the front end, "前後" about
 CJK_WEEKDAYS = {
     sign: number
     for signs in ("一二三四五六日", "月火水木金土天", "월화수목금토일")
@@ -217,15 +227,15 @@ def spoken_date() -> re.Pattern[str]:
     """Return the pattern for a month, with the day before or after it, the day's ending, and the year."""
     before = r"(?:(?<![\w.,/])(?P<before>\d{1,2})(?P<ends>st|nd|rd|th|er|°|º|\.|)(?:\s+(?P<of>of|de))?[\s-]+)?"
     after = r"(?:\s+(?P<after>\d{1,2})(?P<after_ends>st|nd|rd|th|)\b)?"
-    year = rf"(?:,?\s+(?:(?:of|in|de|del|di)\s+)?(?P<year>{_YEAR})\b)?"
-    return re.compile(rf"{before}\b(?P<month>{_either(MONTHS)})\b\.?{after}{year}")
+    year = rf"(?:,?\s+(?:(?:of|in|de|del|di)\s+)?(?P<year>{YEAR})\b)?"
+    return re.compile(rf"{before}\b(?P<month>{either(MONTHS)})\b\.?{after}{year}")
 
 
 @cache
 def leads_to(month: str) -> re.Pattern[str]:
     """Return the pattern for a word, at the end of the text before a name, after which the name means the month."""
     words = {lead for months, leads in _LANGUAGES if month in _numbered(months) for lead in _split(leads)}
-    return re.compile(rf"\b(?:{_either(words - set(_split(_NEVER_BEFORE.get(month, ''))))})[\s-]+$")
+    return re.compile(rf"\b(?:{either(words - set(_split(_NEVER_BEFORE.get(month, ''))))})[\s-]+$")
 
 
 def leading(match: re.Match[str]) -> str:
@@ -251,7 +261,7 @@ def means_a_day(match: re.Match[str]) -> bool:
     "22 may be closed", "march 4 miles", "3 mars bars" are not, "on 22 May", "March 4th" and "Is it 3 May?" are.
     """
     said = match["ends"] or match["of"] or match["after_ends"] or match["year"]
-    if said or match["month"] not in _OTHER_WORDS:
+    if said or match["month"] not in OTHER_WORDS:
         return True
     *_, lead = ["", *leading(match).split()]
     following = match.string[match.end() : match.end() + 3].lstrip()
@@ -259,45 +269,52 @@ def means_a_day(match: re.Match[str]) -> bool:
 
 
 @cache
-def ago() -> re.Pattern[str]:
+def ago(*, hours: bool = False) -> re.Pattern[str]:
     """Return the pattern for how long ago: a count and a unit, or a unit alone, in one of three pairs of groups."""
-    many = rf"(\d{{1,3}}|{_either(COUNTS)})\s+({_either(UNITS)})"
+    many = rf"(\d{{1,3}}|(?:{either(COUNTS)})(?=\s))\s*({either(HOUR_UNITS if hours else UNITS)})"
+    alone = "час|минуту" if hours else "неделю|месяц|год"
     return re.compile(
-        rf"\b(?:{many}\s+(?:ago|fa|geleden|atras|назад)|()(неделю|месяц|год)\s+назад|(?:vor|il y a|hace)\s+{many})\b"
+        rf"\b(?:{many}\s+(?:ago|fa|geleden|atras|назад)|()({alone})\s+назад|(?:vor|il y a|hace)\s+{many})\b"
     )
 
 
 @cache
-def within() -> re.Pattern[str]:
-    """Return the pattern for how far back: a count and a unit, in one of three pairs of groups."""
-    several = [word for word, (least, _) in COUNTS.items() if least > 1]
-    count, unit = rf"(\d{{1,3}}|{_either(several)})", rf"({_either(UNITS)})"
-    before, after = rf"(?:{_either(_WITHIN)})\s+{count}\s+{unit}", rf"{count}\s+derni(?:er|ere)s\s+{unit}"
-    return re.compile(rf"\b(?:{before}|{after}|()past\s+(week|month|year))\b")
+def within(*, hours: bool = False) -> re.Pattern[str]:
+    """Return the pattern for how far back: a count and a unit, or a unit alone, in one of the pairs of groups."""
+    several = [word for word, (least, _) in COUNTS.items() if least > 1 or (hours and word.startswith("half"))]
+    count, unit = rf"(\d{{1,3}}|{either(several)})", rf"({either(HOUR_UNITS if hours else UNITS)})"
+    before, after = rf"(?:{either(_WITHIN)})\s+{count}\s+{unit}", rf"{count}\s+derni(?:er|ere)s\s+{unit}"
+    alone = r"(?:in the last|past|in der letzten)\s+()(hour|stunde)" if hours else r"past\s+()(week|month|year)"
+    return re.compile(rf"\b(?:{before}|{after}|{alone})\b")
 
 
 @cache
 def last() -> re.Pattern[str]:
     """Return the pattern for the last week, month or year, weekday or weekend, in one of two groups."""
     things = {*(word for word, days in UNITS.items() if days > 1), *WEEKDAYS, *WEEKENDS}
-    before, after = f"({_either(things - {'an', 'ans'})})", f"({_either(things)})"  # "to last an hour"
-    return re.compile(rf"\b(?:(?:{_either(_LAST_BEFORE)})\s+{before}|{after}\s+(?:{_either(_LAST_AFTER)}))\b")
+    before, after = f"({either(things - {'an', 'ans'})})", f"({either(things)})"  # "to last an hour"
+    return re.compile(rf"\b(?:(?:{either(_LAST_BEFORE)})\s+{before}|{after}\s+(?:{either(_LAST_AFTER)}))\b")
 
 
 @cache
 def on_weekday() -> tuple[tuple[frozenset[str], re.Pattern[str]], ...]:
-    """Return words of the past, and the pattern for the weekday or weekend on which something was then, by language."""
+    """Return words of the past, and the pattern for the weekday or weekend on which something was then, by language.
+
+    Since a weekday something was without such a word.
+    """
     english, german = [*ENGLISH_WEEKDAYS, "weekend"], [*_GERMAN_WEEKDAYS, "wochenende"]
+    since = rf"\b(?:since|seit|depuis|desde(?: el)?|sinds)\s+(?:the\s+)?({either((*WEEKDAYS, *WEEKENDS))})\b"
     return (
-        (_WAS, re.compile(rf"\b(?:on|over|at)\s+(?:the\s+)?({_either(english)})\b")),
-        (_WAR, re.compile(rf"\bam\s+({_either(german)})\b")),
+        (frozenset(), re.compile(since)),
+        (WAS, re.compile(rf"\b(?:on|over|at)\s+(?:the\s+)?({either(english)})\b")),
+        (WAR, re.compile(rf"\bam\s+({either(german)})\b")),
     )
 
 
 @cache
 def days_ago(*, french: bool) -> re.Pattern[str]:
     """Return the pattern for yesterday and the like, for a text with one of the words FRENCH or without."""
-    return re.compile(rf"(?<!\w)({_either(DAYS_AGO.keys() - (() if french else {_HIER}))})\b")
+    return re.compile(rf"(?<!\w)({either(DAYS_AGO.keys() - (() if french else {_HIER}))})\b")
 
 
 @cache
@@ -305,10 +322,10 @@ def numeric_dates() -> tuple[re.Pattern[str], ...]:
     """Return the patterns for a date in digits, with the group m, and y and d if they are present."""
     patterns = (
         # Also the day of a moment such as 2026-05-04T10:22.
-        rf"\b(?P<y>{_YEAR})-(?P<m>\d\d)(?:-(?P<d>\d\d)(?:\b|(?=t\d))|\b(?!-\d))",
-        rf"\b(?P<y>{_YEAR})(?P<sign>[/.])(?P<m>\d\d?)(?P=sign)(?P<d>\d\d?)\b",
-        rf"\b(?P<d>\d\d?)(?P<sign>[/.])\s?(?P<m>\d\d?)(?P=sign)\s?(?P<y>{_YEAR})\b",
-        rf"\b(?P<m>\d\d?)/(?P<d>\d\d?)/(?P<y>{_YEAR})\b",
+        rf"\b(?P<y>{YEAR})-(?P<m>\d\d)(?:-(?P<d>\d\d)(?:\b|(?=t\d))|\b(?!-\d))",
+        rf"\b(?P<y>{YEAR})(?P<sign>[/.])(?P<m>\d\d?)(?P=sign)(?P<d>\d\d?)\b",
+        rf"\b(?P<d>\d\d?)(?P<sign>[/.])\s?(?P<m>\d\d?)(?P=sign)\s?(?P<y>{YEAR})\b",
+        rf"\b(?P<m>\d\d?)/(?P<d>\d\d?)/(?P<y>{YEAR})\b",
         r"\b(?:am|vom|seit|bis|den|dem|ab)\s(?P<d>\d\d?)\.\s?(?P<m>\d\d?)\.(?!\s?\d)",
     )
     return tuple(re.compile(pattern) for pattern in patterns)
@@ -317,7 +334,7 @@ def numeric_dates() -> tuple[re.Pattern[str], ...]:
 @cache
 def cjk_date() -> re.Pattern[str]:
     """Return the pattern for a month in Chinese, Japanese or Korean, with the group m, and y and d if present."""
-    year = rf"(?:(?P<y>{_YEAR})\s*[年년]\s*)?"
+    year = rf"(?:(?P<y>{YEAR})\s*[年년]\s*)?"
     return re.compile(
         rf"{year}(?P<m>{_CJK_NUMBER})\s*[月월](?!曜|天(?!气|氣))(?:\s*(?P<d>{_CJK_NUMBER})\s*[日号號일])?"
     )
@@ -328,8 +345,17 @@ def cjk_ago() -> re.Pattern[str]:
     """Return the pattern for how long ago, for `cjk_count`."""
     return re.compile(
         rf"(?<![月\d])(?P<count>{_CJK_NUMBER}|[几幾数몇한두세네])\s*(?:(?P<day>[天日일])|(?P<week>[个個]?星期|周|週|주)|"
-        r"(?P<month>[个個か月ヶカヵ]月|달|개월)|(?P<year>年|년))[之以間间일]?\s*[前전](?![端期後后台쟁선])"
+        rf"(?P<month>[个個か月ヶカヵ]月|달|개월)|(?P<year>年|년))[之以間间일]?\s*[前전]{_NOT_AFTER_AGO}"
     )
+
+
+@cache
+def cjk_hours() -> re.Pattern[str]:
+    """Return the pattern for how many hours or minutes ago, or how many last ones."""
+    count = rf"(?P<count>{_CJK_NUMBER}|半)\s*[个個]?"
+    unit = r"(?:(?P<hour>小[时時]|[钟鐘][头頭]|時間|시간)|(?P<minute>分[钟鐘]?|분))"
+    before = r"(?P<last>(?:最近|[过過]去|この|ここ|直近|지난|최근)的?\s*)?"
+    return re.compile(rf"{before}(?<![月\d]){count}{unit}(?(last)|[之以間间]?\s*[前전]{_NOT_AFTER_AGO})")
 
 
 @cache

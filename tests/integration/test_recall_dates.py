@@ -98,6 +98,29 @@ def test_need_39_before_a_question_for_a_day_stands_what_was_said_then(provider:
     assert provider.prefetch(on(30, "What did we talk about on %d %B %Y?")) == "", "nothing was said then"
 
 
+def test_need_39_what_was_said_some_hours_ago(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider()
+    for hours in (0, 1, 2, 4, 8, 30):
+        provider.sync_turn(told(f"piano {hours}"), None, session_id=f"session-{hours}")
+    landed(provider)
+    for hours in (0, 1, 2, 4, 8, 30):
+        age(dsn, told(f"piano {hours}"), days=hours / 24)
+    provider.on_session_switch("another", parent_session_id="", reset=True)
+    block = provider.prefetch("What did we talk about two hours ago?")
+    assert [hours for hours in (0, 1, 2, 4, 8, 30) if told(f"piano {hours}") in block] == [2]
+    found = recalled(provider, "What did we discuss in the last 12 hours?", tool=TURNS, limit=5)
+    assert set(found) == {told(f"piano {hours}") for hours in (0, 1, 2, 4, 8)}
+
+
+def test_need_39_what_was_said_between_two_days_or_since_one(provider: PgvectorMemoryProvider) -> None:
+    provider.on_session_switch("another", parent_session_id="", reset=True)
+    asked = f"What did we talk about between {on(22, '%-d %B')} and {on(20, '%-d %B')}?"
+    found = recalled(provider, asked, tool=TURNS, limit=6)
+    assert set(found) == {told(subject) for days in (20, 21) for subject in SUBJECTS[days]}
+    found = recalled(provider, on(19, "What have we talked about since %Y-%m-%d?"), tool=TURNS, limit=6)
+    assert set(found) == {told(subject) for days in (5, 19) for subject in SUBJECTS[days]}
+
+
 def test_need_39_what_was_said_earlier_today(make_provider: MakeProvider) -> None:
     provider = make_provider()
     provider.sync_turn(told("piano"), None, session_id="session-of-today")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.domain.dates import parse_when
+from hermes_memory_pgvector.domain.dates import LAST_MOMENT, parse_when
 from hermes_memory_pgvector.domain.errors import InvalidArgument
 
 NOW = datetime(2026, 5, 20, 15, 30, tzinfo=UTC)
@@ -54,6 +54,12 @@ def test_a_day_is_its_first_moment_and_as_an_end_the_moment_after_it(text: str, 
         ("2024-02", datetime(2024, 2, 1, tzinfo=UTC), datetime(2024, 3, 1, tzinfo=UTC)),
         ("2026-12", datetime(2026, 12, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)),
         (" 2026 ", datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)),
+        ("this week", datetime(2026, 5, 18, tzinfo=UTC), datetime(2026, 5, 25, tzinfo=UTC)),
+        ("Last week", datetime(2026, 5, 11, tzinfo=UTC), datetime(2026, 5, 18, tzinfo=UTC)),
+        ("this month", datetime(2026, 5, 1, tzinfo=UTC), datetime(2026, 6, 1, tzinfo=UTC)),
+        ("last month", datetime(2026, 4, 1, tzinfo=UTC), datetime(2026, 5, 1, tzinfo=UTC)),
+        ("this year", datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)),
+        ("last year", datetime(2025, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC)),
     ],
 )
 def test_a_week_month_or_year_ends_with_its_last_day(text: str, start: datetime, end: datetime) -> None:
@@ -74,6 +80,11 @@ def test_a_week_month_or_year_ends_with_its_last_day(text: str, start: datetime,
         ("7 Days", NOW - timedelta(days=7)),
         ("2 weeks ago", NOW - timedelta(weeks=2)),
         ("0d", NOW),
+        ("30 minutes ago", NOW - timedelta(minutes=30)),
+        ("90 min", NOW - timedelta(minutes=90)),
+        ("3 months ago", datetime(2026, 2, 20, 15, 30, tzinfo=UTC)),
+        ("6 months", datetime(2025, 11, 20, 15, 30, tzinfo=UTC)),
+        ("1 Year ago", datetime(2025, 5, 20, 15, 30, tzinfo=UTC)),
     ],
 )
 def test_a_moment_is_the_same_as_a_start_and_as_an_end(text: str, moment: datetime) -> None:
@@ -84,7 +95,8 @@ def test_a_moment_is_the_same_as_a_start_and_as_an_end(text: str, moment: dateti
     "text",
     [
         "soon", "last spring", "2026-13-01", "2026-02-30", "03.05.2026", "7 moons ago", "-7d", "d", "  ", "9999-99-99",
-        "999999w", "0000-01-01", "2026-05-03T25:00", "1e5d", "now'; DROP TABLE conversations; --", "\0",
+        "999999w", "999999 years", "2m",
+        "1 month from now", "0000-01-01", "2026-05-03T25:00", "1e5d", "now'; DROP TABLE conversations; --", "\0",
         "7" * 5000 + "d", "202605", "2026-5", "2026-W54", "2026-W00", "26", "0000", "0000-05", "2026-13", "2026-Q2",
         "2026-05-", "20261301", "٢٠٢٦", "2026-05-03 to 2026-05-04",
     ],
@@ -100,11 +112,34 @@ def test_what_is_no_text_is_refused(value: object) -> None:
         when(value)
 
 
-def test_the_last_day_of_the_calendar_has_no_moment_after_it() -> None:
+def test_until_the_last_day_of_the_calendar_is_no_limit() -> None:
     for text in ("9999-12-31", "9999-12", "9999"):
         assert when(text) is not None
-        with pytest.raises(InvalidArgument):
-            when(text, end=True)
+        assert when(text, end=True) == LAST_MOMENT
+
+
+@pytest.mark.parametrize(
+    ("now", "text", "moment"),
+    [
+        (datetime(2026, 5, 31, tzinfo=UTC), "3 months ago", datetime(2026, 2, 28, tzinfo=UTC)),
+        (datetime(2024, 2, 29, tzinfo=UTC), "1 year ago", datetime(2023, 2, 28, tzinfo=UTC)),
+        (datetime(2026, 1, 5, tzinfo=UTC), "1 month", datetime(2025, 12, 5, tzinfo=UTC)),
+    ],
+)
+def test_a_month_that_is_shorter_ends_with_its_last_day(now: datetime, text: str, moment: datetime) -> None:
+    assert parse_when(text, "since", now=now) == moment
+
+
+def test_the_last_month_in_january_is_of_the_year_before() -> None:
+    january = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    assert parse_when("last month", "since", now=january) == datetime(2025, 12, 1, tzinfo=UTC)
+    assert parse_when("last month", "until", end=True, now=january) == datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_a_span_ahead_is_one_from_now_on() -> None:
+    for text, moment in (("7d", NOW + timedelta(days=7)), ("3 months", datetime(2026, 8, 20, 15, 30, tzinfo=UTC))):
+        assert parse_when(text, "expires_at", ahead=True, now=NOW) == moment
+    assert parse_when("7d ago", "expires_at", ahead=True, now=NOW) == NOW - timedelta(days=7)
 
 
 @given(st.text(max_size=40))

@@ -57,7 +57,7 @@ def test_a_day(text: str) -> None:
     assert days(text) == [(date(2023, 10, 13), date(2023, 10, 13))]
 
 
-@pytest.mark.parametrize("text", ["in February 2024", "since Feb 2024", "February of 2024", "2024-02"])
+@pytest.mark.parametrize("text", ["in February 2024", "before Feb 2024", "February of 2024", "2024-02"])
 def test_a_month(text: str) -> None:
     assert days(text) == [(date(2024, 2, 1), date(2024, 2, 29))]
 
@@ -276,15 +276,156 @@ def test_a_day_of_the_last_week_in_chinese_japanese_and_korean() -> None:
         "999 years ago",
         "Ticket 2026 of the 13th node",
         "Marching bands in Augsburg",
+        *(
+            "from Monday to Friday the shop is open",
+            "What is on this week?",
+            "The shop closes in 2 hours",
+            "The tide turns every 12 hours, open 24 hours a day",
+            "the last hours of Pompeii",
+            "última hora: vuelve a llover",
+            "da segunda vez",
+            "25分前後",
+            "3小时前端课程",
+        ),
     ],
 )
 def test_no_time(text: str) -> None:
     assert days(text) == []
 
 
+MAY_TO_JUNE = [(date(year, 5, 1), date(year, 6, 30)) for year in range(2026, 2026 - YEARS, -1)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from May to June",
+        "May until June",
+        "between May and June",
+        "von Mai bis Juni",
+        "zwischen Mai und Juni",
+        "de mai à juin",
+        "entre mayo y junio",
+        "da maggio a giugno",
+        "с мая по июнь",
+        "5月から6月まで",
+        "从5月到6月",
+        "5월부터 6월까지",
+    ],
+)
+def test_need_39_from_one_month_to_another(text: str) -> None:
+    assert days(text) == MAY_TO_JUNE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from 3 to 5 May 2024",
+        "between the 3rd and the 5th of May 2024",
+        "3-5 May 2024",
+        "3rd and 5th of May, 2024",
+        "May 3-5, 2024",
+        "May 3 to 5, 2024",
+        "from May 3rd until May 5th, 2024",
+        "2024-05-03 to 2024-05-05",
+        "between 3 May and 5 May 2024",
+        "vom 3. bis zum 5. Mai 2024",
+        "vom 03.05.2024 bis 05.05.2024",
+        "du 3 au 5 mai 2024",
+        "del 3 al 5 de mayo de 2024",
+        "dal 3 al 5 maggio 2024",
+        "de 3 a 5 de maio de 2024",
+        "van 3 tot en met 5 mei 2024",
+        "с 3 по 5 мая 2024",
+        "2024年5月3日から2024年5月5日",
+        "2024年5月3日到2024年5月5日",
+    ],
+)
+def test_need_39_from_one_day_to_another(text: str) -> None:
+    assert days(text) == [(date(2024, 5, 3), date(2024, 5, 5))]
+
+
+def test_months_that_are_listed_are_each_one() -> None:
+    assert days("in May and June 2024")[-1] == (date(2024, 6, 1), date(2024, 6, 30))
+    assert len(days("in May, June or July")) == 3 * YEARS
+    assert len(days("in May, march on")) == YEARS
+    assert days("from November to February")[0] == (date(2025, 11, 1), date(2026, 2, 28))
+    assert days("from November 2022 to February") == [(date(2022, 11, 1), date(2023, 2, 28))]
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("since Monday", date(2026, 11, 16)),
+        ("since yesterday", date(2026, 11, 21)),
+        ("since last week", date(2026, 11, 9)),
+        ("since May", date(2026, 5, 1)),
+        ("since 3 December", date(2025, 12, 3)),
+        ("since 2026-02-03", date(2026, 2, 3)),
+        ("from May until now", date(2026, 5, 1)),
+        ("seit Montag", date(2026, 11, 16)),
+        ("seit dem 3. Mai", date(2026, 5, 3)),
+        ("seit letzter Woche", date(2026, 11, 9)),
+        ("depuis lundi", date(2026, 11, 16)),
+        ("depuis la semaine dernière", date(2026, 11, 9)),
+        ("desde el lunes", date(2026, 11, 16)),
+        ("desde ayer", date(2026, 11, 21)),
+        ("desde segunda-feira", date(2026, 11, 16)),
+        ("sinds gisteren", date(2026, 11, 21)),
+        ("с прошлой недели", date(2026, 11, 9)),
+        ("昨日から", date(2026, 11, 21)),
+        ("自上周以来", date(2026, 11, 9)),
+        ("어제부터", date(2026, 11, 21)),
+        ("earlier this week", date(2026, 11, 16)),
+        ("so far this month", date(2026, 11, 1)),
+        ("and did we do that this month", date(2026, 11, 1)),
+        ("was haben wir diese Woche entschieden", date(2026, 11, 16)),
+    ],
+)
+def test_need_39_since_a_time(text: str, first: date) -> None:
+    assert set(days(text)) == {(first, date(2026, 11, 22))}
+
+
+@pytest.mark.parametrize(
+    ("text", "far", "near"),
+    [
+        ("an hour ago", 1.5, 0.5),
+        ("2h ago", 2.5, 1.5),
+        ("half an hour ago", 0.75, 0.25),
+        ("a few hours ago", 6, 2),
+        ("40 minutes ago", 1, 1 / 3),
+        ("in the last 24 hours", 24, 0),
+        ("in the last hour", 1, 0),
+        ("during the past 30 minutes", 0.5, 0),
+        ("vor einer Stunde", 1.5, 0.5),
+        ("in den letzten zwei Stunden", 2, 0),
+        ("il y a une heure", 1.5, 0.5),
+        ("hace dos horas", 2.5, 1.5),
+        ("due ore fa", 2.5, 1.5),
+        ("há duas horas", 2.5, 1.5),
+        ("twee uur geleden", 2.5, 1.5),
+        ("час назад", 1.5, 0.5),
+        ("两个小时前", 2.5, 1.5),
+        ("半小时前", 0.75, 0.25),
+        ("1時間前", 1.5, 0.5),
+        ("40分前", 1, 1 / 3),
+        ("2시간 전", 2.5, 1.5),
+        ("过去24小时", 24, 0),
+    ],
+)
+def test_need_39_hours_counted_back_from_now(text: str, far: float, near: float) -> None:
+    (period,) = named_periods(f"{text}?", NOW)
+    assert [round((NOW - end) / timedelta(hours=1), 4) for end in (period.start, period.end)] == [
+        round(far, 4),
+        round(near, 4),
+    ]
+
+
 PARTS = (
     *"0123456789-./, 年月日号前上个周三十几년월일전주달한", "999", "2024", "May", "in", "of", "last", "week", "days",
-    "ago", "a few", "half a", "vor", "il y a", "há", "fa", "назад", "janvier", "Montag", "지난", "요일", "先週",
+    "ago", "a few", "half a",
+    "to", "and", "since", "between", "hour", "until now", "から", "小时", "June", "3-5",
+    "vor", "il y a", "há", "fa", "назад", "janvier", "Montag", "지난", "요일", "先週",
     "\u0301", "\0",
 )  # fmt: skip
 
@@ -308,6 +449,12 @@ def test_any_text_names_periods_in_order(text: str) -> None:
         "三",
         "上周",
         "half a ",
+        "May and ",
+        "3-5 May to ",
+        "since May ",
+        "2 hours ago ",
+        "3小时前",
+        "5月到",
     ],
 )
 def test_need_19_a_pasted_log_names_a_bounded_number(text: str) -> None:
@@ -323,6 +470,8 @@ def test_need_19_a_pasted_log_names_a_bounded_number(text: str) -> None:
         ("Was hieß vor fünf Tagen die Straße?", "Was hieß die Straße?"),
         ("先週オーブンの修理にいくらかかった？", "オーブンの修理にいくらかかった？"),
         ("Qui a fermé la grue hier ?", "Qui a fermé la grue ?"),
+        ("Who called in the last 24 hours?", "Who called in the ?"),
+        ("两小时前谁来电话了？", "谁来电话了？"),
         ("Wer hat hier die Tür zugemacht?", "Wer hat hier die Tür zugemacht?"),
         ("What broke on 3 May?", "What broke on 3 May?"),
         ('Who said "see you last Friday"?', 'Who said "see you last Friday"?'),

@@ -18,9 +18,20 @@ What's the last thing we discussed yesterday?
 What have we discussed in May?
 Tell me about our conversation yesterday
 What did we talk about tonight?
+What did we talk about an hour ago?
+What have we discussed since Monday?
+What did we talk about in the last 24 hours?
+What did we talk about in May and June?
+What did we discuss between 3 and 5 May?
+Summarize our conversations from May to June
+What have we talked about since last week?
+Worüber haben wir vor einer Stunde gesprochen?
+Was haben wir seit Montag besprochen?
 Where did we leave off?
 What was our last conversation about?
 Do you remember our first session?
+What was the first thing we talked about?
+What was the very first question I asked you?
 Was habe ich dir gestern erzählt?
 Was haben wir in der letzten Session besprochen?
 Was haben wir im Mai gemacht?
@@ -87,6 +98,8 @@ Qu'est-ce que Juin a dit hier ?
 어제 과일 얘기했어?
 We met for the first time yesterday.
 It was the last time
+What is the first thing to do?
+What was the first question?
 """
 
 

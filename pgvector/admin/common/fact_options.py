@@ -21,7 +21,7 @@ _ROW_OPTIONS = (
     argument("--subject NAME", "what it is about, such as srv.prod: of one subject, one is current"),
     argument("--scope NAME", "the project or task it belongs to"),
     argument("--when TEXT", "the situation that a procedure or reflection is for"),
-    argument("--expires-at WHEN", "not recalled from then on: 2026-12-24, or 7d for in seven days"),
+    argument("--expires-at WHEN", "not recalled from then on: 2026-12-24, or 7d or '3 months' from now"),
     argument("--confidence SHARE", "how sure it is, 0 to 1", type=float),
     argument("--source-turn ID", "a turn that says it: t123; repeatable", dest="sources", action="append"),
     argument("--replaces ID", "the memory whose place it takes: m123"),

@@ -1,0 +1,44 @@
+"""Times counted back from now in hours or minutes: "an hour ago", "in den letzten 24 Stunden", "半小时前"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Set
+from datetime import timedelta
+
+from . import time_words as words
+
+_MINUTE = timedelta(minutes=1)
+_HOUR = timedelta(hours=1)
+_LEAST_SLACK = timedelta(minutes=5)
+
+
+def hours_ago(plain: str, said: Set[str]) -> Iterator[tuple[timedelta, timedelta]]:
+    """Yield for each such time of a text in lower case and without accents how long ago it began and ended.
+
+    People round: a number of hours gets half an hour on both sides, one of minutes a half of it. `said`: its words.
+    """
+    if said & words.HOUR_SIGNS:
+        for match in words.ago(hours=True).finditer(plain):
+            yield _around(*_count(match))
+        for match in words.within(hours=True).finditer(plain):
+            _, most, _ = _count(match)
+            yield most, timedelta(0)
+    if words.CJK.search(plain):
+        for match in words.cjk_hours().finditer(plain):
+            unit = _MINUTE if match["minute"] else _HOUR
+            low, high = (0.25, 0.75) if match["count"] == "半" else (words.cjk_number(match["count"]),) * 2
+            yield (high * unit, timedelta(0)) if match["last"] else _around(low * unit, high * unit, unit)
+
+
+def _count(match: re.Match[str]) -> tuple[timedelta, timedelta, timedelta]:
+    """Return the shortest and the longest time that is meant, and the unit."""
+    count, name = (each for each in match.groups() if each is not None)
+    least, most = (int(count),) * 2 if count.isdecimal() else words.COUNTS.get(count, (1, 1))
+    unit = words.HOUR_UNITS[name]
+    return least * unit, most * unit, unit
+
+
+def _around(least: timedelta, most: timedelta, unit: timedelta) -> tuple[timedelta, timedelta]:
+    slack = timedelta(0) if least != most else _HOUR / 2 if unit == _HOUR else max(most / 2, _LEAST_SLACK)
+    return most + slack, max(least - slack, timedelta(0))

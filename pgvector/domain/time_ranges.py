@@ -1,0 +1,183 @@
+"""Times that reach from one to another: "from May to June", "3-5 May", "since Monday", "this week".
+
+The languages are those of `time_words`; texts are in lower case and without accents.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import cache
+
+from . import time_words as words
+
+Days = tuple[date, date]  # the first and the last one
+
+_UP_TO = (
+    r"-|\u2013|\u2014|~|\u301c|\uff5e|(?:up )?to|until|till|through|bis(?: zu[mr])?|jusqu'?(?: ?a| ?au| ?en)|au|al?"
+    r"|hasta|ate|tot(?: en met)?|t/m|по|до|到|至|から|부터|まで"
+)
+_AND = r",|&|and|or|und|oder|et|ou|y|e|o|en|of|и|или|和|与|及|と|와|과|하고"
+_ARTICLE = r"(?:the|den|dem|der|le|el|il|in|im|on|am|em|en|o)"
+_JOINT = rf"\s*(?:(?P<to>{_UP_TO})|(?P<and>{_AND}))\s*(?:{_ARTICLE}\s+)?"
+_BETWEEN = re.compile(r"\b(?:between|zwischen|entre|tra|fra|tussen|между)\s+(?:\w+\s+){0,2}$")
+_SINCE = re.compile(
+    r"(?:\b(?:since|seit|depuis|desde|dal|sinds|vanaf|с|со)\s+(?:(?:the|dem|der|le|la|el|il)\s+)?|自[从從]?\s*)$"
+)
+_UNTIL_NOW = re.compile(
+    rf"\s*(?:{_UP_TO})\s+(?:now|today|heute|jetzt|aujourd'hui|maintenant|hoy|ahora|oggi|ora|hoje|agora|vandaag|nu)\b"
+    r"|\s*(?:以[来來後后降]|至今|到现在|到現在|から(?!\S{0,3}\d)|부터)"
+)
+_DAY = r"(\d{1,2})(?:st|nd|rd|th|er|\.|°|º)?"
+_DAY_BEFORE = re.compile(rf"(?<![\w.,:/-]){_DAY}\s*({_UP_TO}|{_AND})\s*(?:{_ARTICLE}\s+)?$")
+_ENDS = r"(?P<ends>(?:st|nd|rd|th)\b|(?=\s*(?:[,;?!)]|\.(?!\d)|$)))"
+_NO_HOUR = r"\b(?!\s*(?:[:.]\d|am|pm|o'clock|h\b))"
+# "May 3 and 5" may go on with what there are five of.
+_DAY_AFTER = re.compile(
+    rf"\s*(?:(?P<to>{_UP_TO})|(?:{_AND}))\s*(?:the\s+)?(?P<day>\d{{1,2}})(?:{_ENDS}|(?(to){_NO_HOUR}|(?!)))"
+)
+_LEADING = 24  # characters before a time that tell how it is meant
+
+
+@dataclass(frozen=True, slots=True)
+class NamedDays:
+    """What `start` to `stop` of a text names: several days or months if it does not say of which year, latest first.
+
+    `reaches`: from one named time to another.
+    """
+
+    start: int
+    stop: int
+    days: Sequence[Days]
+    reaches: bool = False
+
+
+def spoken_times(plain: str) -> Iterator[re.Match[str]]:
+    """Yield the matches of `spoken_date` that are days and months, and not names or other words.
+
+    In "in May and June", "between May and June" and "May to June" the one month says what the other one is.
+    """
+    before: re.Match[str] | None = None
+    for match in words.spoken_date().finditer(plain):
+        if words.names_a_time(match) or _is_listed(before, match) or _leads_to_a_month(match) or _has_more_days(match):
+            before = match
+            yield match
+
+
+def _is_listed(before: re.Match[str] | None, match: re.Match[str]) -> bool:
+    """Return whether a match follows another one in a list; a comma may as well end a clause: "in May, may I"."""
+    joint = _joint(match.string[before.end() : match.start()]) if before else None
+    return joint is not None and not (joint["and"] == "," and match["month"] in words.OTHER_WORDS)
+
+
+def _leads_to_a_month(match: re.Match[str]) -> bool:
+    joint = _joint_to_a_month().match(match.string, match.end())
+    return joint is not None and _spans(joint, words.leading(match))
+
+
+@cache
+def _joint_to_a_month() -> re.Pattern[str]:
+    return re.compile(rf"{_JOINT}(?:{words.either(words.MONTHS)})\b")
+
+
+def _has_more_days(match: re.Match[str]) -> bool:
+    """Return whether a sentence ends with a month and several days of it."""
+    more = _DAY_AFTER.match(match.string, match.end()) if match["after"] else None
+    return more is not None and more["ends"] is not None
+
+
+def _joint(between: str) -> re.Match[str] | None:
+    """Return what joins two times with this text between them, in the group `to` or `and`; None if nothing does."""
+    return _whole_joint().fullmatch(between) if len(between) <= _LEADING else None
+
+
+@cache
+def _whole_joint() -> re.Pattern[str]:
+    return re.compile(_JOINT)
+
+
+def _spans(joint: re.Match[str], leading: str) -> bool:
+    """Return whether all between two times is meant."""
+    return joint["to"] is not None or _BETWEEN.search(leading) is not None
+
+
+def day_numbers(match: re.Match[str]) -> tuple[Sequence[int | None], str | None]:
+    """Return the first and last day that a match of `spoken_date` names, or the one day, and the year.
+
+    The day is None for the whole month.
+    """
+    day, year = words.day_of(match), match["year"]
+    if day is None:
+        return (None,), year
+    if match["before"]:
+        other = _DAY_BEFORE.search(_leading(match.string, match.start()))
+        return ((int(day),) if other is None else _in_order(int(other[1]), int(day))), year
+    other = None if year else _DAY_AFTER.match(match.string, match.end())
+    if other is None:
+        return (int(day),), year
+    later = _year_behind().match(match.string, other.end())
+    return _in_order(int(day), int(other["day"])), later[1] if later else None
+
+
+def _in_order(first: int, last: int) -> Sequence[int]:
+    return (first, last) if first < last else (last,)
+
+
+@cache
+def _year_behind() -> re.Pattern[str]:
+    return re.compile(rf",?\s+(?:(?:of|in)\s+)?({words.YEAR})\b")
+
+
+def joined(text: str, named: Iterable[NamedDays], today: date) -> list[Days]:
+    """Return the times that `named` are together, where one reaches to the next or until today."""
+    found: list[NamedDays] = []
+    for each in sorted(named, key=lambda named: named.start):
+        last = found[-1] if found else each
+        joint = _joint(text[last.stop : each.start]) if last.stop <= each.start else None
+        if joint and _spans(joint, _leading(text, last.start)):
+            found[-1] = NamedDays(last.start, each.stop, _from_to(last.days, each.days), reaches=True)
+        else:
+            found.append(each)
+    return [days for each in found for days in _until(text, each, today)]
+
+
+def _until(text: str, named: NamedDays, today: date) -> Sequence[Days]:
+    """Return the days; those of a time since which something is meant are up to today."""
+    if named.reaches or not (_SINCE.search(_leading(text, named.start)) or _UNTIL_NOW.match(text, named.stop)):
+        return named.days
+    return [(max(past), today)] if (past := [first for first, _ in named.days if first <= today]) else []
+
+
+def _leading(text: str, place: int) -> str:
+    return text[max(0, place - _LEADING) : place]
+
+
+def _from_to(firsts: Sequence[Days], lasts: Sequence[Days]) -> Sequence[Days]:
+    """Return the times from one of the first days to the next of the last days."""
+    ends: dict[date, date] = {}
+    for last in sorted(lasts):
+        begun = [first for first, _ in firsts if first <= last[0]]
+        if begun:
+            ends.setdefault(max(begun), last[1])
+    return sorted(ends.items(), reverse=True)
+
+
+def current(plain: str, said: Set[str], today: date) -> Iterator[NamedDays]:
+    """Yield this week and this month where a text asks what was: "this week" alone is more often about plans."""
+    for past, pattern in _currents():
+        if said & past:
+            for match in pattern.finditer(plain):
+                first = today.replace(day=1) if match[1].startswith("mon") else today - timedelta(days=today.weekday())
+                yield NamedDays(*match.span(), [(first, today)])
+
+
+@cache
+def _currents() -> Sequence[tuple[Set[str], re.Pattern[str]]]:
+    english = r"\bthis (week|month)\b"
+    return (
+        (words.WAS, re.compile(english)),
+        (frozenset(("earlier", "far")), re.compile(rf"(?:earlier|so far) {english}|{english} so far")),
+        (words.WAR, re.compile(r"\bdiese[rnms]? (woche|monat)\b")),
+    )
