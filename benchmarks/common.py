@@ -41,13 +41,16 @@ class Postgres:
         self.server = server
         self._made = 0
 
-    def database(self, dims: int) -> str:
-        """A new, migrated database."""
+    def database(self, dims: int, *, trigrams: bool = False) -> str:
+        """A new, migrated database; with `trigrams` misspelt words find what was meant, as in the product's own."""
         admin = self.server.ensure().admin
         self._made += 1
         name = f"bench_{self._made}"
         with psycopg.connect(admin, autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name} TEMPLATE template0".encode())
+        if trigrams:
+            with psycopg.connect(make_conninfo(admin, dbname=name)) as connection:
+                connection.execute("CREATE EXTENSION pg_trgm")
         migrate(make_conninfo(admin, dbname=name), dims=dims, runtime_role="hermes")
         return make_conninfo(admin, dbname=name, user="hermes")
 

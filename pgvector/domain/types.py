@@ -74,7 +74,8 @@ class Hit:
     that is nearest to the question. For a very long text, `content` is the part from `first_char` on and `size` the
     size of the whole in bytes; otherwise `size` is 0. `structure` holds a memory's attributes besides its text, and
     what it replaced (`replaced`). `told_then`: it was told at a time that the question names. `around` holds the turns
-    right before and after, if they were requested. `asked`: which question of a message with several has found it.
+    right before and after, if they were requested. `asked`: what was searched for instead of the message, if anything:
+    one of its questions, or the words that are meant by misspelt ones.
     """
 
     store: Store

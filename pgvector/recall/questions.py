@@ -84,8 +84,8 @@ def _is_a_rest(question: str) -> bool:
 
 
 def found_by(question: str, answer: Answer) -> Answer:
-    """Return the answer with the question noted at each row."""
-    return replace(answer, hits=tuple(replace(hit, asked=question) for hit in answer.hits))
+    """Return the answer with the question noted at each row that has none."""
+    return replace(answer, hits=tuple(replace(hit, asked=hit.asked or question) for hit in answer.hits))
 
 
 def in_turn(every: Sequence[Answer]) -> Answer:

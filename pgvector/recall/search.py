@@ -13,6 +13,7 @@ from ..embed.embedder import Vector
 from ..embed.instructions import cannot_read
 from ..store.lexical import EXACT_ROWS, LexicalSearch, QuestionReader, ask_size, search_words, size_of
 from ..store.pipeline import Pipeline, Rows
+from ..store.spelling import respelt
 from ..store.vector_search import (
     Beside,
     Lookup,
@@ -70,7 +71,8 @@ class Search:
 
     Once the question's vector is there, it takes two round trips, or more if so many of the best rows repeat each other
     that further ones are needed, or if the question names a time. `wanted` counts rows from the best one; a
-    cross-encoder needs more of them than are shown.
+    cross-encoder needs more of them than are shown. `text` is the question, once the words were searched for without
+    what is misspelt in it.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class Search:
     ) -> None:
         self.asked = asked
         self._stores = stores
-        self._text = text
+        self.text = text
         self._languages = languages
         self._wanted = wanted
         self._worded: Legs = {}
@@ -102,7 +104,7 @@ class Search:
 
     def ask_question(self, pipe: Pipeline) -> None:
         """Queue the statements that read the question and count the rows; to be called first."""
-        self._question = QuestionReader(pipe, self._text, self._languages)
+        self._question = QuestionReader(pipe, self.text, self._languages)
         self._counted = {store: ask_size(pipe, store, self.asked.scope) for store in self._stores}
         if self.asked.begins_task and "memories" in self._stores:
             self._asked_procedures = ask_procedures(pipe, self.asked.scope)
@@ -118,6 +120,7 @@ class Search:
         if self._asked_procedures is not None:
             self.procedures = procedures_in(self._asked_procedures, set(self._question.words.terms.values()))
         self._worded = self._search_words(pipe, CANDIDATES)
+        self.text = respelt(self.text, self._meant)
         self._own_graphs = {store for store, asked in graphs.items() if has_own_graph(asked)}
 
     def look_beside(self, pipe: Pipeline) -> None:
@@ -146,7 +149,7 @@ class Search:
         for search in self._by_vectors.values():
             self._known_beside |= search.beside
         space = space_in(self._space)
-        if cannot_read(space.model, self._text):
+        if cannot_read(space.model, self.text):
             self._vector_weight = FOREIGN_WEIGHT
         return space
 
@@ -179,6 +182,8 @@ class Search:
         ]
         found = dict(zip(self._stores, search_words(searches), strict=True))
         self._rows = {store: search.rows for store, search in zip(self._stores, searches, strict=True)}
+        unheld = frozenset.intersection(*(search.unheld for search in searches))
+        self._meant = {wrote: meant for search in searches for wrote, meant in search.meant.items() if wrote in unheld}
         return found
 
     def _search_vectors(
@@ -284,7 +289,7 @@ class Search:
         ids: dict[Store, list[int]] = {}
         for row in ranked:
             ids.setdefault(row.store, []).append(row.id)
-        scope, text = self.asked.scope, self.asked.text
+        scope, text = self.asked.scope, respelt(self.asked.text, self._meant)
         asked = {store: ask_hits(pipe, store, scope, rows, vector, text) for store, rows in ids.items()}
         turns, beside = self._ask_surroundings(pipe, ids.get("turns", []))
         found = [(wanted[store, columns.id], columns) for store, rows in asked.items() for columns in rows]

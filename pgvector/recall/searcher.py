@@ -116,7 +116,7 @@ class Searcher:
         hits = self._standing(found.hits)
         reranked = False
         if reorderer is not None:
-            hits, reranked = reorderer.reorder(text, hits, end)
+            hits, reranked = reorderer.reorder(hits[0].asked or text if hits else text, hits, end)
         return replace(found, hits=tuple(hits[: asked.offset + asked.limit]), reranked=reranked)
 
     def _asked_to_rerank(self, asked: Question, text: str) -> Reorderer | None:
@@ -228,7 +228,8 @@ class Searcher:
         def ask(source: ReadSource) -> Answer:
             search = Search(stores, asked, text, spoken, wanted, self.zone)
             hits, mode = self._search(source, search, embedding, end)
-            return Answer(tuple(hits), mode, procedures=search.procedures)
+            found = Answer(tuple(hits), mode, procedures=search.procedures)
+            return found if search.text == text else found_by(search.text, found)
 
         return self._first_answer(None if everywhere else asked.scope.theme, ask)
 
@@ -249,11 +250,13 @@ class Searcher:
         """Search by words and by vector: on one connection if the vector arrives in a moment, else on two."""
         vector_end = end - _RESERVED * search.asked.deadline_s
         vector: Vector | None = None
-        pipe = Pipeline()
+        pipe, text = Pipeline(), search.text
         search.ask_question(pipe)
         try:
             with source.reading(_left_s(end), pipe):
                 search.by_words(pipe)
+                if search.text != text:  # the vector of a misspelt word is that of another one
+                    embedding = self._embed(search.text, _left_s(end))
                 vector = _within(embedding, _PATIENCE_S)
                 if vector is None:
                     # While the endpoint computes the vector, look up what is needed in any case.

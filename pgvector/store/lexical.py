@@ -19,8 +19,6 @@ from .question_words import (
     ends,
     every,
     exactly,
-    is_slip,
-    misspellable,
     of_a_time,
     phrases,
     replaced,
@@ -28,6 +26,7 @@ from .question_words import (
     widened,
     word,
 )
+from .spelling import misspellable, spellings
 from .vector_search import LENGTH_PIVOT, ask_estimate, planned_rows, variant, where
 
 EXACT_ROWS = 5000  # of a theme; the statements count_some_* stop counting one row beyond
@@ -138,6 +137,8 @@ class LexicalSearch:
     any word. If the database has pg_trgm, a word that no row holds is replaced by similar words of the theme.
 
     `rows` is the number of rows in the theme, of a larger one the planner's estimate once `search` was called.
+    `meant` are the words instead of which others were searched for, by how they were written, and `unheld` all words
+    that no row holds and that may be misspelt.
     """
 
     def __init__(
@@ -169,6 +170,8 @@ class LexicalSearch:
         self._quotes: list[Rows] = []
         self._slips: list[tuple[list[str], Rows]] = []
         self._forms: dict[str, tuple[str, ...]] = {}
+        self.meant: dict[str, str] = {}
+        self.unheld: frozenset[str] = frozenset()
 
     def sample(self) -> None:
         """Ask how rare the words are, if the theme is large."""
@@ -205,6 +208,7 @@ class LexicalSearch:
         absent = self._absent - self._in_sample
         missing = [self._asked.terms[each] for each in self._words if each.matcher in absent]
         self._forms = misspellable(missing, self._text)
+        self.unheld = frozenset().union(*self._forms.values())
         terms = sorted(self._forms, key=len, reverse=True)[:_MAX_CORRECTED]
         # The vocabulary of a small theme is read once for all words, that of a large one by the beginning of each word.
         narrow = self.rows > EXACT_ROWS or self._scope.kind == "all"
@@ -280,12 +284,13 @@ class LexicalSearch:
         near: dict[str, str] = {}
         for terms, rows in self._slips:
             found = rows.all()
-            lexemes = {row.lexeme for row in found}
+            lexemes = list(dict.fromkeys(row.lexeme for row in found))
             for term in terms:
-                meant = {row.lexeme for row in found if row.word in self._forms[term] and is_slip(row.word, row.lexeme)}
                 # Under a filter no row may hold a word that other rows of the theme do: it is not misspelt then.
-                if meant and term not in lexemes:
-                    near[word(term).matcher] = f"({' | '.join(word(each).matcher for each in sorted(meant))})"
+                if term not in lexemes and (likely := spellings(term, self._forms[term], lexemes)):
+                    meant = sorted({each.lexeme for each in likely})
+                    near[word(term).matcher] = f"({' | '.join(word(each).matcher for each in meant)})"
+                    self.meant |= {each.written: each.meant for each in reversed(likely)}
         return near
 
     def _ask_words_like(self, terms: Sequence[str], *, narrow: bool) -> Rows:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, combinations
-
-from ..domain.text import PLAIN_LETTERS
 
 HIT_BUDGET = 2000  # rows that the index may return, by estimate: each is tested for every word of the question
 WIDE_BUDGET = 100_000  # the same for the second try of a question that has found too little
@@ -38,7 +35,6 @@ _PHRASE = re.compile(
     r'(?<![A-Za-z0-9])"(?! )([^"\n]{1,200})(?<! )"(?![A-Za-z0-9])'
     r"|“([^“”\n]{1,200})”|„([^„“”\n]{1,200})[“”]|«([^«»\n]{1,200})»|「([^「」\n]{1,200})」|『([^『』\n]{1,200})』"
 )
-_SURFACE = re.compile(r"[^\W\d_]{4,40}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,55 +189,3 @@ def _any_of(words: Sequence[QuestionWord]) -> str:
 
 def _estimate(word: QuestionWord) -> float:
     return word.holding or 0.0
-
-
-def misspellable(terms: Collection[str], text: str) -> dict[str, tuple[str, ...]]:
-    """Return those of `terms` that may be misspelt words, each with its forms: the stem, and the words with it.
-
-    Names with digits are not: ERR_43 is no misspelling of ERR_42. Nor are short words, which always resemble others.
-    """
-    surfaces = _surfaces(text)
-    found = {}
-    for term in terms:
-        whole = {surface for surface in surfaces if surface.startswith(term[:-1]) and len(surface) <= len(term) + 6}
-        if _SURFACE.fullmatch(term) and not is_pair(term[:2]) and max(map(len, whole), default=0) >= 5:
-            found[term] = (term, *sorted(whole - {term}))
-    return found
-
-
-def _surfaces(text: str) -> set[str]:
-    """Return the words of `text` as they are written, without case and accents."""
-    plain = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
-    plain = unicodedata.normalize("NFKC", plain).translate(PLAIN_LETTERS)
-    return {match.group().casefold() for match in _SURFACE.finditer(plain)}
-
-
-def is_slip(written: str, meant: str) -> bool:
-    """Return whether `written` is `meant` with one typing error, or two in a word of nine letters or more.
-
-    Both begin with the same letter, or with the same two letters swapped. Words of five letters resemble too many
-    others, so in them only two swapped letters count as an error.
-    """
-    most = 2 if len(written) >= 9 else 1
-    if len(written) < 5 or abs(len(written) - len(meant)) > most:
-        return False
-    if written[0] != meant[0] and written[:2] != meant[1::-1]:
-        return False
-    if len(written) == 5:
-        swapped = (written[:i] + written[i + 1] + written[i] + written[i + 2 :] for i in range(4))
-        return any(word.startswith(meant) for word in swapped)  # `meant` is a stem
-    return _slips(written, meant) <= most
-
-
-def _slips(left: str, right: str) -> int:
-    """Return the edit distance: letters to delete, insert, replace, or swap with the next one."""
-    before: list[int] = []
-    row = list(range(len(right) + 1))
-    for i, char in enumerate(left, 1):
-        older, before, row = before, row, [i]
-        for j, other in enumerate(right, 1):
-            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (char != other))
-            if i > 1 and j > 1 and char == right[j - 2] and left[i - 2] == other:
-                cost = min(cost, older[j - 2] + 1)
-            row.append(cost)
-    return row[-1]

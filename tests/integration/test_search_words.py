@@ -13,6 +13,7 @@ from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import MakeProvider
 from tests.support.embedded import BIN_DIR
 from tests.support.memory import called, landed, recalled
+from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
 
 ROWS = {
@@ -332,6 +333,39 @@ def test_need_20_a_misspelt_word_finds_its_row_with_pg_trgm(make_provider: MakeP
             assert (recalled(provider, question, tool=tool)[:1] == [row]) == slips_are_known, question
     zeppelin = SLIPS["the zepelin over the lake"]
     assert (recalled(provider, "zepelin", scope="all")[:1] == [zeppelin]) == slips_are_known
+
+
+@pytest.mark.parametrize("tool", ["recall_memory", "recall_conversation"])
+def test_need_20_the_vector_of_a_misspelt_question_is_that_of_what_is_meant(
+    tool: str, make_provider: MakeProvider, embedder: ScriptedEmbedder, admin_dsn: str
+) -> None:
+    if not _add_trigrams(admin_dsn):
+        return
+    provider = make_provider({"embed_url": embedder.url})
+    row = "The calendar of the company hangs beside the lessons"
+    for text in (row, "The kettle of the office stands in the kitchen"):
+        provider.on_memory_write("add", "memory", text)
+        provider.sync_turn(text, "Noted.", session_id="earlier")
+    landed(provider)
+    best = called(provider, tool, {"query": "where are the lesons of the compny?", "explain": True})["results"][0]
+    straight = called(provider, tool, {"query": "where are the lessons of the company?", "explain": True})["results"][0]
+    assert best["explain"]["question"] == "where are the lessons of the company?"
+    assert row in best["content"] and best["similarity"] == straight["similarity"]
+    assert "question" not in straight["explain"]
+
+
+def test_need_20_a_word_that_memories_or_turns_hold_is_not_misspelt(
+    make_provider: MakeProvider, embedder: ScriptedEmbedder, admin_dsn: str
+) -> None:
+    _add_trigrams(admin_dsn)
+    provider = make_provider({"embed_url": embedder.url})
+    provider.on_memory_write("add", "memory", "The marina opens in April")
+    provider.sync_turn("The marine biologist called about the seals.", "Noted.", session_id="earlier")
+    landed(provider)
+    provider.on_session_switch("another", parent_session_id="", reset=True)
+    provider.prefetch("Who is the marine biologist?")
+    assert any("marine biologist" in str(body) for body in embedder.bodies)
+    assert not any("marina biologist" in str(body) for body in embedder.bodies)
 
 
 def test_need_20_the_embedded_postgres_knows_slips(postgres: EmbeddedServer) -> None:

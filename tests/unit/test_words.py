@@ -13,8 +13,6 @@ from hermes_memory_pgvector.store.question_words import (
     choose,
     ends,
     exactly,
-    is_slip,
-    misspellable,
     phrases,
     replaced,
     select,
@@ -107,38 +105,3 @@ def test_another_spelling_takes_the_place_of_a_word() -> None:
     choice = replaced(exactly([QuestionWord("'zepelin'"), QuestionWord("'lake'")]), {"'zepelin'": "('zeppelin')"})
     assert [each.matcher for each in choice.words] == ["('zeppelin')", "'lake'"]
     assert choice.match is not None and choice.match.endswith("| ('zeppelin')")
-
-
-@pytest.mark.parametrize(
-    ("written", "meant"),
-    [
-        ("zepelin", "zeppelin"),
-        ("calender", "calendar"),
-        ("lgihthouse", "lighthouse"),
-        ("tabel", "table"),
-        ("aepplication", "application"),
-    ],
-)
-def test_slips(written: str, meant: str) -> None:
-    assert is_slip(written, meant)
-
-
-@pytest.mark.parametrize(
-    ("written", "meant"),
-    [
-        ("cable", "table"),
-        ("hike", "bike"),
-        ("harbor", "labour"),
-        ("stair", "stars"),
-        ("state", "stage"),
-        ("event", "even"),
-        ("port", "part"),
-    ],
-)
-def test_other_words_are_no_slips(written: str, meant: str) -> None:
-    assert not is_slip(written, meant)
-
-
-def test_only_words_may_be_misspelt() -> None:
-    found = misspellable(["calend", "err_conn_42", "v2", "the", "会议", "abcd"], "The calender of ERR_CONN_42 abcd")
-    assert found == {"calend": ("calend", "calender")}

@@ -376,8 +376,8 @@ SELECT word, lexeme
   FROM unnest(%(words)s::text[]) AS word
  CROSS JOIN LATERAL (
     SELECT lexeme FROM vocabulary
-     WHERE similarity(lexeme, word) >= 0.3
-     ORDER BY similarity(lexeme, word) DESC, lexeme LIMIT 10) AS near
+     WHERE similarity(lexeme, word) >= 0.2
+     ORDER BY similarity(lexeme, word) DESC, lexeme LIMIT 20) AS near
 
 -- fragment: vocabulary_of(table)
 vocabulary AS MATERIALIZED (

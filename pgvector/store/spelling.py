@@ -1,0 +1,106 @@
+"""Misspelt words of a question: those that no row holds, and that one of the theme's words resembles."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from ..domain.text import PLAIN_LETTERS
+from .question_words import is_pair
+
+_SURFACE = re.compile(r"[^\W\d_]{4,40}")
+
+
+class Spelling(NamedTuple):
+    """A word `written` in the question, without case and accents, and what may be `meant`, with the stem `lexeme`."""
+
+    errors: int
+    written: str
+    meant: str
+    lexeme: str
+
+
+def misspellable(terms: Collection[str], text: str) -> dict[str, tuple[str, ...]]:
+    """Return those of `terms` that may be misspelt words, each with its forms: the stem, and the words with it.
+
+    Names with digits are not: ERR_43 is no misspelling of ERR_42. Nor are short words, which always resemble others.
+    """
+    surfaces = {_plain(match[0]) for match in _SURFACE.finditer(_composed(text))}
+    found = {}
+    for term in terms:
+        whole = {surface for surface in surfaces if surface.startswith(term[:-1]) and len(surface) <= len(term) + 6}
+        if _SURFACE.fullmatch(term) and not is_pair(term[:2]) and max(map(len, whole), default=0) >= 5:
+            found[term] = (term, *sorted(whole - {term}))
+    return found
+
+
+def spellings(term: str, forms: Iterable[str], lexemes: Iterable[str]) -> list[Spelling]:
+    """Return what may be meant by a word with the stem `term`, written in one of `forms`, the likeliest first."""
+    found = (
+        Spelling(_errors(form, meant), form, meant, lexeme)
+        for form in forms
+        for lexeme in lexemes
+        for meant in (_with_ending(form, term, lexeme), lexeme)
+        if is_slip(form, meant)
+    )
+    return sorted(found, key=lambda spelling: spelling.errors)
+
+
+def respelt(text: str, meant: Mapping[str, str]) -> str:
+    """Return `text` with some words, as they are in a Spelling, in other ones."""
+    if not meant:
+        return text
+    return _SURFACE.sub(lambda match: meant.get(_plain(match[0]), match[0]), _composed(text))
+
+
+def is_slip(written: str, meant: str) -> bool:
+    """Return whether `written` is `meant` with one typing error, or two in a word of nine letters or more.
+
+    Both begin with the same letter, or with the same two letters swapped. Words of five letters resemble too many
+    others, so in them only two swapped letters and a missing one count as an error.
+    """
+    most = 2 if len(written) >= 9 else 1
+    if len(written) < 5 or abs(len(written) - len(meant)) > most or written == meant:
+        return False
+    if written[0] != meant[0] and written[:2] != meant[1::-1]:
+        return False
+    if len(written) == 5 and len(meant) < 6:
+        swapped = (written[:i] + written[i + 1] + written[i] + written[i + 2 :] for i in range(4))
+        return any(word.startswith(meant) for word in swapped)  # `meant` may be a stem
+    return _errors(written, meant) <= most
+
+
+def _with_ending(form: str, term: str, lexeme: str) -> str:
+    """Return the word with the stem `lexeme` that has the ending which `form` has after its stem `term`.
+
+    "lesons" has the stem "leson": of "lesson" it is "lessons". "compny" has "compni": of "compani" it is "company".
+    """
+    same = next((at for at, (left, right) in enumerate(zip(form, term, strict=False)) if left != right), len(term))
+    replaced = term[same:]
+    return lexeme.removesuffix(replaced) + form[same:] if lexeme.endswith(replaced) else lexeme
+
+
+def _composed(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
+
+
+def _plain(word: str) -> str:
+    """Return a word without case and accents."""
+    plain = "".join(char for char in unicodedata.normalize("NFKD", word) if not unicodedata.combining(char))
+    return unicodedata.normalize("NFKC", plain).translate(PLAIN_LETTERS).casefold()
+
+
+def _errors(left: str, right: str) -> int:
+    """Return the edit distance: letters to delete, insert, replace, or swap with the next one."""
+    before: list[int] = []
+    row = list(range(len(right) + 1))
+    for i, char in enumerate(left, 1):
+        older, before, row = before, row, [i]
+        for j, other in enumerate(right, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (char != other))
+            if i > 1 and j > 1 and char == right[j - 2] and left[i - 2] == other:
+                cost = min(cost, older[j - 2] + 1)
+            row.append(cost)
+    return row[-1]
