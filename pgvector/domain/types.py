@@ -75,7 +75,7 @@ class Hit:
     size of the whole in bytes; otherwise `size` is 0. `structure` holds a memory's attributes besides its text, and
     what it replaced (`replaced`). `told_then`: it was told at a time that the question names. `around` holds the turns
     right before and after, if they were requested. `asked`: what was searched for instead of the message, if anything:
-    one of its questions, or the words that are meant by misspelt ones.
+    one of its questions, with what it refers to, or with the words that are meant by misspelt ones.
     """
 
     store: Store
@@ -134,7 +134,7 @@ class Question:
 
     `around`: return the turns before and after each hit as well. `rerank`: order by a cross-encoder, if there is one.
     `without`: turns to leave out. `begins_task`: return procedures for situations as well. `asking`: the sessions that
-    ask, which "last time" does not mean.
+    ask, which "last time" does not mean. `context`: what the conversation is about, for a text that names nothing.
     """
 
     text: str
@@ -148,6 +148,7 @@ class Question:
     without: HeldTurns = ()
     begins_task: bool = False
     asking: tuple[str, ...] = ()
+    context: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from ..domain.types import PAGES_END, HeldTurns, Hit, Question, Scope, Store
 from .asking import asks
 from .bars import MinSimilarity
 from .block import Line, ask_alike, exchanges_in, lines_of
+from .follow_up import subject_of
 from .questions import questions_in
 from .ranking import is_question
 from .render import render_block
@@ -39,12 +40,16 @@ _SPARE = 3  # hits looked at for each line shown: some are not relevant enough, 
 
 @dataclass(frozen=True, slots=True)
 class MessagePlace:
-    """The session of a message. `starts`: the session began empty, not as a copy or a summary of another one."""
+    """The session of a message. `starts`: the session began empty, not as a copy or a summary of another one.
+
+    `subject`: the last of its messages that says what it is about.
+    """
 
     theme: str
     session_id: str
     parent_session_id: str = ""
     starts: bool = True
+    subject: str = ""
 
     @property
     def session(self) -> tuple[str, str]:
@@ -66,6 +71,8 @@ def prefetch_block(
     """
     end = time.monotonic() + settings.prefetch_deadline_s
     begins = where.starts and not transcripts.was_asked(where.session)
+    where = replace(where, subject=transcripts.subject(where.session))
+    transcripts.is_about(where.session, subject_of(text, where.subject))
     before = _end_of_the_sessions_before(searcher, transcripts, where, settings) if begins else []
     lines = _lines(searcher, transcripts, text, where, settings, before, end, begins=begins)
     block, told = render_block(lines, text, max_tokens=settings.prefetch_max_tokens)
@@ -135,6 +142,7 @@ def _found(
         without=without,
         begins_task=begins,
         asking=where.talk,
+        context=where.subject,
     )
     answer = searcher.recall(["memories", "turns"], asked)
     return {(hit.store, hit.id): hit for hit in answer.hits}, answer.procedures

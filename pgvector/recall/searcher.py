@@ -29,8 +29,9 @@ from ..store.vector_search import turns_before
 from .asked_time import names_no_subject
 from .background import Background, result_by
 from .bars import Bars, MinSimilarity, Situations
+from .follow_up import in_context
 from .hot import HotBlock, HotLimits, ask_facts, read_hot
-from .questions import found_by, in_turn, questions_in
+from .questions import found_by, in_turn
 from .reranking import Reorderer
 from .search import Search
 
@@ -86,7 +87,7 @@ class Searcher:
         """
         note_recall()
         started = time.monotonic()
-        questions = questions_in(asked.text)
+        questions = in_context(asked.text, asked.context)
         found = self._answer(stores, asked) if questions == (asked.text,) else self._answers(stores, asked, questions)
         self.counts["searches"] += 1
         self._latencies.add("search", time.monotonic() - started)

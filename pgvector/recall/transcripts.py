@@ -13,7 +13,7 @@ from ..domain.session_turns import Session, SessionTurns
 from ..domain.text import digest
 from ..domain.types import HeldTurns, Hit
 
-_SESSIONS = 4096  # remembered at once; a few hundred bytes each
+_SESSIONS = 4096  # remembered at once; several hundred bytes each
 _UNCOUNTED = -(10**9)  # from here on, turns are counted where the host's own count is not known
 _MESSAGES = 8  # of a session, of which it is remembered where they stood
 _ROUNDED_S = 2e-6  # more than a time loses by rounding in Postgres
@@ -27,6 +27,7 @@ class _Transcript:
     `copied`: other sessions whose turns it begins with, each with the period of these (seconds since the epoch).
     `keeps`: what is put before a message stays in it.
     `turns`: how many are before the last message. `messages`: digests of the last ones, by how many were before each.
+    `subject`: the last message that says what it is about.
     """
 
     shown: dict[bytes, int] = field(default_factory=dict)
@@ -36,6 +37,7 @@ class _Transcript:
     copied: HeldTurns = ()
     turns: int = _UNCOUNTED
     messages: dict[int, bytes] = field(default_factory=dict)
+    subject: str = ""
 
     def goes_to(self, turns: int, message: bytes) -> None:
         """Note the number of turns before the message that comes now; those that stood there or later are gone."""
@@ -80,6 +82,16 @@ class Transcripts:
             known.shown |= dict.fromkeys(map(digest, texts), known.turns)
             known.asked = True
 
+    def subject(self, session: Session) -> str:
+        """Return what the session was last known to be about; empty if that is not known."""
+        known = self._sessions.get(session)
+        return "" if known is None else known.subject
+
+    def is_about(self, session: Session, subject: str) -> None:
+        """Note what the session is about."""
+        with self._lock:
+            self._known(session).subject = subject
+
     def was_asked(self, session: Session) -> bool:
         """Return whether something was looked up for the session."""
         known = self._sessions.get(session)
@@ -118,7 +130,7 @@ class Transcripts:
         elif rewound:
             with self._lock:
                 known = self._known(new)
-                known.shown, known.messages, known.turns = {}, {}, _UNCOUNTED
+                known.shown, known.messages, known.turns, known.subject = {}, {}, _UNCOUNTED, ""
         elif reason == "branch":
             self.branch(old, new, time.time())
 
@@ -137,7 +149,9 @@ class Transcripts:
         """Note that the transcript holds nothing of what was said or shown until now."""
         with self._lock:
             known = self._known(session)
-            self._sessions[session] = _Transcript(keeps=known.keeps, asked=known.asked, since=time.time())
+            self._sessions[session] = _Transcript(
+                keeps=known.keeps, asked=known.asked, since=time.time(), subject=known.subject
+            )
 
     def _known(self, session: Session) -> _Transcript:
         known = self._sessions[session] = self._sessions.get(session) or _Transcript()

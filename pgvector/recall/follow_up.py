@@ -1,0 +1,113 @@
+"""Messages that are about what an earlier one names: "And how large is its budget?", "What about Sundays?".
+
+What is searched for is then the earlier message and this one together. Alone it is near to whatever has such a budget.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ..domain.small_talk import CJK_LEAST, says_something
+from .asking import asks
+from .questions import MAX_CHARS, questions_in
+
+_MOST_CHARS = 120  # of a message that needs an earlier one
+_CONTENT_MOST = 2  # words before the pronoun that may be what it is about
+_CONTENT_LEAST = 3  # words of a statement that others can be about
+_WORD = re.compile(r"[\w'\u2019]+")
+_PRONOUN = re.compile(
+    r"\b(?:he|she|him|her|his|hers|they|them|their|theirs|its?"
+    r"|er|ihm|ihn|sein(?:e[nmrs]?)?|dessen|deren|davon|damit|dafür|dazu|darüber"
+    r"|ellas?|ellos?|suyos?|elles?|ils|lui|leurs?)\b|^(?:那么?|那麼|[还還]有|另外)?[，,]?[它他她]",
+    re.IGNORECASE,
+)
+# "It" that stands for nothing: "Is it going to rain?", "How long does it take?".
+_NOTHING = re.compile(
+    r"\bit(?:['\u2019]s)?\s+(?:(?:still|really|also|now|ever)\s+)*(?:takes?|been|possible|safe|true|ok|okay|worth|better|necessary"
+    r"|normal|time|going to|rain\w*|snow\w*|makes? sense|matters?|seems?|sounds?|means?|turns? out|a good idea)\b"
+    r"|\b(?:what (?:time|day|date|year)|how (?:late|far|cold|warm|hot)) (?:is|was) it\b",
+    re.IGNORECASE,
+)
+# What a sentence names before a pronoun is what that stands for: "Where did my brother park his car?".
+_NAMED = re.compile(
+    r"\b(?:my|our|your|the|an?|this|that|these|those|every|each|some|any|all|no|both|mein\w*|unser\w*|dein\w*|der|die"
+    r"|das|den|dem|ein\w*|el|la|los|las|un|una|mi|nuestr\w*|le|les|une|mon|ma|mes|notre|nos)\s+\w",
+    re.IGNORECASE,
+)
+_PART_OF = re.compile(r"\b(?:the|an?|die|der|das|den|dem)\s+(?:\w+\s+){1,3}(?:of|von)\s+$", re.IGNORECASE)
+_JOINED = re.compile(
+    r"[,;:]|\b(?:and|or|but|if|when|because|und|oder|aber|wenn|weil|y|o|pero|si|et|ou|mais)\b", re.IGNORECASE
+)
+_AND = re.compile(r"\b(?:and|or|so|also|und|oder|y|et|e)[, ]+$", re.IGNORECASE)
+_GOES_ON = re.compile(
+    r"¿?(?:(?:and|or|so|also|und|oder|y|et|e)[, ]+\S|(?:what|how) about\b|(?:und )?was ist mit\b|qué hay de\b"
+    r"|et pour\b)",
+    re.IGNORECASE,
+)
+_REST_WORDS = 6  # of a message that goes on without a verb
+_AUXILIARY = (
+    r"(?:is|are|was|were|do|does|did|can|could|should|would|will|has|have|had|may|ist|sind|war|hat|haben|kann|wird)"
+)
+_VERB = re.compile(rf"\b{_AUXILIARY}\b", re.IGNORECASE)
+_SUBJECT = re.compile(rf"\b{_AUXILIARY}\s+(\w+)", re.IGNORECASE)
+
+
+def is_follow_up(text: str) -> bool:
+    """Return whether a text is about what an earlier message names, because it names nothing itself."""
+    if not 0 < len(text) <= _MOST_CHARS or not asks(text, of_a_turn=True):
+        return False
+    on = _GOES_ON.match(text)
+    if on is not None and len(_WORD.findall(text)) <= _REST_WORDS and not _VERB.search(text, on.end()):
+        return True
+    plain = _NOTHING.sub(" ", text)
+    pronoun = _PRONOUN.search(plain)
+    return pronoun is not None and not _is_named(_PART_OF.sub("", plain[: pronoun.start()]))
+
+
+def in_context(text: str, subject: str) -> tuple[str, ...]:
+    """Return the questions of a message, see `questions_in`, the first one with its `subject` if it names none."""
+    first, *others = questions_in(text)
+    return (f"{subject} {first}", *others) if subject and _follows(text, first) else (first, *others)
+
+
+def subject_of(text: str, before: str) -> str:
+    """Return what a conversation is about after a message; `before` it was that subject.
+
+    It is the last question that needs no other one, or statement of several words; nothing after a message so long that
+    it has many subjects.
+    """
+    named = [each for each in questions_in(text) if _names_something(each) and not _follows(text, each)]
+    if not named:
+        return before
+    return named[-1] if len(named[-1]) <= MAX_CHARS else ""
+
+
+def _names_something(text: str) -> bool:
+    """Return whether a text has something to speak of, which "Great, that helped a lot!" has not."""
+    if asks(text, of_a_turn=True):
+        return says_something(text)
+    return CJK_LEAST.search(text) is not None or _content(_WORD.findall(text)) >= _CONTENT_LEAST
+
+
+def _content(words: Iterable[str]) -> int:
+    """Return how many words say something."""
+    return sum(map(says_something, words))
+
+
+def _follows(text: str, question: str) -> bool:
+    """Return whether a question of a message is a follow-up, with the "and" before it that is not searched for."""
+    before = _AND.search(text, 0, max(0, text.find(question)))
+    return is_follow_up(f"{before[0]}{question}" if before else question)
+
+
+def _is_named(before: str) -> bool:
+    """Return whether the text before a pronoun has what that stands for."""
+    words = _WORD.findall(before)
+    if any(len(word) > 1 and word[0].isupper() for word in words[1:]) or _NAMED.search(before):
+        return True
+    # "How long do suppliers wait for their money?"
+    if any(says_something(verb[1]) for verb in _SUBJECT.finditer(before)):
+        return True
+    joined = _JOINED.search(before, before.find(" "))
+    return joined is not None or _content(words) > _CONTENT_MOST

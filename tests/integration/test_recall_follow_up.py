@@ -1,0 +1,76 @@
+"""A message that names nothing itself is searched for with the one that it is about."""
+
+from __future__ import annotations
+
+import pytest
+
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from tests.conftest import MakeProvider
+from tests.support.memory import landed
+from tests.support.scripted_embedder import ScriptedEmbedder
+
+SERVICES = ("atlas", "beacon", "cobalt", "dynamo", "ember", "falcon", "garnet", "harbor")
+FIRST = "How large is the budget of garnet?"
+FOLLOW_UP = "And on which port does it listen?"
+ANSWER = "garnet listens on port 7006"
+
+
+@pytest.fixture
+def provider(make_provider: MakeProvider, embedder: ScriptedEmbedder) -> PgvectorMemoryProvider:
+    """A provider whose theme knows two things of each service."""
+    made = make_provider({"embed_url": embedder.url, "prefetch_limit": 3})
+    for number, service in enumerate(SERVICES):
+        made.on_memory_write("add", "memory", f"{service} listens on port {7000 + number}")
+        made.on_memory_write("add", "memory", f"{service} has a budget of {20 + number},000 euros")
+    landed(made)
+    return made
+
+
+def asked_for(embedder: ScriptedEmbedder, text: str) -> bool:
+    return any(text in str(body) for body in embedder.bodies)
+
+
+def test_need_39_a_follow_up_gets_what_it_is_about(
+    provider: PgvectorMemoryProvider, embedder: ScriptedEmbedder
+) -> None:
+    assert "budget of 26,000" in provider.prefetch(FIRST)
+    block = provider.prefetch(FOLLOW_UP)
+    assert ANSWER in block.splitlines()[1]
+    assert asked_for(embedder, f"{FIRST} {FOLLOW_UP.removeprefix('And ')}")
+
+
+def test_need_39_it_is_about_the_last_thing_that_was_named(
+    provider: PgvectorMemoryProvider, embedder: ScriptedEmbedder
+) -> None:
+    for message in (FIRST, "Good.", "And its owner?", "Whatever, thanks!"):
+        provider.prefetch(message)
+    assert ANSWER in provider.prefetch(FOLLOW_UP).splitlines()[1]
+    provider.prefetch("What is the budget of onyx?")
+    provider.prefetch("And where does it run?")
+    assert asked_for(embedder, "What is the budget of onyx? where does it run?")
+
+
+def test_need_39_another_session_is_about_something_else(
+    provider: PgvectorMemoryProvider, embedder: ScriptedEmbedder
+) -> None:
+    provider.prefetch(FIRST)
+    provider.on_session_switch("another", parent_session_id="", reset=True)
+    provider.prefetch(FOLLOW_UP)
+    assert not asked_for(embedder, f"{FIRST} {FOLLOW_UP.removeprefix('And ')}")
+
+
+def test_need_39_what_was_taken_back_is_not_what_it_is_about(
+    provider: PgvectorMemoryProvider, embedder: ScriptedEmbedder
+) -> None:
+    provider.on_session_switch("chat", parent_session_id="", reset=True)
+    provider.prefetch(FIRST)
+    provider.on_session_switch("chat", parent_session_id="", reset=False, rewound=True)
+    provider.prefetch(FOLLOW_UP)
+    assert not asked_for(embedder, f"{FIRST} {FOLLOW_UP.removeprefix('And ')}")
+
+
+def test_need_39_compression_does_not_change_what_it_is_about(provider: PgvectorMemoryProvider) -> None:
+    provider.on_session_switch("chat", parent_session_id="", reset=True)
+    provider.prefetch(FIRST)
+    provider.on_session_switch("chat", parent_session_id="", reset=False, reason="compression")
+    assert ANSWER in provider.prefetch(FOLLOW_UP).splitlines()[1]

@@ -1,0 +1,93 @@
+"""Which messages are about what an earlier one names."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from hermes_memory_pgvector.recall.follow_up import in_context, is_follow_up, subject_of
+
+FOLLOW_UPS = """
+And how large is its budget?
+What is his number?
+When did they marry?
+So what did she decide about the move?
+On which port can it be reached?
+does he have a dog
+Where do we keep the spare data of it?
+And his number?
+What about Sundays?
+How about the evening?
+And on Fridays?
+Und am Freitag?
+Wie hoch ist sein Budget?
+Was ist mit Sonntag?
+Wann fing er damit an?
+¿Y el domingo?
+¿Dónde viven ellos?
+它的预算是多少？
+那他的电话号码是多少？
+"""
+ALONE = """
+How large is the budget of garnet?
+Where did my brother park his car?
+When did John tell his mom?
+Who looks after Ada and her cats?
+How long do suppliers wait for their money?
+does anna like her job?
+How long does it take to bake bread?
+Is it going to rain tomorrow?
+What time is it?
+What does the gym cost, and when is it due?
+Is there a key, and who has it?
+And what did we pay for the oven?
+Do you remember where the spare key is?
+I like it.
+Her number is 4711.
+It is late.
+Should I call the plumber if they are open?
+Wo hat mein Bruder sein Rad?
+如果她还是很生气怎么办？
+那个39岁的人的电话号码是多少？
+"""
+
+
+@pytest.mark.parametrize("text", FOLLOW_UPS.strip().splitlines())
+def test_a_message_that_names_nothing_itself_is_about_the_one_before(text: str) -> None:
+    assert is_follow_up(text)
+
+
+@pytest.mark.parametrize("text", ["", *ALONE.strip().splitlines(), "And his number? " * 10])
+def test_a_message_with_a_subject_of_its_own_is_not(text: str) -> None:
+    assert not is_follow_up(text)
+
+
+def test_what_it_is_about_stands_before_the_first_question() -> None:
+    about = "Who repairs the oven?"
+    assert in_context("Thanks! And his number? Also, when is the rent of the office due?", about) == (
+        "Who repairs the oven? his number?",
+        "when is the rent of the office due?",
+    )
+    assert in_context("And on Fridays?", about) == ("Who repairs the oven? on Fridays?",)
+    assert in_context("When is the rent due?", about) == ("When is the rent due?",)
+    assert in_context("What is his number?", "") == ("What is his number?",)
+
+
+def test_a_conversation_stays_about_the_last_question_that_names_something() -> None:
+    about = "Who repairs the oven?"
+    assert subject_of(about, "") == about
+    assert subject_of("And his number?", about) == about
+    assert subject_of(f"{about} And when is the rent due?", "") == "when is the rent due?"
+    for reply in ("Great, thanks!", "Great, that helped a lot!", "Whatever."):
+        assert subject_of(reply, about) == about
+    assert subject_of("I moved to a new flat in Oslo.", about) == "I moved to a new flat in Oslo."
+    assert subject_of("The log says: " + "out of memory " * 100, about) == ""
+
+
+@pytest.mark.parametrize("part", ["it is ", "and ", "und ", "its", " " * 9, "it still really also "])
+def test_need_19_many_such_words_take_no_time(part: str) -> None:
+    started = time.thread_time()
+    is_follow_up(part * 10_000)
+    is_follow_up((part * 120)[:119] + "?")
+    assert time.thread_time() - started < 2
