@@ -17,6 +17,7 @@ from ..domain.errors import ConfigurationError
 from ..domain.lru import LruDict
 from .access import SCOPE_KEY, Access
 from .tokens import Token, TokenFile, find_token
+from .whole_characters import whole_characters_in
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +103,7 @@ class HttpGuard:
         scope.pop(SCOPE_KEY, None)
         if access is not None:
             scope[SCOPE_KEY] = access
-        await self._app(scope, _replayed(body, receive), send)
+        await self._app(scope, _replayed(whole_characters_in(body), receive), send)
 
     def _check_names(self, headers: _Headers) -> None:
         """Reject requests of web pages whose own host name was made to point at this address."""

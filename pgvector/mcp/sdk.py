@@ -202,7 +202,10 @@ def _sdk_error() -> type[Exception]:
 
 
 async def serve_streams(server: Any, stdin: Any, stdout: Any) -> None:
-    """Serve one client over two text files of anyio, until it closes the first or no longer reads the second."""
+    """Serve one client that sends requests as the lines of `stdin`, until these end or it no longer reads `stdout`.
+
+    `stdout` is a text file of anyio.
+    """
     stdio, anyio = import_module("mcp.server.stdio"), import_module("anyio")
     try:
         async with stdio.stdio_server(stdin, stdout) as (reading, writing):

@@ -29,6 +29,7 @@ from .hermes_memory import HERMES_MEMORY
 from .http_sessions import HttpSessions
 from .search_fetch import FETCH, SEARCH
 from .tools import TOOLS, Tool
+from .whole_characters import WholeLines
 
 NAME = "hermes-memory"
 # What --compat names; "" without it.
@@ -101,7 +102,7 @@ def serve_stdio(served: Served) -> None:
 
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, _leave)
-        await sdk.serve_streams(server, anyio.wrap_file(stdin), anyio.wrap_file(stdout))
+        await sdk.serve_streams(server, WholeLines(anyio.wrap_file(stdin)), anyio.wrap_file(stdout))
 
     asyncio.run(run())
     close_all()

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import httpx
 import pytest
 
 from tests.conftest import DIMS
+from tests.integration.test_mcp_stdio import Wire
 from tests.support.hermes import HermesHome, describe
 from tests.support.mcp_client import SERVER, mcp_home, serving
 from tests.support.mcp_sdk_files import newer_sdk
@@ -115,3 +117,34 @@ def test_every_pair_of_versions_over_http(agent_home: HermesHome, server: Line) 
     with serving(agent_home, environment=path_of(server)) as url:
         for client in ("1", "2"):
             check(ask(agent_home, client, url=url))
+
+
+CUT = {"content": "The boat is called \ud83d\ude80 Rocket \ud83d", "sync": True}
+KEPT = "The boat is called \U0001f680 Rocket \ufffd"
+
+
+@pytest.mark.parametrize("server", ["1", "2"])
+def test_need_26_a_text_that_was_cut_within_an_emoji_is_answered_over_stdio(
+    agent_home: HermesHome, server: Line
+) -> None:
+    with Wire(agent_home, environment=path_of(server)) as wire:
+        answer = wire.call("remember", **CUT)["structuredContent"]
+    assert (answer["state"], answer["content"]) == ("stored", KEPT)
+
+
+@pytest.mark.parametrize("server", ["1", "2"])
+def test_need_26_a_text_that_was_cut_within_an_emoji_is_answered_over_http(
+    agent_home: HermesHome, server: Line
+) -> None:
+    headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+    opening = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "cut", "version": "1"}}
+
+    with serving(agent_home, environment=path_of(server)) as url, httpx.Client(headers=headers, timeout=60) as client:
+
+        def send(method: str, params: Mapping[str, Any]) -> httpx.Response:
+            message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+            return client.post(url, content=json.dumps(message))
+
+        client.headers["Mcp-Session-Id"] = send("initialize", opening).headers["Mcp-Session-Id"]
+        client.post(url, content=json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+        assert KEPT in send("tools/call", {"name": "remember", "arguments": CUT}).text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -262,11 +262,11 @@ def test_connectors_search_and_fetch(agent_home: HermesHome) -> None:
 class Wire:
     """A server whose standard streams a test holds itself. What it logs is in the home's mcp.log."""
 
-    def __init__(self, home: HermesHome, *arguments: str) -> None:
+    def __init__(self, home: HermesHome, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
         with (home.path / "mcp.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [*SERVER, *arguments],
-                env=home.environment(),
+                env=home.environment(environment),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
