@@ -36,6 +36,10 @@ BUSY = (
     "the memory is busy with other calls and did not come to this one in time: call it again in a moment; what a call "
     "that writes had begun may be done already"
 )
+NO_FOLDER = (
+    "this client works in folders, which decide the theme, and did not say in time in which one: call it again; if it "
+    "never says, name a theme for the server: hermes-pgvector mcp --theme NAME"
+)
 _PROJECTS_MOST = 1024
 _PROGRESS_S = 1.0  # between two notifications of progress
 FAILED = "the memory failed at this; the reason is in the server's log, and hermes-pgvector doctor looks further"
@@ -142,10 +146,17 @@ class Handlers:
         return Place(theme or await self._project(exchange, session), session, access_of(exchange), exchange.client)
 
     async def _project(self, exchange: Exchange, session: str) -> str:
-        """Return the theme of the folder that the client works in; the client is asked for it once a session."""
+        """Return the theme of the folder that the client works in; the client is asked until it has answered.
+
+        Raises DeadlineExceeded if it does not: another theme, such as the home's own, would mix what belongs apart.
+        """
         known = self._projects.use(session)
         if known is None:
-            known = self._projects[session] = project_theme(await exchange.root())
+            try:
+                folder = await exchange.root()
+            except TimeoutError:
+                raise DeadlineExceeded(NO_FOLDER) from None
+            known = self._projects[session] = project_theme(folder)
         return known
 
     async def _on_thread(self, exchange: Exchange, call: Callable[[], _T]) -> _T:

@@ -60,10 +60,13 @@ class Exchange:
         return bytes(found).decode("utf-8", "surrogateescape").strip()
 
     async def root(self) -> str:
-        """Return the path of the first folder that the client works in, or "" if it names none in time."""
+        """Return the path of the first folder that the client works in, or "" if it names none.
+
+        Raises TimeoutError if the client does not say so in time.
+        """
         if self.ask_roots is None:
             return ""
-        with contextlib.suppress(_sdk_error(), TimeoutError, ValueError):
+        with contextlib.suppress(_sdk_error(), ValueError):
             async with asyncio.timeout(_ROOTS_S):
                 roots = (await self.ask_roots()).roots
             address = urlsplit(str(roots[0].uri)) if roots else urlsplit("")

@@ -262,7 +262,13 @@ def test_connectors_search_and_fetch(agent_home: HermesHome) -> None:
 class Wire:
     """A server whose standard streams a test holds itself. What it logs is in the home's mcp.log."""
 
-    def __init__(self, home: HermesHome, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        home: HermesHome,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        capabilities: Mapping[str, Any] | None = None,
+    ) -> None:
         with (home.path / "mcp.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [*SERVER, *arguments],
@@ -273,7 +279,7 @@ class Wire:
             )
         self._numbers = iter(range(1, 1000))
         client = {"name": "wire", "version": "1"}
-        self.ask("initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=client)
+        self.ask("initialize", protocolVersion="2025-06-18", capabilities=capabilities or {}, clientInfo=client)
         self.send(json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}).encode())
 
     def send(self, line: bytes) -> None:
@@ -288,12 +294,17 @@ class Wire:
 
     def answer(self, number: int) -> dict[str, Any]:
         """The answer to a request; every line before it has to be one of the protocol."""
+        while (message := self.message()).get("id") != number:
+            pass
+        return message
+
+    def message(self) -> dict[str, Any]:
+        """What the server says next."""
         assert self.process.stdout is not None
-        while line := self.process.stdout.readline():
-            message: dict[str, Any] = json.loads(line)
-            if message.get("id") == number:
-                return message
-        raise AssertionError("the server ended")
+        line = self.process.stdout.readline()
+        assert line, "the server ended"
+        said: dict[str, Any] = json.loads(line)
+        return said
 
     def answers(self, numbers: Iterable[int]) -> dict[int, dict[str, Any]]:
         """The results of several requests, in whatever order they come."""
@@ -398,6 +409,30 @@ def test_a_huge_argument_is_answered(agent_home: HermesHome) -> None:
         assert "isError" in wire.call("remember", content=huge)
         assert not wire.call("record_turn", user=huge, assistant="It is long.")["isError"]
         assert not wire.call("remember", content="It still listens.")["isError"]
+
+
+def test_need_04_nothing_goes_elsewhere_while_a_client_does_not_say_its_folder(agent_home: HermesHome) -> None:
+    ask = {"name": "remember", "arguments": {"content": "Heron uses tabs.", "sync": True}}
+    with Wire(agent_home, capabilities={"roots": {}}) as wire:
+
+        def remember(name: str) -> int:
+            wire.send(json.dumps({"jsonrpc": "2.0", "id": name, "method": "tools/call", "params": ask}).encode())
+            asked = wire.message()
+            assert asked["method"] == "roots/list"
+            return int(asked["id"])
+
+        remember("unanswered")
+        refused = wire.message()
+        assert (refused["id"], refused["result"]["isError"]) == ("unanswered", True)
+        assert "--theme" in refused["result"]["content"][0]["text"]
+
+        folder = {"roots": [{"uri": "file:///srv/code/heron"}]}
+        wire.send(json.dumps({"jsonrpc": "2.0", "id": remember("answered"), "result": folder}).encode())
+        kept = wire.message()["result"]["structuredContent"]
+        assert (kept["state"], kept["theme"]) == ("stored", project_theme("/srv/code/heron"))
+
+    with Wire(agent_home) as at_home:
+        assert at_home.call("profile")["structuredContent"]["memory"] == []
 
 
 def test_status_counts_the_server(agent_home: HermesHome) -> None:
