@@ -192,7 +192,9 @@ def _delivered(op: RememberMemory, context: WriteContext) -> Result:
             return {"state": "stored", "id": found}
     where = "in the memory of this process" if context.runtime.writer.in_memory() else "on disk"
     limit_s = context.runtime.settings.recall_deadline_s
-    return {"state": "accepted", "waits": f"{where}: it was not in the database within {limit_s:g} s"}
+    away = context.runtime.backend.problem is not None  # then nothing was waited for
+    why = "the database is out of reach" if away else f"it was not in the database within {limit_s:g} s"
+    return {"state": "accepted", "waits": f"{where}: {why}"}
 
 
 # -- forget
