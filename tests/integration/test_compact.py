@@ -88,6 +88,7 @@ def test_need_17_a_dry_run_measures_and_changes_nothing(compact: Compact, dsn: s
     before = everything(dsn)
     planned = compact("--sample", "30")
     assert planned["done"] is False and everything(dsn) == before
+    assert datetime.fromisoformat(planned["before"]).isoformat() == planned["before"], "as every command writes times"
     (row,) = planned["themes"]
     old = Database(dsn).column("SELECT count(*) FROM conversations WHERE ts < now() - interval '180 days'")[0]
     exact = Database(dsn).column(

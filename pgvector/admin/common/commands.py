@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from importlib import import_module
 from math import nan
@@ -257,7 +258,11 @@ def printed(args: argparse.Namespace, value: Any, show: Callable[[], object]) ->
 
 def print_json(value: Any) -> None:
     """Print `value` as JSON."""
-    print(json.dumps(value, indent=2, default=str))
+    print(json.dumps(value, indent=2, default=_as_text))
+
+
+def _as_text(value: object) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def print_error(message: str, kind: str) -> None:
