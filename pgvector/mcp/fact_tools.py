@@ -12,7 +12,7 @@ from ..host.recall_tools import one_of
 from ..host.tool_registry import STRUCTURE_TAKEN, schemas
 from ..store.fact_list import CURRENT, FactFilter, facts
 from .client_memory import ClientMemory
-from .tools import REMEMBER, TEXT, TOOLS, Tool, plain_row, whole
+from .tools import REMEMBER, TEXT, TOOLS, Tool, paged, plain_row, whole
 
 _DEFAULT = 50
 _MOST = 500
@@ -33,10 +33,8 @@ def _facts(memory: ClientMemory, args: Mapping[str, Any]) -> Mapping[str, Any]:
     theme = context.place.memories.name
     with runtime.backend.connection(memory.patience_s) as conn:
         found = facts(conn, theme, wanted, limit=limit, offset=offset)
-    answer: dict[str, Any] = {"theme": theme, "facts": [plain_row(row) for row in found], "count": len(found)}
-    return answer | (
-        {"note": f"there may be more: call again with `offset` {offset + limit}"} if len(found) == limit else {}
-    )
+    shown, note = paged([plain_row(row) for row in found], limit, offset)
+    return {"theme": theme, "facts": shown, "count": len(shown)} | note
 
 
 def _name(args: Mapping[str, Any], name: str) -> str | None:

@@ -15,7 +15,7 @@ from ..recall.render import HEADING, quoted
 from ..store.vector_search import theme_names
 from .client_memory import ClientMemory
 from .sdk import NOT_FOUND, RequestRefused
-from .tools import transcript, whole
+from .tools import TURNS_MOST, transcript, whole
 
 JSON: Final = "application/json"
 _THEMES: Final = "memory://themes"
@@ -103,10 +103,10 @@ def _themes(memory: ClientMemory) -> dict[str, Any]:
 
 def _session(memory: ClientMemory, session: str) -> dict[str, Any]:
     memory.check_reading()
-    found = transcript(memory, session)
+    found = transcript(memory, session, TURNS_MOST)
     if not found["turns"]:
         raise RequestRefused(NOT_FOUND, f"no session {clean(session)[:200]!r} has turns in this theme")
-    return found
+    return found | ({"note": f"only the first {TURNS_MOST} turns are here"} if found["count"] == TURNS_MOST else {})
 
 
 def prompt(memory: ClientMemory, args: Mapping[str, Any]) -> dict[str, Any]:

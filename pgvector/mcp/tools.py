@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from ..domain.chunks import estimate_tokens
 from ..domain.dates import parse_when
 from ..domain.errors import InvalidArgument
 from ..domain.text import clean
@@ -26,8 +28,9 @@ Run = Callable[[ClientMemory, Mapping[str, Any]], Mapping[str, Any] | str]
 _SESSIONS_DEFAULT = 20
 _SESSIONS_MOST = 100
 _TURNS_DEFAULT = 50
-_TURNS_MOST = 500
+TURNS_MOST: Final = 500
 _TURN_CHARS = 6000  # of one turn of a transcript
+_LIST_TOKENS = 20_000  # of a list in one answer, counted high; clients refuse or cut what is much longer
 _OF = ("both", "memories", "turns")
 
 
@@ -221,13 +224,27 @@ def whole(args: Mapping[str, Any], name: str, low: int, high: int, default: int)
     return value
 
 
+def paged(rows: Sequence[Mapping[str, Any]], limit: int, offset: int) -> tuple[list[Mapping[str, Any]], dict[str, str]]:
+    """Return as many of the rows as one answer takes, at least one, and a `note` if there may be more than these."""
+    shown: list[Mapping[str, Any]] = []
+    left = _LIST_TOKENS
+    for row in rows:
+        left -= estimate_tokens(json.dumps(row, ensure_ascii=False, default=str))
+        if shown and left < 0:
+            break
+        shown.append(row)
+    if not shown or (len(shown) == len(rows) and len(rows) < limit):
+        return shown, {}
+    return shown, {"note": f"there may be more: call again with `offset` {offset + len(shown)}"}
+
+
 def _sessions(memory: ClientMemory, args: Mapping[str, Any]) -> Mapping[str, Any]:
     memory.check_reading()
     runtime, context = memory.opened()
     theme, offset = context.theme.name, whole(args, "offset", 0, 1_000_000, 0)
     session = clean(args.get("session") or "").strip()
     if session:
-        return transcript(memory, session, whole(args, "limit", 1, _TURNS_MOST, _TURNS_DEFAULT), offset)
+        return _said(memory, session, whole(args, "limit", 1, TURNS_MOST, _TURNS_DEFAULT), offset)
     limit = whole(args, "limit", 1, _SESSIONS_MOST, _SESSIONS_DEFAULT)
     memory.settle()
     zone = runtime.searcher.zone
@@ -235,10 +252,20 @@ def _sessions(memory: ClientMemory, args: Mapping[str, Any]) -> Mapping[str, Any
     until = parse_when(args.get("until"), "until", end=True, zone=zone)
     with runtime.backend.connection(memory.patience_s) as conn:
         found = stored_sessions.sessions(conn, theme, limit=limit, offset=offset, since=since, until=until)
-    return {"theme": theme, "sessions": [plain_row(row) for row in found], "count": len(found)}
+    shown, note = paged([plain_row(row) for row in found], limit, offset)
+    return {"theme": theme, "sessions": shown, "count": len(shown)} | note
 
 
-def transcript(memory: ClientMemory, session: str, limit: int = _TURNS_MOST, offset: int = 0) -> dict[str, Any]:
+def _said(memory: ClientMemory, session: str, limit: int, offset: int) -> Mapping[str, Any]:
+    found = transcript(memory, session, limit, offset)
+    shown, note = paged(found["turns"], limit, offset)
+    if not shown:
+        none = "no such session has turns in this theme: call sessions without `session` to see which have"
+        note = {"note": "this theme has no more turns of that session" if offset else none}
+    return found | {"turns": shown, "count": len(shown)} | note
+
+
+def transcript(memory: ClientMemory, session: str, limit: int, offset: int = 0) -> dict[str, Any]:
     """Return what was said in a session of the memory's theme, in order."""
     runtime, context = memory.opened()
     theme, session = context.theme.name, memory.stored_session(session)
@@ -246,12 +273,7 @@ def transcript(memory: ClientMemory, session: str, limit: int = _TURNS_MOST, off
     with runtime.backend.connection(memory.patience_s) as conn:
         rows = list(stored_sessions.transcript(conn, theme, session, limit=limit, offset=offset))
     turns = [_turn(row) for row in rows]
-    answer: dict[str, Any] = {"theme": theme, "session": session, "turns": turns, "count": len(turns)}
-    if not turns:
-        answer["note"] = "no such session has turns in this theme: call sessions without `session` to see which have"
-    elif len(turns) == limit:
-        answer["note"] = f"there may be more: call again with `offset` {offset + limit}"
-    return answer
+    return {"theme": theme, "session": session, "turns": turns, "count": len(turns)}
 
 
 def _turn(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -277,7 +299,12 @@ SESSIONS = Tool(
     "List the sessions of this theme, those that spoke last first, or read one in full with `session`.",
     {
         "session": {"type": "string", "description": "the id of a session: what was said in it"},
-        "limit": {"type": "integer", "minimum": 1, "maximum": _TURNS_MOST},
+        "limit": {
+            "type": "integer",
+            "minimum": 1,
+            "maximum": TURNS_MOST,
+            "description": f"at most {_SESSIONS_MOST} sessions, or {TURNS_MOST} turns of one",
+        },
         "offset": {"type": "integer", "minimum": 0},
         **_BOUNDS,
     },

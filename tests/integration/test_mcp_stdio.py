@@ -124,6 +124,34 @@ def test_a_recorded_turn_is_in_the_session_s_transcript(agent_home: HermesHome) 
     run(talk)
 
 
+def test_a_long_transcript_comes_in_parts_that_a_client_takes(agent_home: HermesHome, dsn: str) -> None:
+    said = [f"Turn {number}. " + "It was a long day in the harbour. " * 150 for number in range(25)]
+    with psycopg.connect(dsn) as conn:
+        conn.cursor().executemany(
+            "INSERT INTO conversations (agent_identity, session_id, role, content, ts)"
+            " VALUES ('default', 'long', 'user', %s, now() - make_interval(mins => %s))",
+            [(text, 60 - number) for number, text in enumerate(said)],
+        )
+
+    async def talk() -> None:
+        async with connected(agent_home) as client:
+            read: list[str] = []
+            while turns := (part := await called(client, "sessions", session="long", limit=500, offset=len(read)))[
+                "turns"
+            ]:
+                assert len(json.dumps(turns)) < 70_000
+                read += [turn["content"] for turn in turns]
+                if len(read) < len(said):
+                    assert part["note"].endswith(f"`offset` {len(read)}")
+            assert read == said
+            assert part["note"] == "this theme has no more turns of that session"
+            (listed,) = (await called(client, "sessions", limit=1))["sessions"]
+            assert listed["session_id"] == "long"
+            assert "no such session" in (await called(client, "sessions", session="short"))["note"]
+
+    run(talk)
+
+
 def test_wrong_arguments_are_named(agent_home: HermesHome) -> None:
     async def talk() -> None:
         async with connected(agent_home) as client:
