@@ -172,18 +172,23 @@ def _run_wizard(
             raise KeyboardInterrupt
         plan = wizard.carry_out(plan)
         save(home, plan.changes)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as exc:
         say("\nCancelled. Nothing was saved.")
-        return _EXIT_INTERRUPTED, {"saved": False, "error": "cancelled"}
+        return _EXIT_INTERRUPTED, {"saved": False} | _error("cancelled", exc)
     except HermesPgvectorError as exc:
         say(f"error: {exc}\nNothing was saved.")
-        return _EXIT_FAILED, {"saved": False, "error": str(exc)}
+        return _EXIT_FAILED, {"saved": False} | _error(str(exc), exc)
     try:
         done = _finish(plan, home, say)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as exc:
         say("\nInterrupted. The settings are saved; what is still missing is told by: hermes-pgvector doctor")
-        return _EXIT_INTERRUPTED, {"saved": True, "error": "interrupted"} | plan.as_dict()
+        return _EXIT_INTERRUPTED, {"saved": True} | _error("interrupted", exc) | plan.as_dict()
     return 0 if done["doctor"]["healthy"] else _EXIT_FAILED, done
+
+
+def _error(message: str, exc: BaseException) -> dict[str, str]:
+    """Return an error as every command has it in its JSON."""
+    return {"error": message, "type": type(exc).__name__}
 
 
 def _announce(plan: SetupPlan, say: Callable[[str], None]) -> None:

@@ -181,6 +181,7 @@ def test_need_02_what_does_not_work_is_not_saved(
 
     assert failed.code == 1
     assert words in failed.told["error"] and "geheim" not in failed.shown
+    assert failed.told["type"], "as every command has it"
     assert files_of(home) == before
     assert not (home / "plugins").exists()
 
