@@ -123,7 +123,8 @@ def _claimed(number: int, mode: int) -> int:
 def _leave() -> None:
     """Write what was accepted to Postgres and exit: a thread waiting for standard input would block a normal exit."""
     close_all()
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # nobody may read what is logged
+        sys.stderr.flush()
     os._exit(0)
 
 

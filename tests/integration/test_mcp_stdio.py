@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psycopg
 import pytest
@@ -288,7 +289,7 @@ def test_connectors_search_and_fetch(agent_home: HermesHome) -> None:
 
 
 class Wire:
-    """A server whose standard streams a test holds itself. What it logs is in the home's mcp.log."""
+    """A server whose standard streams a test holds itself. What it logs is in the home's mcp.log, or in `log`."""
 
     def __init__(
         self,
@@ -296,14 +297,15 @@ class Wire:
         *arguments: str,
         environment: Mapping[str, str] | None = None,
         capabilities: Mapping[str, Any] | None = None,
+        log: IO[bytes] | None = None,
     ) -> None:
-        with (home.path / "mcp.log").open("ab") as log:
+        with log or (home.path / "mcp.log").open("ab") as logged:
             self.process = subprocess.Popen(
                 [*SERVER, *arguments],
                 env=home.environment(environment),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=log,
+                stderr=logged,
             )
         self._numbers = iter(range(1, 1000))
         client = {"name": "wire", "version": "1"}
@@ -391,6 +393,18 @@ def test_a_signal_ends_the_server_though_its_client_stays(agent_home: HermesHome
         assert wire.process.wait(60) == 0
     said = (agent_home.path / "mcp.log").read_text(encoding="utf-8")
     assert "ERROR" not in said and "Traceback" not in said
+
+
+def test_a_signal_ends_a_server_whose_log_nobody_reads(tmp_path: Path) -> None:
+    nowhere = mcp_home(tmp_path / "agent", dsn="host=127.0.0.1 port=1 dbname=none user=nobody", dims=DIMS)
+    reading, writing = os.pipe()
+    os.close(reading)
+    buffered = {"PYTHONUNBUFFERED": ""}  # as a client starts it
+    with Wire(nowhere, log=os.fdopen(writing, "wb"), environment=buffered) as wire:
+        assert not wire.call("remember", content="The harbour opens at seven.")["isError"]
+        # What it then logs, of writes that wait, reaches nobody.
+        wire.process.terminate()
+        assert wire.process.wait(60) == 0
 
 
 @pytest.mark.parametrize("deaf", [False, True], ids=["leaves", "leaves without listening"])
