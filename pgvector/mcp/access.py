@@ -59,8 +59,9 @@ class Place:
         wanted = resolved(theme)
         named = next((each for each in self.access.themes if resolved(each) == wanted), "")
         if not named:
+            shown = clean(theme)[:_SHOWN_CHARS]
             raise InvalidArgument(
-                f"{clean(theme)[:_SHOWN_CHARS]!r} is not the theme of this session: use recall with `scope`"
+                f"{shown!r} is not the theme of this session: the profile of others is not shown here"
             )
         return replace(self, theme=named)
 

@@ -93,7 +93,7 @@ def test_the_themes_of_a_token_have_profiles_however_their_names_are_written(tmp
             }.items():
                 found = await one.read_resource(AnyUrl(f"memory://theme/{name}/profile"))
                 assert f'"theme": "{theme}"' in found.contents[0].text and "in May" in found.contents[0].text  # type: ignore[union-attr]
-            with pytest.raises(McpError, match="'other' is not the theme of this session"):
+            with pytest.raises(McpError, match="'other' is not the theme of this session: the profile of others"):
                 await one.read_resource(AnyUrl("memory://theme/other/profile"))
 
     with serving(home) as url:
