@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -242,6 +243,13 @@ def test_messages_name_no_tool_that_is_not_here(agent_home: HermesHome) -> None:
     run(talk)
 
 
+@pytest.mark.parametrize("compat", [(), ("--compat", "hermes-memory"), ("--compat", "search-fetch")])
+def test_the_model_is_told_of_tools_that_are_here(agent_home: HermesHome, compat: tuple[str, ...]) -> None:
+    with Wire(agent_home, *compat) as wire:
+        named = set(re.findall("`(.+?)`", wire.opened["instructions"]))
+        assert named and named <= {tool["name"] for tool in wire.ask("tools/list")["result"]["tools"]}
+
+
 def test_the_prompt_tells_each_conversation_of_a_client_what_fits_within_its_size(agent_home: HermesHome) -> None:
     """A client has one connection for all of its conversations, and asks for the prompt in each."""
     message = "When do the backups of the ledger run?"
@@ -309,7 +317,10 @@ class Wire:
             )
         self._numbers = iter(range(1, 1000))
         client = {"name": "wire", "version": "1"}
-        self.ask("initialize", protocolVersion="2025-06-18", capabilities=capabilities or {}, clientInfo=client)
+        opened = self.ask(
+            "initialize", protocolVersion="2025-06-18", capabilities=capabilities or {}, clientInfo=client
+        )
+        self.opened: dict[str, Any] = opened["result"]
         self.send(json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}).encode())
 
     def send(self, line: bytes) -> None:
