@@ -11,6 +11,7 @@ from typing import Any, Final
 from ..domain.chunks import estimate_tokens
 from ..domain.dates import parse_when
 from ..domain.errors import InvalidArgument
+from ..domain.redaction import mask_places
 from ..domain.text import clean
 from ..domain.types import TARGETS
 from ..host.recall_tools import MAX_LIMIT, one_of
@@ -118,7 +119,22 @@ def _recall(memory: ClientMemory, args: Mapping[str, Any]) -> Mapping[str, Any]:
     if len(about) > 1:
         raise InvalidArgument("`target` is for memories and `role` for turns: leave one of them out")
     rest = {name: value for name, value in args.items() if name != "of"}
-    return {store: memory.recall(tool, rest) for store, tool in _RECALL_TOOLS.items() if store in (about or {store})}
+    found: dict[str, Mapping[str, Any]] = {}
+    failed: dict[str, InvalidArgument] = {}
+    for store, tool in _RECALL_TOOLS.items():
+        if store in (about or {store}):
+            try:
+                found[store] = memory.recall(tool, rest)
+            except InvalidArgument as exc:
+                failed[store] = exc
+    if not found:
+        raise next(iter(failed.values()))
+    # One of the two tables may be locked, as while it is compacted.
+    scope = next(iter(found.values()))["scope"]
+    for store, why in failed.items():
+        note = f"{store} were not searched: {mask_places(str(why))}"
+        found[store] = {"results": [], "count": 0, "scope": scope, "note": note}
+    return found
 
 
 RECALL = Tool(

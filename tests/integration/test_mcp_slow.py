@@ -104,3 +104,28 @@ def test_need_01_a_call_that_all_threads_are_busy_for_is_told_so_within_its_dead
         assert any(answer["content"][0]["text"] == BUSY for answer in answers.values())
         holder.rollback()
         until(lambda: not wire.call("profile")["isError"], what="an answer")
+
+
+@pytest.mark.parametrize(
+    ("locked", "store", "there"), [("conversations", "turns", "memories"), ("memory_entries", "memories", "turns")]
+)
+def test_need_01_what_is_not_locked_is_recalled(
+    tmp_path: Path, dsn: str, admin_dsn: str, locked: str, store: str, there: str
+) -> None:
+    turn = {
+        "user": "How many pages does the slow clerk read on a Sunday?",
+        "assistant": "The slow clerk reads two pages on a Sunday, and none on a Monday.",
+    }
+    with Wire(mcp_home(tmp_path / "agent", dsn=dsn, dims=DIMS, recall_deadline_s=4)) as wire:
+        assert not wire.call("record_turn", **turn)["isError"]
+        assert not wire.call("remember", content=FACT, sync=True)["isError"]
+        with psycopg.connect(dsn, autocommit=True) as conn:
+            until(lambda: conn.execute("SELECT count(*) FROM conversations").fetchone() == (2,), what="the turn")
+        with psycopg.connect(admin_dsn) as holder:
+            holder.execute(f"LOCK TABLE {locked} IN ACCESS EXCLUSIVE MODE")
+            found = wire.call("recall", query="slow clerk")["structuredContent"]
+            assert found[store]["results"] == [] and found[store]["note"].startswith(f"{store} were not searched: ")
+            assert "slow clerk" in found[there]["results"][0]["content"]
+            assert wire.call("recall", query="slow clerk", of=store)["isError"]
+            holder.rollback()
+        assert wire.call("recall", query="slow clerk")["structuredContent"][store]["count"] > 0
