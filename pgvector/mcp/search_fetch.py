@@ -11,7 +11,7 @@ from ..domain.text import clean
 from ..store import memories
 from ..store import sessions as stored_sessions
 from .client_memory import ClientMemory
-from .tools import TEXT, Tool
+from .tools import RECALL_TOOLS, TEXT, Tool, searched
 
 _FOUND = 10  # of memories, and as many turns
 _TITLE_CHARS = 80
@@ -20,12 +20,13 @@ _ID = re.compile(r"([mt])(\d{1,18})")  # m12 is a memory, t34 a turn: as the com
 
 def _search(memory: ClientMemory, args: Mapping[str, Any]) -> Mapping[str, Any]:
     asked = {"query": args["query"], "limit": _FOUND, "scope": "current"}
+    found, failed = searched(memory, RECALL_TOOLS, asked)
     results: list[dict[str, Any]] = []
-    for letter, tool in (("m", "recall_memory"), ("t", "recall_conversation")):
-        for hit in memory.recall(tool, asked)["results"]:
-            ref = f"{letter}{hit['id']}"
+    for store, answer in found.items():
+        for hit in answer["results"]:
+            ref = f"{store[0]}{hit['id']}"
             results.append({"id": ref, "title": _title(hit["content"]), "url": _url(ref)})
-    return {"results": results}
+    return {"results": results} | ({"note": "; ".join(failed.values())} if failed else {})
 
 
 def _fetch(memory: ClientMemory, args: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -64,7 +65,7 @@ SEARCH: Final = Tool(
     "Search memories and earlier conversations; `fetch` gives the whole text of a result.",
     {"query": {"type": "string", "description": "what to look for, in plain words"}},
     _search,
-    gives={"results": {"type": "array", "items": {"type": "object", "properties": _ROW}}},
+    gives={"results": {"type": "array", "items": {"type": "object", "properties": _ROW}}, "note": TEXT},
     required=("query",),
     reads=True,
 )

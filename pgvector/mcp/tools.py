@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -109,7 +109,7 @@ _BOUNDS = {
 # -- recall
 
 
-_RECALL_TOOLS = {"memories": "recall_memory", "turns": "recall_conversation"}
+RECALL_TOOLS: Final = {"memories": "recall_memory", "turns": "recall_conversation"}
 _ONLY = {"target": "memories", "role": "turns"}  # the store that an argument is about
 
 
@@ -119,22 +119,29 @@ def _recall(memory: ClientMemory, args: Mapping[str, Any]) -> Mapping[str, Any]:
     if len(about) > 1:
         raise InvalidArgument("`target` is for memories and `role` for turns: leave one of them out")
     rest = {name: value for name, value in args.items() if name != "of"}
+    found, failed = searched(memory, about or RECALL_TOOLS.keys(), rest)
+    scope = next(iter(found.values()))["scope"]
+    return found | {store: {"results": [], "count": 0, "scope": scope, "note": note} for store, note in failed.items()}
+
+
+def searched(
+    memory: ClientMemory, stores: Collection[str], args: Mapping[str, Any]
+) -> tuple[dict[str, Mapping[str, Any]], dict[str, str]]:
+    """Return what was found in each of the stores, and a note for each that could not be searched.
+
+    One of the two tables may be locked, as while it is compacted. Raises InvalidArgument if no store can be searched.
+    """
     found: dict[str, Mapping[str, Any]] = {}
     failed: dict[str, InvalidArgument] = {}
-    for store, tool in _RECALL_TOOLS.items():
-        if store in (about or {store}):
+    for store, tool in RECALL_TOOLS.items():
+        if store in stores:
             try:
-                found[store] = memory.recall(tool, rest)
+                found[store] = memory.recall(tool, args)
             except InvalidArgument as exc:
                 failed[store] = exc
     if not found:
         raise next(iter(failed.values()))
-    # One of the two tables may be locked, as while it is compacted.
-    scope = next(iter(found.values()))["scope"]
-    for store, why in failed.items():
-        note = f"{store} were not searched: {mask_places(str(why))}"
-        found[store] = {"results": [], "count": 0, "scope": scope, "note": note}
-    return found
+    return found, {store: f"{store} were not searched: {mask_places(str(why))}" for store, why in failed.items()}
 
 
 RECALL = Tool(

@@ -116,7 +116,8 @@ def test_need_01_what_is_not_locked_is_recalled(
         "user": "How many pages does the slow clerk read on a Sunday?",
         "assistant": "The slow clerk reads two pages on a Sunday, and none on a Monday.",
     }
-    with Wire(mcp_home(tmp_path / "agent", dsn=dsn, dims=DIMS, recall_deadline_s=4)) as wire:
+    home = mcp_home(tmp_path / "agent", dsn=dsn, dims=DIMS, recall_deadline_s=4)
+    with Wire(home) as wire, Wire(home, "--compat", "search-fetch") as connector:
         assert not wire.call("record_turn", **turn)["isError"]
         assert not wire.call("remember", content=FACT, sync=True)["isError"]
         with psycopg.connect(dsn, autocommit=True) as conn:
@@ -127,5 +128,8 @@ def test_need_01_what_is_not_locked_is_recalled(
             assert found[store]["results"] == [] and found[store]["note"].startswith(f"{store} were not searched: ")
             assert "slow clerk" in found[there]["results"][0]["content"]
             assert wire.call("recall", query="slow clerk", of=store)["isError"]
+            listed = connector.call("search", query="slow clerk")["structuredContent"]
+            assert listed["note"] == found[store]["note"]
+            assert {result["id"][0] for result in listed["results"]} == {there[0]}
             holder.rollback()
         assert wire.call("recall", query="slow clerk")["structuredContent"][store]["count"] > 0
