@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -105,6 +107,26 @@ def test_need_40_config_set_takes_lists_and_mappings(
     assert done.returncode == 0, describe(done)
     settings, warnings = load_settings(None, active_home.path)
     assert (getattr(settings, key), warnings) == (used, ())
+
+
+def test_a_refused_command_line_is_one_json_document(active_home: HermesHome) -> None:
+    for wrong in (["list", "--bogus"], ["show"], ["list", "--limit", "x"]):
+        refused = active_home.hermes("pgvector", *wrong, "--json")
+        assert refused.returncode == 2, describe(refused)
+        assert json.loads(refused.stdout)["type"] == "WrongUsage", describe(refused)
+
+
+def test_need_21_a_package_that_is_gone_is_named(active_home: HermesHome) -> None:
+    program = "import sys; sys.modules['psycopg'] = None; from hermes_cli.main import main; sys.exit(main())"
+
+    def without_driver(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return active_home.python("-P", "-c", program, "pgvector", *arguments)
+
+    for command in (["list"], ["show", "m1"], ["themes", "list"]):
+        failed = without_driver(*command)
+        assert failed.returncode == 1 and failed.stderr.startswith("error: this Python lacks psycopg"), describe(failed)
+    failed = without_driver("show", "m1", "--json")
+    assert json.loads(failed.stdout)["error"].startswith("this Python lacks psycopg"), describe(failed)
 
 
 def test_doctor_succeeds_on_a_healthy_setup(active_home: HermesHome) -> None:

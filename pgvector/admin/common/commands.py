@@ -40,14 +40,15 @@ class Parser(argparse.ArgumentParser):
     """
 
     _as_json = False
+    _told = False
     verb: Verb | None = None  # the verb that this parser is for, until its arguments are added
     taken: frozenset[str] = frozenset()  # options that the parent verb accepts too: a value given there holds here
 
     def fill(self) -> None:
         """Import the verb's module and add its arguments. Raises ImportError if a package is missing."""
-        verb, self.verb = self.verb, None
-        if verb is not None:
-            _add_command(self, verb.load())
+        if self.verb is not None:
+            _add_command(self, self.verb.load())
+            self.verb = None
         for each in self._actions:
             if each.dest in self.taken:
                 each.default = argparse.SUPPRESS
@@ -64,8 +65,7 @@ class Parser(argparse.ArgumentParser):
             self.fill()
         except ImportError as exc:
             message = missing_package(exc)
-            if self._as_json:
-                print_error(message, type(exc).__name__)
+            self._tell(message, type(exc).__name__)
             self.exit(EXIT_FAILED, f"error: {message}\n")
         known, left = super().parse_known_args(given, namespace)
         if left:
@@ -78,9 +78,14 @@ class Parser(argparse.ArgumentParser):
             message = _nearest(*found.groups())
         elif message.endswith("required: ACTION") and self._subparsers is not None:
             message = f"say what to do: {', '.join(self._subparsers._group_actions[0].choices or ())}"
-        if self._as_json:
-            print_error(message, "WrongUsage")
+        self._tell(message, "WrongUsage")
         super().error(message)
+
+    def _tell(self, message: str, kind: str) -> None:
+        """Print an error as JSON, once: the host parses a command line that was refused a second time."""
+        if self._as_json and not self._told:
+            print_error(message, kind)
+            self._told = True
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Exit; a reader that closes the pipe before the end of the help is not an error."""
