@@ -95,6 +95,8 @@ async def _received(request: Request, most: int) -> bytes:
                     raise InvalidArgument(f"at most {most:,} bytes are taken")
     except ClientDisconnect as exc:
         raise InvalidArgument("the request ended before its body did") from exc
+    except TimeoutError as exc:
+        raise InvalidArgument(f"the request did not arrive within {_BODY_S:g} s, and nothing was done") from exc
     return bytes(body)
 
 

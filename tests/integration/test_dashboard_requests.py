@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from http.client import HTTPResponse
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
@@ -145,6 +146,20 @@ def test_a_request_that_ends_before_its_body_holds_nobody_up(api: DashboardApi) 
         head += "Content-Type: application/json\r\nContent-Length: 99\r\n\r\n"
         raw.sendall(head.encode() + b'{"a"')
     assert api.get("/profiles")["current"]
+
+
+def test_of_a_body_that_does_not_come_it_is_said_that_nothing_was_done(
+    api: DashboardApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routing, "_BODY_S", 0.1)
+    where = urlsplit(str(api.http.base_url))
+    with socket.create_connection((where.hostname or "", where.port or 0)) as raw:
+        head = f"POST {BASE}{CHANGES[0]} HTTP/1.1\r\nHost: x\r\n"
+        head += "Content-Type: application/json\r\nContent-Length: 99\r\n\r\n"
+        raw.sendall(head.encode() + b'{"a"')
+        answer = HTTPResponse(raw)
+        answer.begin()
+        assert answer.status == 400 and "nothing was done" in json.load(answer)["error"]
 
 
 # -- what only asks --------------------------------------------------------------------------------------------------
