@@ -7,10 +7,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,11 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from hermes_memory_pgvector.admin.common import holdings, repeat, row_security
-from hermes_memory_pgvector.admin.status.prometheus import METRICS, CounterTotals, parse_address
+from hermes_memory_pgvector.admin.status import report
+from hermes_memory_pgvector.admin.status.prometheus import METRICS, CounterTotals, as_text, parse_address, registry_of
+from hermes_memory_pgvector.admin.status.report import Watcher
 from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.domain.errors import WrongUsage
 from hermes_memory_pgvector.runtime.process import close_all
 from hermes_memory_pgvector.store.pool import connect
@@ -240,6 +244,28 @@ def scraped(url: str) -> dict[str, float]:
     with urllib.request.urlopen(url, timeout=150) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain")
         return values(answer.read().decode())
+
+
+def test_need_01_a_scrape_does_not_wait_for_a_server_that_hangs(
+    dsn: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "_DATABASE_S", 0.2)
+    ready = threading.Event()
+
+    def locate() -> str:
+        ready.wait()
+        return dsn
+
+    with closing(Watcher(Settings(dims=DIMS), home, locate, patient=False)) as watcher:
+        registry = registry_of(watcher.look)
+        try:
+            for _ in range(2):
+                found = values(as_text(registry))
+                assert found["hermes_pgvector_up"] == 0 and found["hermes_pgvector_spool_writes"] == 0
+        finally:
+            ready.set()
+        monkeypatch.undo()
+        until(lambda: values(as_text(registry))["hermes_pgvector_up"] == 1, 30, "the server to be up")
 
 
 def test_need_24_prometheus_scrapes_what_agents_do(

@@ -31,7 +31,12 @@ def _metrics(args: argparse.Namespace, home: Path) -> int:
     if args.listen is not None:
         prometheus.parse_address(args.listen)
     settings = settings_of(home)
-    with until_ended(), borrowed_server(settings) as locate, closing(Watcher(settings, home, locate)) as watcher:
+    once = args.listen is None and args.every is None
+    with (
+        until_ended(),
+        borrowed_server(settings) as locate,
+        closing(Watcher(settings, home, locate, patient=once)) as watcher,
+    ):
         registry = prometheus.registry_of(watcher.look)
         if args.listen is not None:
             with prometheus.listen(registry, args.listen) as url:

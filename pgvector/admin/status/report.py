@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from typing import Any
 from ...capture.spool_directory import Destination, destination_of
 from ...config.settings import Settings
 from ...domain.commandline import typed
-from ...domain.errors import HermesPgvectorError, StoreMisconfigured
+from ...domain.errors import HermesPgvectorError, StoreMisconfigured, StoreUnavailable
 from ...domain.format import format_bytes, format_duration, plural
 from ...runtime.parts import backend_of
+from ...store.backend import STILL_STARTING
 from ...store.connection import DeadlineConnection
 from ..common.file_fill import fills
 from ..common.holdings import held_removals, holdings
@@ -36,16 +38,31 @@ _TIMING = re.compile(r"_p50_|_p95_|^replica_lag_s$")
 _STALE_S = 60.0  # a living process publishes its counters every five seconds
 _DATABASE_S = 8.0  # within a scrape that may take ten
 _VERBOSE_S = 300.0
+_LEAST_S = 0.1  # for a connection, even past the deadline
 
 
 class Watcher:
-    """Examines one home as often as asked, over one connection that stays open; `verbose`: count every row too."""
+    """Examines one home as often as asked, over one connection that stays open; `verbose`: count every row too.
 
-    def __init__(self, settings: Settings, home: Path, locate: Callable[[], str], *, verbose: bool = False) -> None:
+    If `patient`, a look waits for an embedded server that starts, however long that takes. Otherwise the look says
+    after some seconds that it is out of reach, and a later one finds it up.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        home: Path,
+        locate: Callable[[], str],
+        *,
+        verbose: bool = False,
+        patient: bool = True,
+    ) -> None:
         self._verbose = verbose
+        self._patient = patient
         self._home = home
         self._settings = settings
         self._backend = backend_of(settings, lambda: settings.dsn or locate(), connections=1, replica=False)
+        self._attempt = threading.Thread()  # not started
 
     def look(self) -> Status:
         """Return the status, see the function `look`."""
@@ -53,9 +70,31 @@ class Watcher:
 
     @contextmanager
     def _connection(self) -> Iterator[DeadlineConnection]:
-        self._backend.bring_up()
-        with self._backend.connection(_VERBOSE_S if self._verbose else _DATABASE_S) as conn:
+        left_s = _VERBOSE_S if self._verbose else _DATABASE_S
+        if self._patient:
+            self._backend.bring_up()
+        else:
+            left_s = self._await_attempt(left_s)
+        with self._backend.connection(left_s) as conn:
             yield conn
+
+    def _await_attempt(self, most_s: float) -> float:
+        """Bring the database up on a thread; return how much of `most_s` is left.
+
+        Raises StoreUnavailable if the thread is still at it by then.
+        """
+        ends = time.monotonic() + most_s
+        if not self._attempt.is_alive():
+            self._attempt = threading.Thread(target=self._try_to_bring_up, daemon=True)
+            self._attempt.start()
+        self._attempt.join(most_s)
+        if self._attempt.is_alive():
+            raise StoreUnavailable(STILL_STARTING)
+        return max(_LEAST_S, ends - time.monotonic())
+
+    def _try_to_bring_up(self) -> None:
+        with suppress(HermesPgvectorError):  # whoever asks for a connection is told
+            self._backend.bring_up()
 
     def close(self) -> None:
         """Close the connection."""
