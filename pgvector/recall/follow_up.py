@@ -40,11 +40,9 @@ _JOINED = re.compile(
     r"[,;:]|\b(?:and|or|but|if|when|because|und|oder|aber|wenn|weil|y|o|pero|si|et|ou|mais)\b", re.IGNORECASE
 )
 _AND = re.compile(r"\b(?:and|or|so|also|und|oder|y|et|e)[, ]+$", re.IGNORECASE)
-_GOES_ON = re.compile(
-    r"¿?(?:(?:and|or|so|also|und|oder|y|et|e)[, ]+\S|(?:what|how) about\b|(?:und )?was ist mit\b|qué hay de\b"
-    r"|et pour\b)",
-    re.IGNORECASE,
-)
+_WHAT_ABOUT = r"¿?(?:(?:and )?(?:what|how) about|(?:und )?was ist mit|(?:y )?qué hay de|et pour)\b"
+_ANOTHER = re.compile(rf"{_WHAT_ABOUT}(?! (?:on|at|in|for|with|from|to|am|im|um|mit|für|en|el)\b)", re.IGNORECASE)
+_GOES_ON = re.compile(rf"¿?(?:and|or|so|also|und|oder|y|et|e)[, ]+\S|{_WHAT_ABOUT}", re.IGNORECASE)
 _REST_WORDS = 6  # of a message that goes on without a verb
 _AUXILIARY = (
     r"(?:is|are|was|were|do|does|did|can|could|should|would|will|has|have|had|may|ist|sind|war|hat|haben|kann|wird)"
@@ -66,21 +64,30 @@ def is_follow_up(text: str) -> bool:
 
 
 def in_context(text: str, subject: str) -> tuple[str, ...]:
-    """Return the questions of a message, see `questions_in`, the first one with its `subject` if it names none."""
+    """Return the questions of a message, see `questions_in`, the first one with its `subject` if it names none.
+
+    "What about the spare key?" may ask the same of something else, or be a new subject, and is searched as both.
+    """
     first, *others = questions_in(text)
-    return (f"{subject} {first}", *others) if subject and _follows(text, first) else (first, *others)
+    if not subject or not _follows(text, first):
+        return first, *others
+    joined = f"{subject} {first}"
+    return (joined, first, *others) if _ANOTHER.match(first) else (joined, *others)
 
 
 def subject_of(text: str, before: str) -> str:
     """Return what a conversation is about after a message; `before` it was that subject.
 
-    It is the last question that needs no other one, or statement of several words; nothing after a message so long that
-    it has many subjects.
+    It is the last question that needs no other one, or statement of several words, or both of "What about this?" and
+    the subject before it; nothing after a message so long that it has many subjects.
     """
-    named = [each for each in questions_in(text) if _names_something(each) and not _follows(text, each)]
-    if not named:
-        return before
-    return named[-1] if len(named[-1]) <= MAX_CHARS else ""
+    subject = before
+    for each in filter(_names_something, questions_in(text)):
+        if not _follows(text, each):
+            subject = each
+        elif _ANOTHER.match(each):
+            subject = f"{before} {each}".strip() if len(before) + len(each) < MAX_CHARS else each
+    return subject if len(subject) <= MAX_CHARS else ""
 
 
 def _names_something(text: str) -> bool:

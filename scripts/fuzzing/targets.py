@@ -232,7 +232,8 @@ def _desk(settings: Settings, context: SessionContext) -> write_tools.WriteConte
         yield
 
     runtime = SimpleNamespace(
-        settings=settings, home=Path(), counts=Counter(), backend=SimpleNamespace(connection=connection),
+        settings=settings, home=Path(), counts=Counter(),
+        backend=SimpleNamespace(connection=connection, problem="away"),
         writer=SimpleNamespace(flush_own=lambda timeout_s: 0, deliver=lambda op, timeout_s: "waiting", in_memory=int),
         searcher=SimpleNamespace(recall=lambda stores, asked: Answer((), "hybrid"), zone=UTC),
         mirror=SimpleNamespace(entries=set, origin="x"),

@@ -74,6 +74,15 @@ def test_what_it_is_about_stands_before_the_first_question() -> None:
     assert in_context("What is his number?", "") == ("What is his number?",)
 
 
+def test_what_about_another_thing_may_be_a_new_subject() -> None:
+    about, another = "When does the gym open?", "What about the spare key?"
+    assert in_context(another, about) == (f"{about} {another}", another)
+    assert in_context("What about on Sundays?", about) == (f"{about} What about on Sundays?",)
+    assert subject_of(another, about) == f"{about} {another}"
+    assert subject_of(another, "") == another
+    assert subject_of(another, "a" * 240) == another
+
+
 def test_a_conversation_stays_about_the_last_question_that_names_something() -> None:
     about = "Who repairs the oven?"
     assert subject_of(about, "") == about
