@@ -83,14 +83,18 @@ def without_counted_times(text: str) -> str:
         return text
     # Letter by letter, so that a place in one is the same in the other.
     plain = "".join(folded if len(folded := _plain(char)) == 1 else char for char in text)
-    in_hours = (words.ago(hours=True), words.within(hours=True)) if said & words.HOUR_SIGNS else ()
-    in_days = (words.days_ago(french=bool(said & words.FRENCH)), words.ago(), words.within(), words.last())
-    patterns = (*in_hours, *in_days)
-    spans = sorted(match.span() for pattern in patterns for match in pattern.finditer(plain))
+    found = (match.span() for pattern in _counted_times(said) for match in pattern.finditer(plain))
     kept, end = "", 0
-    for start, stop in spans:
+    for start, stop in sorted(found):
         kept, end = f"{kept}{text[end:start]} ", max(end, stop)
     return kept + text[end:]
+
+
+def _counted_times(said: Set[str]) -> Iterator[re.Pattern[str]]:
+    """Yield the patterns of times that are counted back, for a text with these words."""
+    yield from (words.days_ago(french=bool(said & words.FRENCH)), words.ago(), words.within(), words.last())
+    if said & words.HOUR_SIGNS:
+        yield from (words.ago(hours=True), words.within(hours=True))
 
 
 def _in_named_year(spans: list[Days]) -> list[Days]:

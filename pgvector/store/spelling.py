@@ -67,9 +67,14 @@ def is_slip(written: str, meant: str) -> bool:
     if written[0] != meant[0] and written[:2] != meant[1::-1]:
         return False
     if len(written) == 5 and len(meant) < 6:
-        swapped = (written[:i] + written[i + 1] + written[i] + written[i + 2 :] for i in range(4))
-        return any(word.startswith(meant) for word in swapped)  # `meant` may be a stem
+        return _is_swapped(written, meant)
     return _errors(written, meant) <= most
+
+
+def _is_swapped(written: str, meant: str) -> bool:
+    """Return whether two letters next to each other are swapped; `meant` may be a stem."""
+    swapped = (f"{written[:at]}{written[at + 1]}{written[at]}{written[at + 2 :]}" for at in range(len(written) - 1))
+    return any(word.startswith(meant) for word in swapped)
 
 
 def _with_ending(form: str, term: str, lexeme: str) -> str:
