@@ -18,8 +18,7 @@ from psycopg.rows import namedtuple_row
 
 from ..domain.errors import (
     HermesPgvectorError,
-    SchemaNotApplied,
-    StatementLost,
+    StoreMisconfigured,
     StoreReadOnly,
     StoreUnavailable,
     StoreUnsettled,
@@ -38,9 +37,10 @@ _PREPARE_AFTER = 5
 
 _ADAPTERS = calendar_adapters()
 
-# After these errors a connection may rely on types, tables or plans that no longer exist, or lead to a server that was
-# demoted. The same holds for the other connections of the pool.
-_STALE = (SchemaNotApplied, StatementLost, StoreReadOnly, StoreUnsettled)
+# After these errors a connection may rely on types, tables or plans that no longer exist, be of a role that was dropped
+# (one made anew under its name is another), or lead to a server that was demoted. The same holds for the other
+# connections of the pool.
+_STALE = (StoreMisconfigured, StoreReadOnly, StoreUnsettled)
 
 _SETTLE_ATTEMPTS = 20
 # Sent alone and kept short: a role's own statement_timeout may be a millisecond, and applies until this has run.

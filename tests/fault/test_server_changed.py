@@ -17,8 +17,10 @@ from hermes_memory_pgvector.admin.common.retrying import retry_deadlocks
 from hermes_memory_pgvector.capture import batches
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import landed, recalled, runtime_of, write_entries
+from tests.support.password_role import PASSWORD, password_role
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
 from tests.support.streaming import replicated_postgres
@@ -228,6 +230,27 @@ def test_need_03_a_role_that_is_read_only_for_a_while_recalls_and_writes_again_b
     assert_all_landed(provider, Database(direct_dsn), [1, *traffic.numbers])
     assert sum("read-only" in line for line in log.warnings()) == 1, log.warnings()
     traffic.assert_never_waited()
+
+
+def test_need_03_a_role_that_was_dropped_and_made_anew_is_used_without_a_restart(
+    postgres: EmbeddedServer, direct_dsn: str, admin_dsn: str, make_provider: MakeProvider, log: Log
+) -> None:
+    """The sessions of before stay open, and are of a role that nothing is granted to any more."""
+    with password_role(postgres, direct_dsn) as dsn:
+        migrate(admin_dsn, dims=DIMS, runtime_role="guarded")
+        provider = make_provider({"dsn": psycopg.conninfo.make_conninfo(dsn, password=PASSWORD)})
+        report(provider, 1)
+        landed(provider)
+        as_admin(admin_dsn, "DROP OWNED BY guarded", "DROP ROLE guarded")
+        report(provider, 2)
+        until(log.warnings, LANDED_TIMEOUT_S, "a line about it")
+        as_admin(admin_dsn, f"CREATE ROLE guarded LOGIN PASSWORD '{PASSWORD}'")
+        migrate(admin_dsn, dims=DIMS, runtime_role="guarded")
+        report(provider, 3)
+        landed(provider)
+        assert user_turns(Database(admin_dsn)) == [turn(number) for number in range(1, 4)]
+        assert finds(provider, "number0003", turn(3))
+        provider.shutdown()
 
 
 def both_hosts(primary: str, standby: str, **asked: str) -> str:
