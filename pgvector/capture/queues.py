@@ -294,6 +294,11 @@ class OwnQueues:
             moved = sum(move.depth for move in list(self._moves))  # first, because afterwards they are in a file
             return moved + self._memory.depth + sum(spool.depth for spool in self.spools())
 
+    def let_go(self) -> None:
+        """Release all files, and delete the empty ones. A later write begins another, to be released as well."""
+        for spool in self.spools():
+            self._directory.discard(spool)
+
     def checkpoint(self) -> None:
         """Checkpoint the write-ahead logs of the files."""
         for spool in self.spools():

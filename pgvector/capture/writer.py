@@ -104,6 +104,8 @@ class Writer:
             self._wake.set()
         if not self._thread.is_alive():
             self.start()
+            if self._stopping.is_set():
+                self._own.let_go()
 
     def deliver(self, op: Operation, timeout_s: float) -> Delivery:
         """Submit `op` and wait until Postgres has stored or rejected it, or is known to be down, or time runs out."""
@@ -131,6 +133,8 @@ class Writer:
         if self._thread.is_alive():
             self._thread.join(max(0.0, deadline - time.monotonic()) + last_batch_s)
         self._own.move_to_disk()  # in case the thread did not get to it
+        if not self._thread.is_alive():
+            self._own.let_go()
         return left
 
     def write_no_more(self) -> None:
@@ -212,8 +216,7 @@ class Writer:
         self._own.let_go_of_moved(self._acknowledged)
         self._acknowledged.expire()
         self._adopted.close()
-        for spool in self._own.spools():
-            self._directory.discard(spool)
+        self._own.let_go()
 
     def _note(self, exc: HermesPgvectorError) -> None:
         self._outcomes.tell()

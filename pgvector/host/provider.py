@@ -130,7 +130,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
         """Return the runtime and the session's context; None before `initialize` and after `shutdown`."""
         if self._runtime is None or self._context is None:
             return None
-        if self._runtime.pid != os.getpid():  # a forked child has its own
+        if self._runtime.pid != os.getpid() or self._runtime.closed:  # a forked child has its own
             self._runtime = self._acquire()
         return self._runtime, self._context
 

@@ -53,7 +53,7 @@ class _Registry:
         self._abandoned: list[Runtime] = []
 
     def withdraw_succeeded_by(self, runtime: Runtime) -> list[Runtime]:
-        """Remove and return what earlier settings have left in the runtime's home: nobody uses it or comes back to it.
+        """Remove and return what earlier settings have left in the runtime's home, and what is of no use there.
 
         What waits in it for another database keeps it.
         """
@@ -135,7 +135,7 @@ class Runtime:
         self._collect_at = 0.0
         self.acquired = 0  # which acquisition of this process was the last of this runtime
         self.users: weakref.WeakSet[object] = weakref.WeakSet()
-        self._closed = False
+        self.closed = False
         self._left_said: set[tuple[int, str]] = set()
 
     def succeeds(self, earlier: Runtime) -> bool:
@@ -143,13 +143,16 @@ class Runtime:
 
         Settings that are corrected or changed in an outage must neither strand what was accepted before nor let what is
         accepted afterwards go first. One that works with another `dsn` writes everything itself: it may have another
-        role, with other rights. So does one with another database.
+        role, with other rights. So does one with another database. One that is in use goes on while it works. One that
+        does not is no loss to its users, who may never come back: a host's thread keeps the last agent that ran a tool
+        in it. Those that do acquire a runtime anew.
         """
-        if earlier.home != self.home or earlier.acquired >= self.acquired or earlier.users:
+        works = earlier.backend.problem is None
+        if earlier.home != self.home or earlier.acquired >= self.acquired or (works and earlier.users):
             return False
         theirs = earlier.spools.destination
-        works = earlier.settings.dsn != self.settings.dsn and earlier.backend.problem is None
-        if works or not self.spools.destination.takes(theirs.place, theirs.database):
+        elsewhere = works and earlier.settings.dsn != self.settings.dsn
+        if elsewhere or not self.spools.destination.takes(theirs.place, theirs.database):
             return not earlier.writer.depth()
         return not earlier.writer.in_memory()
 
@@ -164,6 +167,8 @@ class Runtime:
             gc.collect()  # the host drops an instance in a cycle: it counts as a user until Python finds that
         found = _registry.withdraw_succeeded_by(self)
         for earlier in found:
+            if earlier.backend.problem is not None:
+                _say_return()
             earlier.close(0.0, succeeded=True)
         return bool(found)
 
@@ -175,6 +180,8 @@ class Runtime:
         deadline = time.monotonic() + timeout_s
         with _registry.lock:
             self.users.discard(user)
+            if self.closed:  # what it had not written is another one's
+                return
         left = self.writer.flush_own(timeout_s)
         with _registry.lock:
             last = not self.users
@@ -201,9 +208,9 @@ class Runtime:
         `succeeded`: what stays in the spool follows at once, by another runtime.
         """
         with _registry.lock:
-            if self._closed:
+            if self.closed:
                 return
-            self._closed = True
+            self.closed = True
             self.withdraw()
         left = self.writer.stop(timeout_s, last_batch_s=_LAST_BATCH_S if succeeded else 0.0)
         if left and not succeeded:

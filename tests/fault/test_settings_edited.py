@@ -66,6 +66,25 @@ def test_need_03_what_waits_for_a_mistake_in_the_settings_arrives_once_it_is_cor
     until(lambda: writers() == 1, LANDED_TIMEOUT_S, "the end of the writers of the mistakes")
 
 
+def test_need_03_an_instance_that_the_host_keeps_holds_nothing_back(
+    make_provider: MakeProvider, dsn: str, database: Database, caplog: pytest.LogCaptureFixture, records: Records
+) -> None:
+    """Each thread of the API server keeps the last agent that ran a tool in it."""
+    caplog.set_level(logging.INFO)
+    kept = make_provider({"dsn": make_conninfo(dsn, user="nobody_by_that_name")})
+    write_in_vain(kept, 0)
+    make_provider().sync_turn(turn(1), "")
+    until(lambda: len(user_turns(database)) == 2, LANDED_TIMEOUT_S, "what waited")
+    until(lambda: writers() == 1, LANDED_TIMEOUT_S, "the end of the writer of the mistake")
+    write_in_vain(kept, 2)  # one that is no agent of before, but a session that goes on
+    make_provider().sync_turn(turn(3), "")
+    until(lambda: len(user_turns(database)) == 4, LANDED_TIMEOUT_S, "what waited in the session that goes on")
+    assert user_turns(database) == [turn(number) for number in range(4)]
+    kept.shutdown()
+    assert sum("Postgres is back" in line for line in records(logging.INFO)) == 2
+    assert not [line for line in records(logging.WARNING) if "before shutdown" in line], "all of it has arrived"
+
+
 def write_in_vain(provider: PgvectorMemoryProvider, number: int) -> None:
     provider.sync_turn(turn(number), "")
     until(lambda: runtime_of(provider).backend.problem, LANDED_TIMEOUT_S, "the trouble with the settings")
