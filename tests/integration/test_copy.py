@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from hermes_memory_pgvector import cli
 from hermes_memory_pgvector.admin.common.embedded_server import embedded_server
+from hermes_memory_pgvector.admin.common.migrations import DROP_SCRIPT
 from hermes_memory_pgvector.config.settings import Settings
 from tests.conftest import MakeProvider
 from tests.support.memory import landed, recalled
@@ -369,6 +370,18 @@ def test_need_02_what_cannot_be_copied_is_said(
     assert cli.main(["copy", *given]) == (2 if wrong_usage else 1)
     assert said in capsys.readouterr().err
     assert in_use.read_text() == before
+
+
+def test_need_02_a_target_made_for_vectors_of_another_length_is_told_with_what_makes_it_fit(
+    in_use: Path, dsn: str, empty_admin_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As by `migrate --dims` of another machine. The advice to an agent would change this memory, or its settings."""
+    fill_theme(dsn, "sales")
+    assert cli.main(["migrate", "--admin-dsn", empty_admin_dsn, "--runtime-role", "hermes", "--dims", "768"]) == 0
+    said = str(copied(capsys, "--to", make_conninfo(empty_admin_dsn, user="hermes"), "--switch", code=1)["error"])
+    assert "768 dimensions, the setting `dims` says 384" in said
+    assert str(DROP_SCRIPT) in said and "--runtime-role ROLE --dims 384" in said
+    assert "set plugins.pgvector.dims" not in said
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])

@@ -12,7 +12,7 @@ from shlex import quote
 
 from ...config.settings import Settings
 from ...domain.commandline import typed
-from ...domain.errors import ConfigurationError, WrongUsage
+from ...domain.errors import ConfigurationError, DimensionMismatch, WrongUsage
 from ...domain.format import plural
 from ...host.session_context import Policy
 from ...store.connection import DeadlineConnection
@@ -29,6 +29,7 @@ from ..common.commands import (
 from ..common.console import Column, say, show_table, warn
 from ..common.database import connection, settings_of
 from ..common.database_identity import identity
+from ..common.migrations import DROP_SCRIPT
 from ..common.outcome import counted
 from ..common.profiles_left import profiles_left
 from ..common.saving import after, changes_to, save, warn_overruled
@@ -53,6 +54,7 @@ def _copy(args: argparse.Namespace, home: Path) -> int:
     source, target = _source(settings, args.source), dataclasses.replace(settings, dsn=to)
     with (
         connection(source, named="--from" if args.source else "dsn") as here,
+        _dims_explained(target.dims),
         _target(args, target) as there,
         said_if_stopped(if_stopped(really=not args.dry_run)),
     ):
@@ -82,6 +84,20 @@ def _target_dsn(args: argparse.Namespace, settings: Settings) -> str:
     if not to and not args.source:
         raise WrongUsage(f"name the database to copy to: --to DSN, or ${_ENV}")
     return _named(to) if to else settings.dsn
+
+
+@contextlib.contextmanager
+def _dims_explained(dims: int) -> Iterator[None]:
+    """Explain what to do about a target with vectors of another length: what an agent is told is about the source."""
+    try:
+        yield
+    except DimensionMismatch as exc:
+        said = str(exc).partition(";")[0].replace("the database", "the database to copy to")
+        raise DimensionMismatch(
+            f"{said}; if nothing is in it yet, an admin removes its tables: psql -d DATABASE -v ON_ERROR_STOP=1 -f "
+            f"{quote(str(DROP_SCRIPT))}; and makes them anew: hermes-pgvector migrate --admin-dsn DSN --runtime-role "
+            f"ROLE --dims {dims}; if it is in use, this memory takes its model first: hermes-pgvector reembed"
+        ) from exc
 
 
 @contextlib.contextmanager
