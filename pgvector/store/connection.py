@@ -317,8 +317,11 @@ _REFUSALS = (
     ("pg_hba.conf", _LET_IN),
     ("certificate", _CERTIFICATES),
 )
+_LIBRARY = "install that library on the server again, for its version of Postgres (pgvector: postgresql-NN-pgvector)"
 _REMEDIES = (
     *_REFUSALS,
+    ("could not access file", _LIBRARY),
+    ("could not load library", _LIBRARY),
     ("too many clients", "raise max_connections, lower `pool_max_size`, or put PgBouncer in between"),
     ("remaining connection slots", "raise max_connections, lower `pool_max_size`, or put PgBouncer in between"),
     (

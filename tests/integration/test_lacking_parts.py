@@ -69,6 +69,22 @@ def test_need_02_each_part_that_is_missing_is_named_and_comes_back(
     assert recalled(provider, "crane 3") == ["Crane 3 is blue."]
 
 
+def test_need_02_a_library_that_the_server_lost_is_named_and_writes_follow_once_it_is_back(
+    admin_dsn: str, direct_dsn: str, home: Path, make_provider: MakeProvider
+) -> None:
+    """As after an upgrade of the server's packages that left pgvector out."""
+    renamed = "UPDATE pg_proc SET probin = '{}' WHERE probin LIKE '{}'"
+    (library,) = Database(admin_dsn).column("SELECT DISTINCT probin FROM pg_proc WHERE probin ~ 'vector$'")
+    run(admin_dsn, renamed.format("$libdir/vector_of_before", library))
+    provider = make_provider({"dsn": direct_dsn})
+    provider.on_memory_write("add", "memory", "Crane 3 is blue.")
+    (check,) = failed(direct_dsn, home)
+    assert "vector_of_before" in check.said and "install that library on the server" in check.said
+    run(admin_dsn, renamed.format(library, "%vector_of_before"))
+    landed(provider)
+    assert recalled(provider, "crane 3") == ["Crane 3 is blue."]
+
+
 def test_need_03_what_was_stored_without_triggers_is_found_by_meaning_after_the_remedy(
     admin_dsn: str, direct_dsn: str, home: Path, make_provider: MakeProvider, embedder: ScriptedEmbedder
 ) -> None:
