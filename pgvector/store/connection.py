@@ -52,6 +52,11 @@ _TOO_LARGE = "memory alloc request size"  # an internal error without a code of 
 _NAMES_A_FILE = re.compile(r'"(?:base|global|pg_[a-z]+)/[^"]*"')
 _GRANT = "hermes-pgvector tenants grant ROLE THEME"
 WITHOUT_POLICIES = "row-level security was turned on for the tables without a policy, so this role sees no row of them"
+_DROPPED_ROLE = "invalid role OID"
+_RECONNECT = (
+    "the role was dropped, and may have been made anew, since the session of the server began: this is tried again on "
+    "a new connection; a pooler keeps its sessions until it gets RECONNECT"
+)
 _THEMES_OF = "hermes_themes_of"  # the function that the policies call
 _POOLED = "`dsn` names a pooler in transaction mode: set plugins.pgvector.pooler: transaction"
 _UNTIL_WRITABLE = "recall goes on, and writes follow when the server accepts them again or `dsn` names one that does"
@@ -140,6 +145,8 @@ def _translation(exc: psycopg.Error) -> HermesPgvectorError:
 def _missing(exc: psycopg.Error) -> HermesPgvectorError:
     if isinstance(exc, pg.UndefinedFunction) and _THEMES_OF in str(exc):
         return StoreUnsettled(f"{WITHOUT_POLICIES}: hermes-pgvector doctor")
+    if isinstance(exc, pg.UndefinedObject) and _DROPPED_ROLE in str(exc):
+        return StoreMisconfigured(f"{_first_line(exc)}; {_RECONNECT}")
     return SchemaNotApplied(_first_line(exc) + "; " + (SchemaNotApplied.__doc__ or ""))
 
 

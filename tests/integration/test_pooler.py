@@ -9,16 +9,19 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import yaml
 
 from hermes_memory_pgvector.admin.common import row_security
+from hermes_memory_pgvector.admin.common.migrations import migrate
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store.pool import connect
 from hermes_memory_pgvector.store.round_trip import make_round_trip
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import called, landed, recalled, runtime_of
+from tests.support.password_role import PASSWORD, password_role
 from tests.support.pooler import Pooler, pgbouncer
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
@@ -114,6 +117,30 @@ def test_need_30_without_the_setting_it_is_named_and_nothing_is_lost(
     landed(healed)
     stored = Database(dsn).column("SELECT content FROM conversations WHERE role = 'user' ORDER BY id")
     assert sorted(stored) == sorted(accepted), "each of them once"
+
+
+def test_need_30_a_pooler_that_kept_the_sessions_of_a_dropped_role_is_named_and_nothing_is_lost(
+    postgres: EmbeddedServer, direct_dsn: str, admin_dsn: str, make_provider: MakeProvider
+) -> None:
+    """A role that was made anew under its name is another one, which those sessions are not of."""
+    with password_role(postgres, direct_dsn) as dsn, pgbouncer(postgres.ensure().admin, password=PASSWORD) as running:
+        migrate(admin_dsn, dims=DIMS, runtime_role="guarded")
+        provider = make_provider({"dsn": running.conninfo(dsn)})
+        provider.sync_turn(turn(1), ANSWER)
+        landed(provider)
+        with psycopg.connect(admin_dsn, autocommit=True) as admin:
+            admin.execute("DROP OWNED BY guarded")
+            admin.execute("DROP ROLE guarded")
+            admin.execute(f"CREATE ROLE guarded LOGIN PASSWORD '{PASSWORD}'".encode())
+        migrate(admin_dsn, dims=DIMS, runtime_role="guarded")
+        provider.sync_turn(turn(2), ANSWER)
+        until(lambda: "RECONNECT" in str(runtime_of(provider).backend.problem), 30, "the name of what helps")
+        running.say("RECONNECT")
+        landed(provider)
+        assert Database(direct_dsn).column("SELECT content FROM conversations WHERE role = 'user' ORDER BY id") == [
+            turn(1), turn(2),
+        ]  # fmt: skip
+        provider.shutdown()
 
 
 def test_need_30_without_the_setting_nobody_has_anothers_statement_answered(postgres: EmbeddedServer, dsn: str) -> None:

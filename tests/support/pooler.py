@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -20,7 +20,7 @@ from .waiting import until
 
 _READY_S = 20.0
 _PORT = 6432  # of its socket's name only
-_ROLES = ("hermes", "postgres", "tenant_marketing", "tenant_sales")
+_ROLES = ("hermes", "postgres", "tenant_marketing", "tenant_sales", "guarded")
 
 _CONFIG = """
 [databases]
@@ -42,7 +42,7 @@ ignore_startup_parameters = extra_float_digits
 
 
 # Whoever reaches its socket is let in.
-_OPEN = {"listen_addr": "", "auth_type": "trust"}
+_OPEN = {"listen_addr": "", "auth_type": "trust", "admin_users": "hermes"}
 
 
 class Pooler:
@@ -56,6 +56,12 @@ class Pooler:
         parts = conninfo_to_dict(conninfo) | {"host": str(self.place), "port": self.port}
         parts.pop("requirepeer", None)
         return make_conninfo("", **parts)
+
+    def say(self, command: str) -> None:
+        """Give a command to its console."""
+        console = make_conninfo(host=str(self.place), port=self.port, user="hermes", dbname="pgbouncer")
+        with closing(psycopg.connect(console, autocommit=True)) as connection:
+            connection.execute(command.encode())
 
 
 @contextmanager
