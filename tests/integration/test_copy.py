@@ -16,11 +16,13 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from hermes_memory_pgvector import cli
 from hermes_memory_pgvector.admin.common.embedded_server import embedded_server
-from hermes_memory_pgvector.admin.common.migrations import DROP_SCRIPT
+from hermes_memory_pgvector.admin.common.migrations import DROP_SCRIPT, migrate
 from hermes_memory_pgvector.config.settings import Settings
+from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import MakeProvider
 from tests.support.memory import landed, recalled
 from tests.support.records import all_rows, fill_theme
+from tests.support.row_security import tenant_of
 from tests.support.stored import Database
 from tests.support.waiting import until
 
@@ -382,6 +384,21 @@ def test_need_02_a_target_made_for_vectors_of_another_length_is_told_with_what_m
     assert "768 dimensions, the setting `dims` says 384" in said
     assert str(DROP_SCRIPT) in said and "--runtime-role ROLE --dims 384" in said
     assert "set plugins.pgvector.dims" not in said
+
+
+def test_need_02_a_target_whose_role_has_other_themes_only_names_those_that_it_lacks(
+    postgres: EmbeddedServer, in_use: Path, dsn: str, empty_admin_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill_theme(dsn, "marketing")
+    fill_theme(dsn, "team blue")
+    migrate(empty_admin_dsn, dims=DIMS)
+    tenant = tenant_of(postgres, empty_admin_dsn, "marketing")
+    for arguments in (("--dry-run",), ("--switch",)):
+        said = str(copied(capsys, "--to", tenant, *arguments, code=1)["error"])
+        assert "tenants grant tenant_marketing 'team blue' --admin-dsn DSN" in said
+    assert all_rows(empty_admin_dsn) == []
+    assert copied(capsys, "--to", tenant, "--theme", "marketing")["verified"] is True
+    assert copied(capsys, "--to", tenant, "--admin-dsn", empty_admin_dsn)["verified"] is True
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])

@@ -16,8 +16,10 @@ from ...store.connection import DeadlineConnection, translated
 from ...store.memories import note_actor
 from ...store.vectors import STORES, recorded_space
 from ..common.database_identity import identity
+from ..common.fetching import one
 from ..common.operators import operator, record_where_allowed
 from ..common.progress import progress
+from ..common.row_security import has_own_themes
 from . import copy_rows as store
 from . import export_rows
 from .export import rows_of, themes_meant
@@ -101,8 +103,8 @@ def copy(request: CopyRequest) -> Copy:
 
     A dry run counts what would arrive and what would be removed at the target, and compares nothing.
 
-    Raises ConfigurationError if both are the same database, or if the target holds rows under a name that their theme
-    no longer has at the source.
+    Raises ConfigurationError if both are the same database, if the target's role may not write a theme, or if the
+    target holds rows under a name that their theme no longer has at the source.
     """
     source, target = request.source, request.target
     with translated():
@@ -113,6 +115,7 @@ def copy(request: CopyRequest) -> Copy:
         with source.transaction():
             space = export_rows.begin(source)
             names = themes_meant(source, request.themes, request.rules)
+            _require_rights(target, names)
             _require_same_names(source, target, names)
             before = _written(source, names)
             fits = _fits(space, recorded_space(target))
@@ -133,6 +136,18 @@ def copy(request: CopyRequest) -> Copy:
                 arrivals.for_log() | ({"removed": removed} if removed else {}),
             )
     return Copy(arrivals, removed, history, compared, max(0, written - before), fits)
+
+
+def _require_rights(target: DeadlineConnection, names: Sequence[str]) -> None:
+    """Raise ConfigurationError if row-level security keeps the target's role from a theme that is to be copied."""
+    own = one(target, "SELECT hermes_themes_of(current_user) AS themes").themes if has_own_themes(target) else names
+    if lacking := " ".join(quote(name) for name in names if name not in own):
+        role = quote(target.info.user)
+        raise ConfigurationError(
+            f"row-level security does not give the role {role} of the target these themes: {lacking}; nothing was "
+            f"copied; an admin grants them: hermes-pgvector tenants grant {role} {lacking} --admin-dsn DSN, DSN being "
+            "the target's, or copies with --admin-dsn; or name the themes to copy: --theme"
+        )
 
 
 def _require_same_names(source: DeadlineConnection, target: DeadlineConnection, names: Sequence[str]) -> None:
