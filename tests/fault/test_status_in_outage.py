@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.host.setup import status as told_to_the_host
@@ -87,6 +88,24 @@ def test_need_40_an_error_of_the_endpoint_ends_with_its_recovery(
     endpoint.mode = "ok"
     until(lambda: "over since" in look()[1], 60, "the end of the endpoint's error")
     assert "last error" not in told_to_the_host(None, home)
+
+
+def test_need_40_a_session_that_goes_on_with_a_password_of_before_is_named(
+    make_provider: MakeProvider, proxied: str, look: Look, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a session that runs, the settings are those of its beginning."""
+    wrong = make_conninfo(proxied, user="nobody_by_that_name")
+    right = (home / "config.yaml").read_text()
+    (home / "config.yaml").write_text(right.replace(proxied, wrong))
+    make_provider({"dsn": wrong})
+    until(lambda: look()[0]["processes"][0]["report"].get("postgres") == "down", what="its report")
+    assert "restart it" not in look()[1]
+
+    (home / "config.yaml").write_text(right)
+    assert "restart it" in look()[1]
+    main(["doctor", "--json", "--hermes-home", str(home)])
+    (check,) = [each for each in json.loads(capsys.readouterr().out)["checks"] if each["name"] == "agents"]
+    assert "reaches no database" in check["said"] and "restart it" in check["fix"]
 
 
 def test_need_40_a_database_without_tables_is_not_called_out_of_reach(

@@ -16,8 +16,9 @@ from typing import Any, Literal
 from ...capture.private_folders import is_in_other_hands, is_private
 from ...capture.spool import Spool
 from ...capture.spool_directory import Destination, destination_of, spool_folder, spool_folders
-from ...capture.spool_format import COLUMNS, RejectedWrite, move
+from ...capture.spool_format import COLUMNS, RejectedWrite, made_at_ns, move
 from ...config.settings import Settings
+from ...config.sources import CONFIG_NAME, DOTENV_NAME
 from ...domain.errors import InvalidArgument, SpoolError, SpoolGone
 from ...domain.gil import SHORT_SLICE, in_slices
 from ...domain.operations import MalformedWrite, Operation, RemoveMemory
@@ -60,10 +61,23 @@ class SpoolView:
         """Return whether what its process writes may go to that database."""
         return here.takes(self.place, self.database)
 
+    def is_outdated(self, home: Path) -> bool:
+        """Return whether its process reaches no database, and began before the settings of the home were changed."""
+        down = self.living and self.report.get("postgres") == "down"
+        return down and made_at_ns(self.path) < _settings_changed_ns(home)
+
     @property
     def pid(self) -> str:
         """Return the process id in the file's name."""
         return self.path.name.split("-")[0]
+
+
+def _settings_changed_ns(home: Path) -> int:
+    changed = [0]
+    for name in (CONFIG_NAME, DOTENV_NAME):
+        with contextlib.suppress(OSError):
+            changed.append((home / name).stat().st_mtime_ns)
+    return max(changed)
 
 
 def send(settings: Settings, home: Path, *, really: bool) -> list[SpoolView]:

@@ -11,13 +11,16 @@ from ..common.spool_views import SpoolView, inspect_spools
 from .check import Check, DoctorContext, note
 
 
-def check_agents(context: DoctorContext) -> Iterator[Check]:
-    """Yield the running processes of the home that have to be restarted for its settings to hold."""
+def check_agents(context: DoctorContext, *, reached: bool) -> Iterator[Check]:
+    """Yield the running processes of the home that have to be restarted for its settings to hold.
+
+    `reached`: the settings lead to a database that can be used.
+    """
     # A process has a spool for each state of the settings that it has seen.
-    yield from dict.fromkeys(_checks(context))
+    yield from dict.fromkeys(_checks(context, reached=reached))
 
 
-def _checks(context: DoctorContext) -> Iterator[Check]:
+def _checks(context: DoctorContext, *, reached: bool) -> Iterator[Check]:
     here = destination_of(context.settings, context.home)
     for view in inspect_spools(context.home):
         if not view.living:
@@ -27,6 +30,12 @@ def _checks(context: DoctorContext) -> Iterator[Check]:
                 "agents",
                 f"process {view.pid} writes to {view.place}, not to the database that the settings name",
                 "restart it; what it stored there until then: hermes-pgvector copy --from " + _source(view),
+            )
+        elif reached and view.is_outdated(context.home):
+            yield note(
+                "agents",
+                f"process {view.pid} reaches no database, and began before the settings were changed",
+                "restart it, unless it connects within seconds",
             )
         elif view.report.get("vectors") == "incomparable" and _has_another_model(view, context):
             yield note(

@@ -25,15 +25,16 @@ _MARKS: dict[State, str] = {"ok": "ok  ", "note": "note", "fail": "FAIL"}
 def examine(settings: Settings, home: Path, *, locate: LocateDatabase | None = None) -> list[Check]:
     """Run every check. Without a `dsn`, `locate` starts the embedded server and returns the conninfo."""
     context = DoctorContext(settings, home, locate)
+    database = [*check_database(context)]
     return [
         *check_installation(home),
         *check_settings(home),
         *check_forms(home),
         *check_clients(home),
-        *check_database(context),
+        *database,
         *check_read_replica(context),
         *check_endpoints(context),
-        *check_agents(context),
+        *check_agents(context, reached=healthy(database)),
         *check_memory_files(home),
         *check_disk(context),
     ]

@@ -124,6 +124,7 @@ def look(
                 "report": view.report,
                 "problem": view.problem,
                 "elsewhere": view.place if view.living and not view.leads_to(here) else "",
+                "outdated": view.is_outdated(home),
             }
             for view in views
         ],
@@ -291,6 +292,8 @@ def _process_details(process: Mapping[str, Any]) -> Iterator[str]:
         yield process["problem"]
     if process["elsewhere"]:
         yield f"writes to {process['elsewhere']}, not to the database that the settings name: restart it"
+    elif process["outdated"] and process["report"]["postgres"] == "reconnecting":
+        yield "began before the settings were changed: restart it, unless it connects within seconds"
     if process["living"] and process["report"]:
         stale = " (not heard of for a minute)" if (process["report_age_s"] or 0) > _STALE_S else ""
         yield from _report_lines(process["report"], stale)
