@@ -20,7 +20,7 @@ from hermes_memory_pgvector.admin.common.migrations import DROP_SCRIPT, migrate
 from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import MakeProvider
-from tests.support.memory import landed, recalled
+from tests.support.memory import called, landed, recalled
 from tests.support.records import all_rows, fill_theme
 from tests.support.row_security import tenant_of
 from tests.support.stored import Database
@@ -70,6 +70,36 @@ def test_need_16_everything_is_copied_once_and_what_came_meanwhile_by_running_it
     fill_theme(dsn, "support", memories=1, turns=1)
     told = copied(capsys, "--to", second_dsn)
     assert (told["memories_added"], told["turns_added"], told["memories_there"]) == (1, 1, 5)
+
+
+def test_need_16_a_number_that_was_told_before_a_copy_names_the_same_row_afterwards(
+    in_use: Path, make_provider: MakeProvider, dsn: str, second_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An agent forgets by the number in an answer of before, which its transcript still has."""
+    numbered = "SELECT id || ' ' || agent_identity || ' ' || content FROM {} ORDER BY id"
+    tables = ("memory_entries", "conversations")
+    for prefix in ("Atlas", "Bolt"):  # of two themes in turn, with gaps
+        fill_theme(dsn, "sales", prefix=prefix)
+        fill_theme(dsn, "marketing", prefix=prefix)
+    with psycopg.connect(dsn) as conn:
+        conn.execute("DELETE FROM memory_entries WHERE content LIKE 'Atlas fact 1%'")
+    told = int(Database(dsn).column("SELECT max(id) FROM memory_entries WHERE agent_identity = 'sales'")[0])
+    text = Database(dsn).column("SELECT content FROM memory_entries WHERE id = %s", told)
+    copied(capsys, "--to", second_dsn)
+    for table in tables:
+        kept = Database(dsn).column(numbered.format(table))
+        assert kept and Database(second_dsn).column(numbered.format(table)) == kept
+
+    moved = make_provider({"dsn": second_dsn, "tools": ["forget"]}, gateway_session_key="sales")
+    assert [each["content"] for each in called(moved, "forget", {"id": told})["forgotten"]] == text
+    moved.on_memory_write("add", "memory", "Cord is green")
+    landed(moved)
+    fill_theme(dsn, "sales", prefix="Drum")
+    again = copied(capsys, "--to", second_dsn)
+    assert (again["verified"], again["memories_added"], again["turns_added"]) == (True, 2, 4)
+    for table in tables:
+        assert Database(second_dsn).column(f"SELECT count(*) - count(DISTINCT id) FROM {table}") == [0]
+    assert "Cord is green" in recalled(moved, "cord")
 
 
 def test_trap_05_what_is_removed_between_two_copies_does_not_stay_at_the_other_one(

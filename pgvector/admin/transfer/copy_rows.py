@@ -18,6 +18,7 @@ from ...store.sql import query
 from ..common.fetching import one
 from .export_rows import TimeRange, removed
 from .import_rows import column_lists
+from .kept_numbers import number_of
 
 _SLICE = 1000
 _Item = TypeVar("_Item")
@@ -64,8 +65,8 @@ def may_copy_history(target: DeadlineConnection) -> bool:
     return bool(one(target, query("may_write_history")).may)
 
 
-def copy_history(source: DeadlineConnection, target: DeadlineConnection, theme: str) -> int:
-    """Copy the history of memories; return how many entries are new at the target."""
+def copy_history(source: DeadlineConnection, target: DeadlineConnection, theme: str, kept: range) -> int:
+    """Copy the history of memories, of which those numbers are kept; return how many entries are new at the target."""
     added = 0
     numbers: dict[int, int] = {}
     for some in _slices(_streamed(source, "leaving_history", theme)):
@@ -73,14 +74,14 @@ def copy_history(source: DeadlineConnection, target: DeadlineConnection, theme: 
             "themes": [theme] * len(some),
             "who": [Jsonb(each.who) for each in some],
         }
-        row["memory_ids"] = _numbers(target, some, row, numbers)
+        row["memory_ids"] = _numbers(target, some, row, numbers, kept)
         row["old_rows"] = [None if each.old_row is None else Jsonb(each.old_row) for each in some]
         added += target.execute(query("bring_history"), row).rowcount
     return added
 
 
 def _numbers(
-    target: DeadlineConnection, entries: Sequence[Any], row: dict[str, list[Any]], numbers: dict[int, int]
+    target: DeadlineConnection, entries: Sequence[Any], row: dict[str, list[Any]], numbers: dict[int, int], kept: range
 ) -> list[int]:
     """Return the target's memory id for each of these entries, and add new pairs to `numbers` (source id to target id).
 
@@ -90,7 +91,8 @@ def _numbers(
         if known.id is not None:
             numbers[each.memory_id] = known.id
     new = list(dict.fromkeys(each.memory_id for each in entries if each.memory_id not in numbers))
-    numbers |= zip(new, (each.id for each in target.execute(query("new_memory_ids"), {"count": len(new)})), strict=True)
+    drawn = target.execute(query("new_memory_ids"), {"count": len(new)})
+    numbers |= {number: number_of(number, row.id, kept) for number, row in zip(new, drawn, strict=True)}
     return [numbers[each.memory_id] for each in entries]
 
 

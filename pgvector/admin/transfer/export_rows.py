@@ -88,9 +88,10 @@ def _record(theme: str, store: Store, row: Any, parts: Sequence[Part]) -> Record
     if store == "memories":
         return MemoryRecord(
             theme, row.target, row.content, row.created_at, row.updated_at, metadata, embedding, known,
-            owners=tuple(row.owners), said=_said(theme, row),
+            owners=tuple(row.owners), said=_said(theme, row), number=row.id,
         )  # fmt: skip
-    return TurnRecord(theme, row.session_id, row.role, row.content, row.ts, metadata, embedding, known)
+    place = theme, row.session_id, row.role
+    return TurnRecord(*place, row.content, row.ts, metadata, embedding, known, number=row.id)
 
 
 def _said(theme: str, row: Any) -> Said:

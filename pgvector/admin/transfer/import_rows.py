@@ -20,6 +20,7 @@ from ...store.memories import columns_of, lock_themes
 from ...store.sql import query
 from ..common.row_security import has_own_themes
 from .float_arrays import as_vector
+from .kept_numbers import NONE, number_of
 from .records import NOTHING_SAID, MemoryRecord, NotedEntry, Record, ReplacedMemory, SourceTurn, TurnRecord
 
 _TURN_COLUMNS = {"sessions": "session_id", "roles": "role", "times": "ts"}
@@ -81,8 +82,12 @@ def bring_turns(
     *,
     near_s: float,
     really: bool,
+    kept: range = NONE,
 ) -> BatchResult:
-    """Insert the turns that neither their theme nor the one it was `moved` to holds; `near_s`: see missing_turns."""
+    """Insert the turns that neither their theme nor the one it was `moved` to holds; `near_s`: see missing_turns.
+
+    `kept`: the numbers that they keep.
+    """
     if not records:
         return BatchResult()
     known = column_lists(records, themes="theme", **_TURN_COLUMNS) | {
@@ -91,7 +96,8 @@ def bring_turns(
         "near_s": near_s,
         "moved": _moves(records, moved),
     }
-    ids = {row.number - 1: row.id for row in conn.execute(query("missing_turns"), known)}
+    missing = conn.execute(query("missing_turns"), known)
+    ids = {row.number - 1: number_of(records[row.number - 1].number, row.id, kept) for row in missing}
     added = [records[number] for number in ids]
     if added and really:
         row = {"ids": list(ids.values())} | column_lists(added, **_TURN_COLUMNS)
@@ -109,8 +115,11 @@ def bring_memories(
     restore: bool,
     really: bool,
     owner_of_there: str = "",
+    kept: range = NONE,
 ) -> BatchResult:
     """Insert the memories that are not stored yet; with `restore` also those that were removed since they were written.
+
+    `kept`: the numbers that they keep.
 
     Memories that a host's file keeps here already get `owner_of_there` as a further owner, besides the owners of the
     records. Those that no file was seen to hold were brought by an earlier run, and keep what that gave them.
@@ -130,7 +139,7 @@ def bring_memories(
         else:
             removed.append(record)
     if really:
-        _insert_memories(conn, added, languages)
+        _insert_memories(conn, added, languages, kept)
         _confirm(conn, there)
     return BatchResult(added, [record for _, record in there], removed)
 
@@ -147,10 +156,13 @@ def _with_owner(record: MemoryRecord, owner: str) -> MemoryRecord:
     return replace(record, owners=(*record.owners, owner)) if owner else record
 
 
-def _insert_memories(conn: DeadlineConnection, records: Sequence[MemoryRecord], languages: Languages) -> None:
+def _insert_memories(
+    conn: DeadlineConnection, records: Sequence[MemoryRecord], languages: Languages, kept: range
+) -> None:
     if not records:
         return
-    ids = [row.id for row in conn.execute(query("new_memory_ids"), {"count": len(records)})]
+    drawn = conn.execute(query("new_memory_ids"), {"count": len(records)})
+    ids = [number_of(each.number, row.id, kept) for each, row in zip(records, drawn, strict=True)]
     row = column_lists(records, targets="target", created="created_at", updated="updated_at") | {
         "ids": ids,
         "owners": [",".join(each.owners) for each in records],

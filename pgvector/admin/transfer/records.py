@@ -152,7 +152,8 @@ class MemoryRecord:
     `embedding` is the vector of the text, or of the beginning of a long text; `parts` are the vectors of the rest.
     `owners` keep the memory besides the hosts' memory files. `in_file`: a memory file that the agents of its theme read
     owns it, so the import does not become an owner. `said`: its structure.
-    `where` tells a person where the record was read, such as "line 12"; it is not stored.
+    `where` tells a person where the record was read, such as "line 12"; it is not stored. `number`: the id that the row
+    has in the database that it is copied from, otherwise 0.
     """
 
     theme: str
@@ -167,6 +168,7 @@ class MemoryRecord:
     owners: tuple[str, ...] = ()
     in_file: bool = False
     said: Said = NOTHING_SAID
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,7 @@ class TurnRecord:
     embedding: Sequence[float] | None = None
     parts: tuple[Part, ...] = ()
     where: str = ""
+    number: int = 0
 
 
 Record = MemoryRecord | TurnRecord

@@ -21,3 +21,13 @@ SELECT count(*) AS count
   FROM memory_entries AS m
  CROSS JOIN unnest(%(targets)s::text[], %(digests)s::bytea[], %(times)s::timestamptz[]) AS given(target, digest, removed_at)
  WHERE removed_at_origin();
+
+-- name: highest_numbers
+WITH meant AS (SELECT unnest(%(themes)s::text[]) AS theme)
+SELECT greatest((SELECT max(id) FROM memory_entries WHERE agent_identity IN (SELECT theme FROM meant)),
+                (SELECT max(memory_id) FROM memory_history WHERE agent_identity IN (SELECT theme FROM meant))) AS memories,
+       (SELECT max(id) FROM conversations WHERE agent_identity IN (SELECT theme FROM meant)) AS turns;
+
+-- name: draw_numbers
+-- exempt: numbers for rows to come, no stored text.
+SELECT max(nextval(%(sequence)s::regclass)) AS last FROM generate_series(1, %(count)s);
