@@ -272,6 +272,7 @@ def test_need_16_the_switch_writes_the_settings_and_keeps_the_rest(
     assert cli.main(["copy", "--to", with_password, "--switch"]) == 0
     told = capsys.readouterr()
     assert "restart" in told.out and "hunter2" not in told.out + told.err
+    assert f"OLD_DSN was: {dsn}" in told.out
     config, dotenv = in_use.read_text(), (in_use.parent / ".env").read_text()
     assert "# kept" in config and "hunter2" not in config and dsn not in config
     assert "hunter2hunter2" in dotenv

@@ -14,6 +14,7 @@ from ...config.settings import Settings
 from ...domain.commandline import typed
 from ...domain.errors import ConfigurationError, DimensionMismatch, WrongUsage
 from ...domain.format import plural
+from ...domain.redaction import mask_dsn
 from ...host.session_context import Policy
 from ...store.connection import DeadlineConnection
 from ..common.admin_login import admin_conninfo
@@ -64,7 +65,7 @@ def _copy(args: argparse.Namespace, home: Path) -> int:
     switched = args.switch and done.verified and _switch(home, settings, to)
     note = profiles_left(home, settings, target) if switched else ""
     told = done.as_json() | {"switched": switched, "dry_run": False, "note": typed(note)}
-    printed(args, told, lambda: _show(done, switched=switched, embedded=not source.dsn, note=note))
+    printed(args, told, lambda: _show(done, switched=switched, left=settings.dsn, note=note))
     if args.switch and not done.verified:
         warn("the settings were left as they are: not everything arrived")
     return EXIT_OK if done.verified else EXIT_FAILED
@@ -135,7 +136,7 @@ def _switch(home: Path, settings: Settings, to: str) -> bool:
     return True
 
 
-def _show(done: Copy, *, switched: bool, embedded: bool, note: str) -> None:
+def _show(done: Copy, *, switched: bool, left: str, note: str) -> None:
     show_arrivals(done.arrivals, dry_run=False)
     rows = [each.as_row() for each in done.themes]
     # Themes that consist only of tombstones are not shown.
@@ -149,8 +150,10 @@ def _show(done: Copy, *, switched: bool, embedded: bool, note: str) -> None:
     if switched:
         say(
             "this home uses the other database now: restart the agents, then bring what they wrote until then: "
-            + typed(f"hermes-pgvector copy --from {_EMBEDDED if embedded else 'OLD_DSN'}")
+            + typed(f"hermes-pgvector copy --from {'OLD_DSN' if left else _EMBEDDED}")
         )
+        if left:  # nothing else may know it any more
+            say(f"OLD_DSN was: {mask_dsn(left)}")
     if note:
         say(typed(note))
 
