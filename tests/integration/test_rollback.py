@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,16 @@ def test_need_03_uninstall_keeps_writes_that_never_reached_postgres_unless_force
     assert code == 0 and len(said["obstacles"]) == 1
     assert [path.name for path in (home / "pgvector").iterdir()] == ["venv"], "what this may be running in stays"
     assert (home / ".env").read_text(encoding="utf-8") == "A=1\n"
+
+
+def test_need_40_a_process_that_saw_the_settings_change_is_named_once(
+    home: Path, dsn: str, verb: Verb, make_provider: MakeProvider
+) -> None:
+    configure(home, dsn=dsn, dims=DIMS)
+    sessions = [make_provider({"prefetch_limit": limit}) for limit in (3, 4)]
+    assert len(inspect_spools(home)) == len(sessions)
+    said = verb("uninstall", "--data")[1]["said"]
+    assert f"process {os.getpid()}; stop" in said.out + said.err
 
 
 def test_uninstall_with_data_removes_the_embedded_server_but_not_under_another_process(

@@ -142,7 +142,7 @@ def _unwritten(home: Path) -> list[str]:
             "them when the database is there)"
         )
     found += [f"{view.path} cannot be read: {view.problem}" for view in views if view.problem]
-    if living := [view.pid for view in views if view.living]:
+    if living := dict.fromkeys(view.pid for view in views if view.living):  # a spool for each state of the settings
         found.append(f"agents of this home are running: process {', '.join(living)}; stop them")
     return found
 
