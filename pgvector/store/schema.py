@@ -195,8 +195,13 @@ def _admit_owner(conn: DeadlineConnection) -> None:
 
 
 def check_dims(conn: DeadlineConnection, dims: int) -> None:
-    """Raise DimensionMismatch unless the embedding columns hold `dims` floats."""
+    """Raise DimensionMismatch unless the embedding columns hold `dims` floats; SchemaNotApplied if there are none."""
     have = embedding_dims(conn)
+    if not have:
+        raise SchemaNotApplied(
+            "the columns of the vectors are missing, as after DROP EXTENSION vector CASCADE; nothing else was lost; "
+            f"run: {MIGRATE_COMMAND}"
+        )
     if have != dims:
         raise DimensionMismatch(
             f"the database holds vectors of {have} dimensions, the setting `dims` says {dims}; "

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import psycopg
+import yaml
 
 from hermes_memory_pgvector.admin.common.migrations import migrate
 from hermes_memory_pgvector.admin.doctor.check import Check, DoctorContext
 from hermes_memory_pgvector.admin.doctor.check_database import check_database
+from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.config.settings import Settings
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import landed, recalled
@@ -29,6 +31,11 @@ SELECT 'DROP TRIGGER ' || tgname || ' ON ' || tgrelid::regclass, tgname
   FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid
  WHERE c.relnamespace = 'public'::regnamespace AND NOT tgisinternal
  ORDER BY 1"""
+
+
+_VECTOR_COLUMNS = """
+SELECT attrelid::regclass || ' ' || format_type(atttypid, atttypmod) || ' ' || attnotnull FROM pg_attribute
+ WHERE attname = 'embedding' AND NOT attisdropped AND attrelid::regclass::text ~ '^(memory|conv)' ORDER BY 1"""
 
 
 def parts(admin_dsn: str) -> dict[str, str]:
@@ -83,6 +90,38 @@ def test_need_02_a_library_that_the_server_lost_is_named_and_writes_follow_once_
     run(admin_dsn, renamed.format(library, "%vector_of_before"))
     landed(provider)
     assert recalled(provider, "crane 3") == ["Crane 3 is blue."]
+
+
+def test_need_03_what_went_with_the_extension_comes_back_and_texts_stay(
+    admin_dsn: str, direct_dsn: str, home: Path, make_provider: MakeProvider, embedder: ScriptedEmbedder
+) -> None:
+    """As by an upgrade of pgvector that began with DROP EXTENSION."""
+    config = {"dsn": direct_dsn, "embed_url": embedder.url, "dims": DIMS}
+    (home / "config.yaml").write_text(yaml.safe_dump({"plugins": {"pgvector": config}}))
+    provider = make_provider(config)
+    provider.on_memory_write("add", "memory", "Crane 3 is blue.")
+    provider.sync_turn("Where does the crane stand that we painted?", "It stands at the northern quay.")
+    landed(provider)
+    whole, columns = parts(admin_dsn), Database(admin_dsn).column(_VECTOR_COLUMNS)
+    run(admin_dsn, "DROP EXTENSION vector CASCADE")
+    provider.on_memory_write("add", "memory", "Crane 4 is red.")
+    (check,) = failed(direct_dsn, home)
+    assert check.repair == "migrate"
+    run(admin_dsn, "CREATE EXTENSION vector")
+    (check,) = failed(direct_dsn, home)
+    assert "DROP EXTENSION" in check.said and check.repair == "migrate"
+
+    report = migrate(admin_dsn, dims=DIMS)
+    assert any("backfill --cold" in notice for notice in report.notices)
+    landed(provider)
+    assert parts(admin_dsn) == whole and failed(direct_dsn, home) == []
+    assert Database(admin_dsn).column(_VECTOR_COLUMNS) == columns
+    for cold in ([], ["--cold"]):
+        assert main(["backfill", *cold, "--hermes-home", str(home)]) == 0
+    for table in ("memory_entries", "conversations"):
+        lacking = f"SELECT count(*) FROM {table} WHERE embedding IS NULL OR sig IS NULL OR code IS NULL"
+        assert Database(admin_dsn).column(lacking) == [0]
+    assert sorted(recalled(provider, "crane")) == ["Crane 3 is blue.", "Crane 4 is red."]
 
 
 def test_need_03_what_was_stored_without_triggers_is_found_by_meaning_after_the_remedy(

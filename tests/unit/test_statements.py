@@ -94,6 +94,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "replace_signatures", "words_are_read", "end_of_rows", "read_words", "note_words_read",
         "record_switch", "drop_next", "lock_stored_tables",
         "walk_vectors", "walk_timeline", "plan_for_values", "plan_as_before", "plan_as_recall",  # touch no stored text
+        "lost_vector_columns", "add_vector_columns",
         "has_graph", "has_own_graph", "theme_indexes", "index_hnsw_theme",  # the catalogue
         "hnsw_index_state", "build_progress",
         "compact_sizes", "count_cold", "keep_signatures", "calibrate_signatures", "signature_scale",

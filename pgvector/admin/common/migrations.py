@@ -28,6 +28,10 @@ _SEAL = re.compile(r"'[0-9a-f]{64}'")
 _COMPLETING_LOCK = 731057952  # only one process at a time fills in missing data beside agents
 _DEFAULT_ROLE = "hermes"  # the role that gets its rights if none is named and it exists
 _LOCK_S = 120.0  # for each wait for a lock
+_VECTORS_WENT = (
+    "the vectors went with the extension: agents embed the memories again, and turns are found by words and codes; "
+    "to embed them, too: hermes-pgvector backfill --cold"
+)
 # Checksums of earlier texts of a migration that create the same tables, by version.
 _EARLIER_TEXTS = {
     1: {
@@ -108,9 +112,13 @@ def migrate(
         with translated():
             session_locks.take(conn, MIGRATION_LOCK, "the migrations of this database", timeout_s=timeout_s)
         build_keys(conn)
-        applied, already = _apply_missing(conn, runtime_role)
+        again = bool(runtime_role)
+        if _give_back_vectors(conn, dims):
+            again = True
+            notices.append(_VECTORS_WENT)
+        applied, already = _apply_missing(conn, again=again)
         _lead_functions(conn)
-        if applied or runtime_role:
+        if applied or again:
             row_security.renew(conn)
         if runtime_role:
             let_use(conn, runtime_role)
@@ -185,14 +193,28 @@ def _lead_functions(conn: DeadlineConnection) -> None:
             conn.execute(sql.SQL("ALTER FUNCTION {} SET search_path = {}").format(sql.SQL(row.name), sql.SQL(row.path)))
 
 
-def _apply_missing(conn: DeadlineConnection, runtime_role: str) -> tuple[list[str], list[str]]:
-    """Apply the missing migrations; return the names of those applied by this call and of those applied before."""
+def _give_back_vectors(conn: DeadlineConnection, dims: int) -> bool:
+    """Add the columns that `DROP EXTENSION vector CASCADE` took, empty; return whether they were missing."""
+    with translated():
+        lost = conn.execute(query("lost_vector_columns", package=__package__)).fetchone()
+    if lost is None or 1 not in applied_versions(conn):
+        return False
+    conn.execute("SELECT set_config('hermes_pgvector.lost_dims', %s, false)", (str(lost.dims or dims),))
+    _run(conn, Migration(1, "001_schema", query("add_vector_columns", package=__package__).decode(), ""))
+    return True
+
+
+def _apply_missing(conn: DeadlineConnection, *, again: bool) -> tuple[list[str], list[str]]:
+    """Apply the missing migrations; return the names of those applied by this call and of those applied before.
+
+    With `again`, all files run once more, which is safe because they are idempotent: a role gets its rights, and what
+    was dropped comes back.
+    """
     applied: list[str] = []
     already: list[str] = []
     done = applied_versions(conn)
     for migration in migrations():
-        # If a role is named, all files run again to give it its rights, which is safe because they are idempotent.
-        if runtime_role or migration.version not in done:
+        if again or migration.version not in done:
             _run(conn, migration)
         (already if migration.version in done else applied).append(migration.name)
     return applied, already
