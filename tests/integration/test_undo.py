@@ -18,6 +18,7 @@ from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.runtime.process import close_all
 from tests.conftest import DIMS, MakeProvider
+from tests.support.agent_process import AgentProcess
 from tests.support.memory import landed, recalled, runtime_of
 from tests.support.stored import Database
 from tests.support.tcp_proxy import TcpProxy
@@ -363,9 +364,8 @@ def test_need_38_who_learns_of_it_elsewhere_does_not_stand_for_who_has_the_turn_
             host.say(provider, number)
         host.undo()
         undo(provider)
-        elsewhere = PgvectorMemoryProvider({"dsn": dsn, "dims": DIMS})  # another process of the home
-        elsewhere.initialize("session-2", hermes_home=str(home), **AT_THE_DESK)
-        landed(elsewhere)
+        with AgentProcess({"dsn": dsn, "dims": DIMS}, home, session_id="session-2", **AT_THE_DESK) as elsewhere:
+            assert elsewhere.exit() == 0  # once it has written what it learnt
         proxy.start()
         landed(provider)
     assert stored(dsn) == [turn(1)]

@@ -26,7 +26,7 @@ config, arguments = json.loads(sys.argv[1])
 if sys.argv[2] == "full disk":
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
 provider = PgvectorMemoryProvider(config)
-provider.initialize("session-1", **arguments)
+provider.initialize(arguments.pop("session_id", "session-1"), **arguments)
 print("ready", flush=True)
 
 def in_child(calls, leave):
