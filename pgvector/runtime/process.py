@@ -27,7 +27,7 @@ from ..capture.outcomes import RejectionLog
 from ..capture.spool_directory import SpoolDirectory, destination_of, spool_folders
 from ..capture.writer import Writer
 from ..config.settings import Settings
-from ..domain.errors import HermesPgvectorError
+from ..domain.errors import HermesPgvectorError, StoreMisconfigured
 from ..domain.fork_safety import SLOW, fork_lock
 from ..domain.measures import latest
 from ..domain.session_turns import SessionTurns
@@ -143,12 +143,13 @@ class Runtime:
 
         Settings that are corrected or changed in an outage must neither strand what was accepted before nor let what is
         accepted afterwards go first. One that works with another `dsn` writes everything itself: it may have another
-        role, with other rights. So does one with another database. One that is in use goes on while it works. One that
-        does not is no loss to its users, who may never come back: a host's thread keeps the last agent that ran a tool
-        in it. Those that do acquire a runtime anew.
+        role, with other rights. So does one with another database. One that is in use goes on, in an outage as well,
+        unless Postgres refuses it, as after a new password. That one is no loss to its users, who may never come back:
+        a host's thread keeps the last agent that ran a tool in it. Those that do acquire a runtime anew.
         """
         works = earlier.backend.problem is None
-        if earlier.home != self.home or earlier.acquired >= self.acquired or (works and earlier.users):
+        kept = bool(earlier.users) and not isinstance(earlier.backend.problem, StoreMisconfigured)
+        if earlier.home != self.home or earlier.acquired >= self.acquired or kept:
             return False
         theirs = earlier.spools.destination
         elsewhere = works and earlier.settings.dsn != self.settings.dsn
