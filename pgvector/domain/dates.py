@@ -167,7 +167,7 @@ def _period(word: str, today: date) -> tuple[date, date] | None:
         day = today + timedelta(days=_DAYS[word])
         return day, day
     if near := _NEAR.fullmatch(word):
-        return _near(today, near["unit"], last=near["which"] == "last")
+        return whole_unit(today, near["unit"], last=near["which"] == "last")
     if _DATE.fullmatch(word):
         day = date.fromisoformat(word.upper())
         return day, day
@@ -182,8 +182,8 @@ def _period(word: str, today: date) -> tuple[date, date] | None:
     return None
 
 
-def _near(today: date, unit: str, *, last: bool) -> tuple[date, date]:
-    """Return the first and the last day of this or the last week, month or year."""
+def whole_unit(today: date, unit: str, *, last: bool) -> tuple[date, date]:
+    """Return the first and the last day of this or the last `week`, `month` or `year`."""
     if unit == "week":
         monday = today - timedelta(days=today.weekday() + (7 if last else 0))
         return monday, monday + timedelta(days=6)

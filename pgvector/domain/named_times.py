@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import islice
 
 from . import time_words as words
-from .dates import Zone, in_zone, midnight
+from .dates import Zone, in_zone, midnight, whole_unit
 from .said_words import SAID_MAX_CHARS, only_said, present_named, session_named
 from .time_hours import hours_ago
 from .time_ranges import Days, NamedDays, current, day_numbers, joined, spoken_times
@@ -21,6 +21,7 @@ MAX_PERIODS = 40  # of one question; a pasted log would name hundreds
 YEARS = 8  # "in May" without a year means each of the last so many Mays
 _WORD = re.compile(r"\w+")
 _NUMERIC = re.compile(r"\d[-/.]\s?\d")
+_UNIT_NAMES = {7: "week", 30: "month", 365: "year"}
 _QUOTE = re.compile('["\u201c\u201e\u00ab\u300c\u300e]')
 _ACCENTS = re.compile(r"[\u0300-\u036f]")
 
@@ -152,10 +153,10 @@ def _relative(plain: str, today: date, *, french: bool) -> Iterator[NamedDays]:
         day = today - timedelta(days=words.DAYS_AGO[match[1]])
         yield _at(match, [(day, day)])
     for match in words.ago().finditer(plain):
-        least, most, unit_days = _count(match)
+        least, most, unit_days = words.counted(match, words.UNITS)
         yield _at(match, _around(today, least * unit_days, most * unit_days, unit_days))
     for match in words.within().finditer(plain):
-        _, most, unit_days = _count(match)
+        _, most, unit_days = words.counted(match, words.UNITS)
         yield _at(match, _around(today, 0, most * unit_days, 1))
     for match in words.last().finditer(plain):
         yield _at(match, _last(match[1] or match[2], today))
@@ -169,13 +170,6 @@ def _on_weekdays(plain: str, said: Set[str], today: date) -> Iterator[NamedDays]
                 yield NamedDays(*match.span(1), [next(_last(match[1], today))])
 
 
-def _count(match: re.Match[str]) -> tuple[float, float, int]:
-    """Return the least and the greatest count that is meant, and the number of days in one unit."""
-    count, unit = (each for each in match.groups() if each is not None)
-    least, most = (int(count),) * 2 if count.isdecimal() else words.COUNTS.get(count, (1, 1))
-    return least, most, words.UNITS[unit]
-
-
 def _last(name: str, today: date) -> Iterator[Days]:
     """Yield the last whole week, month or year, the weekend, or the weekday."""
     if name in words.WEEKENDS:
@@ -184,7 +178,7 @@ def _last(name: str, today: date) -> Iterator[Days]:
     elif name in words.WEEKDAYS:
         yield from _last_weekday(words.WEEKDAYS[name], today)
     else:
-        yield _unit_before(words.UNITS[name], today)
+        yield whole_unit(today, _UNIT_NAMES[words.UNITS[name]], last=True)
 
 
 def _last_weekday(weekday: int, today: date) -> Iterator[Days]:
@@ -193,17 +187,6 @@ def _last_weekday(weekday: int, today: date) -> Iterator[Days]:
     yield day, day
     if day.isocalendar()[:2] == today.isocalendar()[:2]:
         yield day - timedelta(days=7), day - timedelta(days=7)
-
-
-def _unit_before(unit_days: int, today: date) -> Days:
-    """Return the whole week, month or year before the one that holds today."""
-    if unit_days == 7:
-        sunday = today - timedelta(days=today.weekday() + 1)
-        return sunday - timedelta(days=6), sunday
-    if unit_days == 30:
-        end = today.replace(day=1) - timedelta(days=1)
-        return end.replace(day=1), end
-    return date(today.year - 1, 1, 1), date(today.year - 1, 12, 31)
 
 
 def _around(today: date, least: float, most: float, unit_days: int) -> Iterator[Days]:
@@ -231,9 +214,9 @@ def _last_in_east_asian(match: re.Match[str], today: date) -> Iterator[Days]:
         day = today - timedelta(days=2 if match["two"] else 1)
         yield day, day
     elif match["month"] or match["year"]:
-        yield _unit_before(30 if match["month"] else 365, today)
+        yield whole_unit(today, "month" if match["month"] else "year", last=True)
     else:
-        monday, sunday = _unit_before(7, today)
+        monday, sunday = whole_unit(today, "week", last=True)
         if weekday := match["weekday"] or match["weekday_ko"]:
             monday = sunday = monday + timedelta(days=words.CJK_WEEKDAYS[weekday])
         yield monday, sunday

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Set
 from datetime import timedelta
 
@@ -20,23 +19,16 @@ def hours_ago(plain: str, said: Set[str]) -> Iterator[tuple[timedelta, timedelta
     """
     if said & words.HOUR_SIGNS:
         for match in words.ago(hours=True).finditer(plain):
-            yield _around(*_count(match))
+            least, most, length = words.counted(match, words.HOUR_UNITS)
+            yield _around(least * length, most * length, length)
         for match in words.within(hours=True).finditer(plain):
-            _, most, _ = _count(match)
-            yield most, timedelta(0)
+            _, most, length = words.counted(match, words.HOUR_UNITS)
+            yield most * length, timedelta(0)
     if words.CJK.search(plain):
         for match in words.cjk_hours().finditer(plain):
             unit = _MINUTE if match["minute"] else _HOUR
             low, high = (0.25, 0.75) if match["count"] == "半" else (words.cjk_number(match["count"]),) * 2
             yield (high * unit, timedelta(0)) if match["last"] else _around(low * unit, high * unit, unit)
-
-
-def _count(match: re.Match[str]) -> tuple[timedelta, timedelta, timedelta]:
-    """Return the shortest and the longest time that is meant, and the unit."""
-    count, name = (each for each in match.groups() if each is not None)
-    least, most = (int(count),) * 2 if count.isdecimal() else words.COUNTS.get(count, (1, 1))
-    unit = words.HOUR_UNITS[name]
-    return least * unit, most * unit, unit
 
 
 def _around(least: timedelta, most: timedelta, unit: timedelta) -> tuple[timedelta, timedelta]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 from functools import cache
 
 from . import time_words as words
+from .dates import whole_unit
 
 Days = tuple[date, date]  # the first and the last one
 
@@ -169,7 +170,7 @@ def current(plain: str, said: Set[str], today: date) -> Iterator[NamedDays]:
     for past, pattern in _currents():
         if said & past:
             for match in pattern.finditer(plain):
-                first = today.replace(day=1) if match[1].startswith("mon") else today - timedelta(days=today.weekday())
+                first, _ = whole_unit(today, "month" if match[1].startswith("mon") else "week", last=False)
                 yield NamedDays(*match.span(), [(first, today)])
 
 

@@ -7,10 +7,13 @@ without accents; Chinese, Japanese and Korean share another one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from functools import cache
 from itertools import chain
+from typing import TypeVar
+
+_Unit = TypeVar("_Unit")
 
 
 def _split(words: str) -> list[str]:
@@ -286,6 +289,13 @@ def within(*, hours: bool = False) -> re.Pattern[str]:
     before, after = rf"(?:{either(_WITHIN)})\s+{count}\s+{unit}", rf"{count}\s+derni(?:er|ere)s\s+{unit}"
     alone = r"(?:in the last|past|in der letzten)\s+()(hour|stunde)" if hours else r"past\s+()(week|month|year)"
     return re.compile(rf"\b(?:{before}|{after}|{alone})\b")
+
+
+def counted(match: re.Match[str], units: Mapping[str, _Unit]) -> tuple[float, float, _Unit]:
+    """Return the least and the greatest count that a match of `ago` or `within` means, and the unit."""
+    count, unit = (each for each in match.groups() if each is not None)
+    least, most = (int(count),) * 2 if count.isdecimal() else COUNTS.get(count, (1, 1))
+    return least, most, units[unit]
 
 
 @cache
