@@ -51,7 +51,7 @@ class _RecordingSearcher:
     def recall(self, stores: Sequence[Store], asked: Question) -> Answer:
         """Search, and record every hit."""
         answer = self._searcher.recall(stores, asked)
-        self.found |= {(hit.store, hit.id): hit for hit in answer.hits}
+        self.found |= {(hit.store, hit.id): hit for hit in (*answer.hits, *answer.held)}
         self.besides += answer.procedures
         self.mode = answer.mode
         return answer

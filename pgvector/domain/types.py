@@ -133,8 +133,9 @@ class Question:
     """A question to recall: its text, where to look, and how many results to return.
 
     `around`: return the turns before and after each hit as well. `rerank`: order by a cross-encoder, if there is one.
-    `without`: turns to leave out. `begins_task`: return procedures for situations as well. `asking`: the sessions that
-    ask, which "last time" does not mean. `context`: what the conversation is about, for a text that names nothing.
+    `without`: turns to leave out of the results. `begins_task`: return procedures for situations as well. `asking`: the
+    sessions that ask, which "last time" does not mean. `context`: what the conversation is about, for a text that names
+    nothing.
     """
 
     text: str
@@ -157,12 +158,14 @@ class Answer:
 
     `reranked`: the order is a cross-encoder's. `procedures` are the theme's newest ones that name a situation, whether
     it is this one or not; the `coverage` of each is the share of its situation's words that the question contains.
+    `held`: turns that the question leaves out, and that would have been among the first results.
     """
 
     hits: tuple[Hit, ...]
     mode: str
     reranked: bool = False
     procedures: tuple[Hit, ...] = ()
+    held: tuple[Hit, ...] = ()
 
 
 class Removed(NamedTuple):

@@ -174,4 +174,4 @@ class ChatSearcher:
         mode = "hybrid" if "hybrid" in (first.mode, second.mode) else first.mode
         shown = tuple(hits[asked.offset :][: asked.limit])
         reranked = first.reranked or second.reranked
-        return Answer(shown, mode, reranked=reranked, procedures=second.procedures)
+        return Answer(shown, mode, reranked=reranked, procedures=second.procedures, held=first.held)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from operator import itemgetter
@@ -12,8 +12,7 @@ from operator import itemgetter
 from ..config.settings import Settings
 from ..domain.errors import HermesPgvectorError
 from ..domain.named_times import asks_what_was_said, session_asked
-from ..domain.session_turns import Session
-from ..domain.types import PAGES_END, HeldTurns, Hit, Question, Scope, Store
+from ..domain.types import PAGES_END, Answer, HeldTurns, Hit, Question, Scope, Store
 from .asking import asks
 from .bars import MinSimilarity
 from .block import Line, ask_alike, exchanges_in, lines_of
@@ -98,11 +97,16 @@ def _lines(
     lines: list[Line] = []
     besides = list(before)
     found: dict[tuple[Store, int], Hit] = {}
-    for limit, without in _passes(found, transcripts, where.session, settings.prefetch_limit * _SPARE):
-        some, procedures = _found(searcher, text, where, limit, without, end, begins=begins and not found)
-        besides += fitting(searcher, procedures, text, settings, end)
+    held: dict[int, Hit] = {}
+    without = transcripts.held(where.session)
+    for limit in (settings.prefetch_limit * _SPARE, PAGES_END):
+        answer = _answer(searcher, text, where, limit, without, end, begins=begins and not found)
+        besides += fitting(searcher, answer.procedures, text, settings, end)
+        some = {(hit.store, hit.id): hit for hit in answer.hits}
         found |= some
-        worth = worth_showing(searcher, list(found.values()), text, settings, end)
+        held |= {hit.id: hit for hit in answer.held}
+        worth = worth_showing(searcher, list(found.values()), text, settings, end, list(held.values()))
+        # What was written during the search is not among what the search leaves out.
         new = [hit for hit in worth if not transcripts.holds(where.session, hit)]
         # All together, as the last turns may say the same as what was found.
         said = lines_of([*besides, *_in_order(new, settings.prefetch_passes)], text)
@@ -112,24 +116,10 @@ def _lines(
     return _limited(lines, besides, settings.prefetch_limit)
 
 
-def _passes(
-    found: Mapping[tuple[Store, int], Hit], transcripts: Transcripts, session: Session, usual: int
-) -> Iterator[tuple[int, HeldTurns]]:
-    """Yield the limit and the excluded turns of each search; the caller stops when the rows `found` so far suffice.
-
-    Excluding turns costs another round trip, and looking at all rows much more.
-    """
-    held = transcripts.held(session)
-    yield usual, ()
-    if any(transcripts.holds(session, hit) for hit in found.values()):
-        yield usual, held
-    yield PAGES_END, held
-
-
-def _found(
+def _answer(
     searcher: Searcher, text: str, where: MessagePlace, limit: int, without: HeldTurns, end: float, *, begins: bool
-) -> tuple[dict[tuple[Store, int], Hit], Sequence[Hit]]:
-    """Return the rows found, best first, by store and id; and the procedures of the theme."""
+) -> Answer:
+    """Return what is found for a message, with the theme's procedures where a session begins."""
     left_s = max(0.01, end - time.monotonic())
     rerank = searcher.reranks_prefetch
     asked = Question(
@@ -144,8 +134,7 @@ def _found(
         asking=where.talk,
         context=where.subject,
     )
-    answer = searcher.recall(["memories", "turns"], asked)
-    return {(hit.store, hit.id): hit for hit in answer.hits}, answer.procedures
+    return searcher.recall(["memories", "turns"], asked)
 
 
 def fitting(
@@ -170,7 +159,7 @@ def _fits(hit: Hit, near: MinSimilarity | None) -> bool:
 def _may_miss_some(
     said: Sequence[Line], worth: Sequence[Hit], found: Collection[tuple[Store, int]], limit: int
 ) -> bool:
-    """Return whether other rows may rank behind a long session's own turns, or behind an often repeated question."""
+    """Return whether other rows may rank behind an often repeated question."""
     firm = sum(not line.repeats for line in said)
     looked_at = [hit for hit in worth if (hit.store, hit.id) in found]
     return firm < limit and len(exchanges_in(looked_at)) - firm > firm
@@ -187,10 +176,13 @@ def _bars(
     return searcher.bars(text, end, themes)
 
 
-def worth_showing(searcher: Searcher, found: Sequence[Hit], text: str, settings: Settings, until: float) -> list[Hit]:
+def worth_showing(
+    searcher: Searcher, found: Sequence[Hit], text: str, settings: Settings, until: float, held: Sequence[Hit] = ()
+) -> list[Hit]:
     """Return those of `found` that likely answer, decided by the moment `until` (monotonic).
 
-    Of a message with several questions, each row is compared with the one that has found it.
+    Of a message with several questions, each row is compared with the one that has found it. `held` are the best of the
+    turns that the session still has: questions like this one among them tell what a row can be expected to hold.
     """
     by_question: dict[str, list[Hit]] = {}
     for hit in found:
@@ -198,22 +190,29 @@ def worth_showing(searcher: Searcher, found: Sequence[Hit], text: str, settings:
     answering = {
         (hit.store, hit.id)
         for question, hits in by_question.items()
-        for hit in _answering(searcher, hits, question, settings, until, ordered=asks(text, of_a_turn=True))
+        for hit in _answering(searcher, hits, question, settings, until, held, ordered=asks(text, of_a_turn=True))
     }
     return [hit for hit in found if (hit.store, hit.id) in answering]
 
 
 def _answering(
-    searcher: Searcher, found: Sequence[Hit], text: str, settings: Settings, until: float, *, ordered: bool
+    searcher: Searcher,
+    found: Sequence[Hit],
+    text: str,
+    settings: Settings,
+    until: float,
+    held: Sequence[Hit],
+    *,
+    ordered: bool,
 ) -> list[Hit]:
     """Return the rows that likely answer one question; `ordered`: its message asks, or orders an answer."""
     near = _bars(searcher, found, text, settings, until, {hit.theme for hit in found if hit.store == "memories"})
-    most = _most_held(found, text)
+    most = _most_of([*found, *(hit for hit in held if (hit.asked or text) == text)], text)
     by_time = session_asked(text) == "end" or (ordered and asks_what_was_said(text))
     return [hit for hit in found if (by_time and hit.told_then) or is_worth_showing(hit, near, most)]
 
 
-def _most_held(found: Sequence[Hit], text: str) -> float:
+def _most_of(found: Sequence[Hit], text: str) -> float:
     """Return the share of the question's words that a row can be expected to hold.
 
     Words that even an earlier question like this one lacks, such as a ticket's number, say nothing about other rows.

@@ -85,7 +85,10 @@ def _is_a_rest(question: str) -> bool:
 
 def found_by(question: str, answer: Answer) -> Answer:
     """Return the answer with the question noted at each row that has none."""
-    return replace(answer, hits=tuple(replace(hit, asked=hit.asked or question) for hit in answer.hits))
+    hits, held = (
+        tuple(replace(hit, asked=hit.asked or question) for hit in rows) for rows in (answer.hits, answer.held)
+    )
+    return replace(answer, hits=hits, held=held)
 
 
 def in_turn(every: Sequence[Answer]) -> Answer:
@@ -96,6 +99,7 @@ def in_turn(every: Sequence[Answer]) -> Answer:
         next((answer.mode for answer in every if answer.mode == "hybrid"), every[0].mode),
         reranked=any(answer.reranked for answer in every),
         procedures=_fullest(hit for answer in every for hit in answer.procedures),
+        held=tuple(hit for answer in every for hit in answer.held),
     )
 
 

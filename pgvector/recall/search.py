@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -72,7 +72,7 @@ class Search:
     Once the question's vector is there, it takes two round trips, or more if so many of the best rows repeat each other
     that further ones are needed, or if the question names a time. `wanted` counts rows from the best one; a
     cross-encoder needs more of them than are shown. `text` is the question, once the words were searched for without
-    what is misspelt in it.
+    what is misspelt in it. `held`: the turns that the question leaves out, and that belong to the first results.
     """
 
     def __init__(
@@ -101,6 +101,9 @@ class Search:
         self._time = AskedTime(asked, text, self._now, zone)
         self._asked_procedures: Rows | None = None
         self.procedures: tuple[Hit, ...] = ()
+        self._asked_held: Rows | None = None
+        self._held: Collection[int] = ()
+        self.held: tuple[Hit, ...] = ()
 
     def ask_question(self, pipe: Pipeline) -> None:
         """Queue the statements that read the question and count the rows; to be called first."""
@@ -108,10 +111,13 @@ class Search:
         self._counted = {store: ask_size(pipe, store, self.asked.scope) for store in self._stores}
         if self.asked.begins_task and "memories" in self._stores:
             self._asked_procedures = ask_procedures(pipe, self.asked.scope)
+        if self.asked.without and "turns" in self._stores:
+            self._asked_held = ask_held(pipe, self.asked.scope, self.asked.without)
 
     def by_words(self, pipe: Pipeline) -> None:
         """Run the lexical leg, which needs no vector; to be called next."""
         self._sizes = {store: size_of(rows) for store, rows in self._counted.items()}
+        self._held = {row.id for row in self._asked_held or ()}
         # Only a theme this large may have an index of its own; the check travels with the lexical statements.
         large = [
             store for store, size in self._sizes.items() if size.rows > EXACT_ROWS and self.asked.scope.kind == "theme"
@@ -163,7 +169,8 @@ class Search:
     def _best(self, pipe: Pipeline, vector: SentVector | None) -> list[Hit]:
         nearest = {} if vector is None else self._nearest
         order = self._ranked(pipe, nearest, self._worded)
-        hits = self._fetched(pipe, order, vector, [])
+        held = [row for row in islice(order, _BLOCK) if self._is_held(row)]
+        hits = self._fetched(pipe, order, vector, [], held)
         legs = [*nearest.values(), *self._worded.values()]
         if len(hits) >= self._wanted or all(len(leg) < CANDIDATES for leg in legs):
             return hits
@@ -234,19 +241,13 @@ class Search:
         if lenders := self._lenders(scores):
             scores["turns"] = smooth(scores["turns"], self._beside(pipe, lenders))
         scores = self._time.weighed(pipe, scores)
-        held = self._held(pipe, list(scores.get("turns", ())))
         for store, scored in scores.items():
             # A leg's score is at most 1, so rows with a quoted phrase come first: whoever quotes one wants these rows.
             scored |= {each.id: scored[each.id] + each.quoted for each in worded.get(store, ()) if each.quoted}
-        if held:
-            scores["turns"] = {turn: score for turn, score in scores["turns"].items() if turn not in held}
         return _Order(scores, nearest, worded)
 
-    def _held(self, pipe: Pipeline, turns: Sequence[int]) -> set[int]:
-        """Return those of `turns` that the question excludes."""
-        if not turns or not self.asked.without:
-            return set()
-        return {row.id for row in ask_held(pipe, self.asked.scope, turns, self.asked.without)}
+    def _is_held(self, row: _Ranked) -> bool:
+        return row.store == "turns" and row.id in self._held
 
     def _beside(self, pipe: Pipeline, turns: Sequence[int]) -> dict[int, Beside]:
         """Return the turns around each of `turns`, from the cache where they were looked up before."""
@@ -267,16 +268,23 @@ class Search:
         ranked: Iterable[_Ranked],
         vector: SentVector | None,
         hits: list[Hit],
+        held: Sequence[_Ranked] = (),
     ) -> list[Hit]:
-        """Return `hits` followed by the ranked rows, fetched block by block until there are as many as wanted."""
+        """Return `hits` followed by the ranked rows, fetched block by block until there are as many as wanted.
+
+        Turns that the question leaves out are not among them; those of `held` are fetched with the first block.
+        """
         hits = list(hits)
         said = {statement_of(hit) for hit in hits}
-        coming = iter(ranked)
+        coming = (row for row in ranked if not self._is_held(row))
         while len(hits) < self._wanted:
             blocks = list(_blocks(coming, -(-(self._wanted - len(hits)) // _BLOCK)))
-            if not blocks:
+            if not blocks and not held:
                 break
-            fetched = self._fetch(pipe, list(chain.from_iterable(blocks)), vector)
+            fetched = self._fetch(pipe, [*chain.from_iterable(blocks), *held], vector)
+            if held:
+                self.held = tuple(fetched[row] for row in held if row in fetched)
+                held = ()
             for block in blocks:
                 for hit in settle([fetched[row] for row in block if row in fetched]):
                     if (statement := statement_of(hit)) not in said:

@@ -229,7 +229,7 @@ class Searcher:
         def ask(source: ReadSource) -> Answer:
             search = Search(stores, asked, text, spoken, wanted, self.zone)
             hits, mode = self._search(source, search, embedding, end)
-            found = Answer(tuple(hits), mode, procedures=search.procedures)
+            found = Answer(tuple(hits), mode, procedures=search.procedures, held=search.held)
             return found if search.text == text else found_by(search.text, found)
 
         return self._first_answer(None if everywhere else asked.scope.theme, ask)

@@ -41,6 +41,7 @@ OWN_BREADTH = 400  # hnsw.ef_search
 # because among short texts the longer ones are no worse; only a theme of long texts has a larger one.
 LENGTH_PIVOT = 45
 MOST_PROCEDURES = 100  # the newest of a theme, compared with a session's first message
+MOST_HELD = 2000  # turns of a session, more than a model has before it
 # In scripts without spaces, two characters say as much as four letters.
 _LONG_WORD = re.compile(r"\w{4,}|[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
 _MOST_WORDS = 3  # words of a question that are looked for in a very long text
@@ -282,10 +283,10 @@ def around(surroundings: Iterable[Any]) -> dict[int, tuple[Hit, ...]]:
     return {turn: tuple(sorted(hits, key=lambda hit: (hit.at, hit.id))) for turn, hits in found.items()}
 
 
-def ask_held(pipe: Pipeline, scope: Scope, ids: Sequence[int], held: HeldTurns) -> Rows:
-    """Ask which of the turns `ids` are among `held`."""
+def ask_held(pipe: Pipeline, scope: Scope, held: HeldTurns) -> Rows:
+    """Ask for the ids of the turns `held`: the newest MOST_HELD of each session."""
     sessions, starts, ends = zip(*held, strict=True)
-    row = {"ids": list(ids), "sessions": list(sessions), "from_s": list(starts), "to_s": list(ends)}
+    row = {"sessions": list(sessions), "from_s": list(starts), "to_s": list(ends), "most": MOST_HELD}
     return pipe.ask("held_turns", row | themes_of(scope))
 
 

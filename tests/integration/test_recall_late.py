@@ -87,7 +87,7 @@ def test_trap_09_a_leg_by_words_that_fails_is_told_though_the_vector_is_known(
 ) -> None:
     assert called(provider, "recall_memory", {"query": ASK_CRANE})["mode"] == "hybrid"
     with psycopg.connect(admin_dsn) as locker:
-        locker.execute("LOCK TABLE conversations, memory_entries IN ACCESS EXCLUSIVE MODE")
+        locker.execute("LOCK TABLE memory_entries IN ACCESS EXCLUSIVE MODE")
         started = time.monotonic()
         answer = called(provider, "recall_memory", {"query": ASK_CRANE})
         assert time.monotonic() - started < DEADLINE_S + LATE_S

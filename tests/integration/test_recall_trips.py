@@ -74,6 +74,22 @@ def test_prefetch_takes_two_round_trips_after_the_vector(
     assert awaited == WORDS + BY_WORDS_ALONE + AFTER_THE_VECTOR
 
 
+def test_a_session_that_goes_on_takes_no_further_round_trip(
+    provider: PgvectorMemoryProvider, way: SlowProxy, direct_dsn: str
+) -> None:
+    provider.on_session_switch("regatta", reset=True)
+    for subject in SUBJECTS:
+        said = f"The crew of the {subject} rows in the regatta."
+        provider.sync_turn(said, f"I have put the {subject} on the list of the regatta.", session_id="regatta")
+    landed(provider)
+    until(lambda: Database(direct_dsn).column(PENDING) == [0], what="the embeddings of the session")
+
+    def ask() -> None:
+        assert "regatta" not in provider.prefetch("Which crew rows in the regatta?", session_id="regatta")
+
+    assert taken(way, ask) == WORDS + AFTER_THE_VECTOR
+
+
 @pytest.mark.parametrize("tool", ["recall_memory", "recall_conversation"])
 def test_a_tool_takes_two_round_trips_after_the_vector(
     tool: str, provider: PgvectorMemoryProvider, way: SlowProxy

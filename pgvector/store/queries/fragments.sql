@@ -219,17 +219,17 @@ AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz
 
 -- fragment: nearest_memories()
 -- The nearest of the candidates. `OFFSET 0` makes the planner look them up one by one; without knowing the sizes it might read
--- the whole table for them.
+-- the whole table for them. Equally near rows stand as in the order of both legs, whose first turns are smoothed.
 SELECT id, 1 - distance AS similarity
   FROM candidates CROSS JOIN LATERAL (
        SELECT embedding <=> %(vector)s AS distance FROM memory_entries AS t WHERE same_row(t) OFFSET 0) AS near
- ORDER BY distance + 0 LIMIT %(limit)s
+ ORDER BY distance + 0, id DESC LIMIT %(limit)s
 
 -- fragment: nearest_turns()
 SELECT id, 1 - distance AS similarity
   FROM candidates CROSS JOIN LATERAL (
        SELECT turn_distance(t) AS distance FROM conversations AS t WHERE same_row(t) OFFSET 0) AS near
- ORDER BY distance + 0 LIMIT %(limit)s
+ ORDER BY distance + 0, id DESC LIMIT %(limit)s
 
 -- fragment: earlier_than_it(p)
 -- The turns before a turn `c`, in the same session of the same theme, nearest first. See neighbours.

@@ -21,7 +21,7 @@ passed AS MATERIALIZED (
       FROM candidates CROSS JOIN LATERAL (
            SELECT embedding FROM memory_entries AS t WHERE same_row(t) AND readable(t) OFFSET 0) AS near)
 SELECT id, 1 - distance AS similarity, is_thin() AS thin
-  FROM passed ORDER BY distance + 0 LIMIT %(limit)s;
+  FROM passed ORDER BY distance + 0, id DESC LIMIT %(limit)s;
 
 -- name: vector_search_memories_all_filtered
 -- exempt: the explicit scope 'all', of what is readable.
@@ -104,7 +104,7 @@ passed AS MATERIALIZED (
            SELECT turn_distance(t) AS distance
              FROM conversations AS t WHERE same_row(t) AND readable(t) OFFSET 0) AS near)
 with_turns_beside(SELECT id, 1 - distance AS similarity, is_thin() AS thin
-  FROM passed ORDER BY distance + 0 LIMIT %(limit)s);
+  FROM passed ORDER BY distance + 0, id DESC LIMIT %(limit)s);
 
 -- name: vector_search_turns_all_filtered
 -- exempt: the explicit scope 'all', of what is readable.
@@ -266,11 +266,12 @@ SELECT edge.session_id AS session,
   FROM edge;
 
 -- name: held_turns
--- Which of the given turns belong to one of the sessions, and were said in the period given with it.
-SELECT id FROM conversations
- WHERE id = ANY(%(ids)s) AND in_theme() AND readable(conversations)
-   AND EXISTS (SELECT FROM unnest(%(sessions)s::text[], %(from_s)s::float8[], %(to_s)s::float8[]) AS held (session, start, stop)
-                WHERE held.session = session_id AND ts BETWEEN to_timestamp(held.start) AND to_timestamp(held.stop));
+-- The newest turns of each of some sessions, said in the period given with it.
+SELECT id FROM unnest(%(sessions)s::text[], %(from_s)s::float8[], %(to_s)s::float8[]) AS held (session, start, stop)
+ CROSS JOIN LATERAL (SELECT id FROM conversations
+                      WHERE session_id = session AND ts BETWEEN to_timestamp(start) AND to_timestamp(stop)
+                        AND in_theme() AND readable(conversations)
+                      ORDER BY ts DESC, id DESC LIMIT %(most)s) AS said;
 
 -- name: read_question
 -- exempt: touches no table. The words of each text as the index has them. They are not sorted here: tsvectors are.
