@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,16 @@ def say(home: Path, dsn: str, capsys: pytest.CaptureFixture[str]) -> Say:
 def ask(say: Say) -> Ask:
     """As `say`, with --json; returns the value."""
     return lambda *arguments: json.loads(say(*arguments, "--json"))
+
+
+@pytest.fixture
+def in_tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The machine's clock is nine hours ahead of UTC."""
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
 
 
 def add(ask: Ask, text: str, *arguments: str) -> str:
@@ -236,6 +247,13 @@ def test_an_edit_says_what_an_add_says_of_the_same_words(ask: Ask) -> None:
     assert ask("edit", ref, "--expires-at", "2099-01-01", "--yes")["notes"] == []
     (note,) = ask("edit", ref, "D[harbour]", "--yes")["notes"]
     assert note.startswith("this looks like notation and is none")
+
+
+@pytest.mark.usefixtures("in_tokyo")
+def test_a_day_ends_where_the_machine_stands_and_is_shown_as_it_was_named(ask: Ask, say: Say) -> None:
+    ref = add(ask, "The crane is leased", "--expires-at", "2099-12-24")
+    assert ask("show", ref)["structure"]["expires_at"].startswith("2099-12-24T15:00:00")
+    assert "until 2099-12-24" in say("facts", "list", "--theme", "sre")
 
 
 def test_purge_deletes_what_expired_longer_ago_than_it_is_told(ask: Ask, say: Say, dsn: str) -> None:

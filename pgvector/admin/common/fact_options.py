@@ -46,12 +46,12 @@ def said_in(args: argparse.Namespace, keep: Sanitizer) -> dict[str, Any]:
 def said_of(given: Mapping[str, Any], keep: Sanitizer) -> dict[str, Any]:
     """Return the given properties of a memory by the names of `Structure`, secrets masked; None where "" clears one.
 
-    Raises InvalidArgument.
+    A date or time without a zone is one of this machine's. Raises InvalidArgument.
     """
     given = keep.structure(given, Counter())
     if "sources" in given:
         given["sources"] = [each.strip().lower().removeprefix("t") for each in given["sources"] if each.strip()]
     if "replaces" in given:
         given["replaces"] = given["replaces"].strip().lower().removeprefix("m")
-    said = structure_of(given).said()
+    said = structure_of(given, zone=None).said()
     return {name: said.get(name) for name in given}

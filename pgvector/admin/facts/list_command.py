@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ...domain.dates import in_zone
 from ...domain.facts import KINDS, STATES, structure_of
 from ...domain.format import local_minute
 from ...store.connection import DeadlineConnection
@@ -74,8 +76,14 @@ def _state(row: dict[str, Any]) -> str:
     """Return the state unless it is active, with what replaced the fact, when it expires, and whether it is pinned."""
     parts = [] if row.get("state", "active") == "active" else [str(row["state"])]
     parts += [f"by {row['replaced_by']}"] if row.get("state") == "superseded" and "replaced_by" in row else []
-    parts += [f"until {local_minute(row['expires_at'])[:10]}"] if "expires_at" in row else []
+    parts += [f"until {_last_day(row['expires_at'])}"] if "expires_at" in row else []
     return " ".join([*parts, *(["pinned"] if row.get("pinned") else [])])
+
+
+def _last_day(expires_at: str) -> str:
+    """Return the last day, in this machine's zone, on which a memory that expires at an ISO time is recalled."""
+    last = datetime.fromisoformat(expires_at) - timedelta(microseconds=1)
+    return in_zone(last, None).strftime("%Y-%m-%d")
 
 
 def _arguments() -> list[Argument]:
