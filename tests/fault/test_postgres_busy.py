@@ -18,7 +18,7 @@ from tests.support.limits import LATE_S
 from tests.support.memory import landed, runtime_of
 from tests.support.own_postgres import OwnPostgres, own_postgres
 from tests.support.scripted_embedder import ScriptedEmbedder
-from tests.support.stored import Database, lock_both_tables
+from tests.support.stored import STORED_TIMEOUT_S, Database, lock_both_tables
 from tests.support.traffic import Log, Traffic, assert_all_landed, report
 from tests.support.turns import ask as recall
 from tests.support.turns import finds, question, seconds, turn, user_turns
@@ -67,7 +67,7 @@ def test_trap_09_locked_tables_hold_up_neither_hooks_nor_recall(
         traffic.wait_for(20)
 
     assert_all_landed(provider, database, [1, *traffic.numbers])
-    until(lambda: finds(provider, "number0002", turn(2)), 30, "recall")
+    until(lambda: finds(provider, "number0002", turn(2)), STORED_TIMEOUT_S, "recall")
     traffic.assert_never_waited()
     assert log.warnings() == []
 
@@ -105,7 +105,11 @@ def test_need_01_an_exhausted_pool_holds_up_neither_hooks_nor_recall(
         with tables_locked(admin_dsn):
             for asker in askers:
                 asker.start()
-            until(lambda: runtime_of(provider).backend.pool_stats().get("requests_waiting"), 20, "a full pool")
+            until(
+                lambda: runtime_of(provider).backend.pool_stats().get("requests_waiting"),
+                STORED_TIMEOUT_S,
+                "a full pool",
+            )
             assert_recall_is_bounded(provider)
         for asker in askers:
             asker.join()
@@ -113,7 +117,7 @@ def test_need_01_an_exhausted_pool_holds_up_neither_hooks_nor_recall(
 
     assert len(answers) == len(askers)
     assert_all_landed(provider, database, [1, *traffic.numbers])
-    until(lambda: finds(provider, "number0002", turn(2)), 30, "recall")
+    until(lambda: finds(provider, "number0002", turn(2)), STORED_TIMEOUT_S, "recall")
     assert runtime_of(provider).backend.pool_stats()["pool_max"] == 2
     traffic.assert_never_waited()
     assert log.warnings() == []
@@ -137,18 +141,22 @@ def test_need_03_a_server_without_a_free_slot_loses_nothing(
     with Traffic(provider, first=2) as traffic, ExitStack() as others:
         take_every_slot(admin_dsn, others)
         done = runtime.writer.counts["operations"]
-        until(lambda: runtime.writer.counts["operations"] > done + 20, 30, "writes over the connections there are")
+        until(
+            lambda: runtime.writer.counts["operations"] > done + 20,
+            STORED_TIMEOUT_S,
+            "writes over the connections there are",
+        )
         assert log.warnings() == []
 
         take_ours_as_well(admin_dsn, others)
-        until(lambda: "max_connections" in runtime.stats()["last_error"], 30, "the cause and the remedy")
+        until(lambda: "max_connections" in runtime.stats()["last_error"], STORED_TIMEOUT_S, "the cause and the remedy")
         traffic.wait_for(20)
         assert_recall_is_bounded(provider)
         others.close()
         traffic.wait_for(20)
 
     assert_all_landed(provider, database, [1, *traffic.numbers])
-    until(lambda: finds(provider, "number0002", turn(2)), 30, "recall")
+    until(lambda: finds(provider, "number0002", turn(2)), STORED_TIMEOUT_S, "recall")
     traffic.assert_never_waited()
     log.assert_outages(1)
 
@@ -173,7 +181,7 @@ def take_ours_as_well(admin_dsn: str, others: ExitStack) -> None:
         take_every_slot(admin_dsn, others)
         return not thrown_out
 
-    until(has_none, 30, "the provider without a connection")
+    until(has_none, STORED_TIMEOUT_S, "the provider without a connection")
 
 
 def test_need_03_a_batch_that_takes_too_long_is_written_in_smaller_ones(

@@ -19,7 +19,7 @@ from tests.support.agent_process import AgentProcess
 from tests.support.left_spool import leave_spool, operation
 from tests.support.memory import landed, runtime_of
 from tests.support.scripted_embedder import ScriptedEmbedder
-from tests.support.stored import Database
+from tests.support.stored import STORED_TIMEOUT_S, Database
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.turns import ANSWER, turn, user_turns
 from tests.support.waiting import until
@@ -49,12 +49,12 @@ def test_need_03_three_lives_arrive_in_their_order_though_the_second_had_begun_t
         endpoint.latency_ms = 400
         proxy.start()
         # It crosses off some of the first life, whose file is then the one that was written last.
-        until(lambda: user_turns(database), 30, "the first of the turns")
+        until(lambda: user_turns(database), STORED_TIMEOUT_S, "the first of the turns")
         assert len(user_turns(database)) < 200
     endpoint.latency_ms = 0
 
     landed(make_provider({"dsn": proxied}))
-    until(lambda: len(user_turns(database)) >= 230, 30, "the turns of both")
+    until(lambda: len(user_turns(database)) >= 230, STORED_TIMEOUT_S, "the turns of both")
     assert user_turns(database) == [turn(number) for number in range(230)]
 
 
@@ -101,15 +101,15 @@ def test_need_03_a_disk_that_was_full_leaves_no_files_behind(
     config = {"dsn": dsn, "dims": DIMS, "spool_keep_s": 0}
     with AgentProcess(config, home, full_disk=when == "from the start") as agent:
         agent.call("sync_turn", turn(1), ANSWER)
-        until(lambda: user_turns(database) == [turn(1)], 20, "the first turn")
+        until(lambda: user_turns(database) == [turn(1)], STORED_TIMEOUT_S, "the first turn")
         agent.fill_disk(True)
         agent.call("sync_turn", turn(2), ANSWER)
-        until(lambda: len(user_turns(database)) == 2, 20, "the turn on a full disk")
+        until(lambda: len(user_turns(database)) == 2, STORED_TIMEOUT_S, "the turn on a full disk")
         # A file that takes nothing is there for a moment.
         until(lambda: len(list(blocked.glob("*.db"))) == (when == "later"), what="no files but the one from before")
         agent.fill_disk(False)
         agent.call("sync_turn", turn(3), ANSWER)
-        until(lambda: len(user_turns(database)) == 3, 20, "the turn after it")
+        until(lambda: len(user_turns(database)) == 3, STORED_TIMEOUT_S, "the turn after it")
         assert agent.exit() == 0
     assert spool_of(home) == []
 
@@ -155,7 +155,7 @@ def test_need_03_what_a_dead_process_left_is_not_lost_with_its_file_while_anothe
     proxy.start()
     provider = make_provider({"dsn": proxied, "embed_url": endpoint.url})
     provider.sync_turn(turn(300), "")
-    until(lambda: user_turns(database), 30, "the first of the turns")
+    until(lambda: user_turns(database), STORED_TIMEOUT_S, "the first of the turns")
     harm(left)
     assert len(user_turns(database)) < 300
     endpoint.latency_ms = 0
@@ -217,7 +217,7 @@ def test_need_03_what_is_said_waits_for_what_was_left_in_a_file_that_somebody_lo
         proxy.start()
         provider = make_provider({"dsn": proxied})
         provider.sync_turn(turn(5), "")
-        until(runtime_of(provider).spools.held.delay_any, 30, "an attempt to bring home what was left")
+        until(runtime_of(provider).spools.held.delay_any, STORED_TIMEOUT_S, "an attempt to bring home what was left")
     landed(provider)
     assert user_turns(database) == [turn(number) for number in range(6)]
 
@@ -237,15 +237,19 @@ def test_need_03_what_is_said_waits_for_a_file_that_is_looked_at_before_an_outag
         proxy.start()
         provider = make_provider({"dsn": proxied})
         provider.sync_turn(turn(5), "")
-        until(runtime_of(provider).spools.held.delay_any, 30, "an attempt to bring home what was left")
+        until(runtime_of(provider).spools.held.delay_any, STORED_TIMEOUT_S, "an attempt to bring home what was left")
         proxy.stop()
-        until(lambda: not runtime_of(provider).backend.is_up(), 30, "the outage")
+        until(lambda: not runtime_of(provider).backend.is_up(), STORED_TIMEOUT_S, "the outage")
     back = time.monotonic() + 3.0
-    until(lambda: time.monotonic() > back, 30, "longer than anything waits")
+    until(lambda: time.monotonic() > back, STORED_TIMEOUT_S, "longer than anything waits")
     with looked_at(left):
         proxy.start()
-        until(runtime_of(provider).backend.is_up, 30, "the end of the outage")
-        until(lambda: user_turns(database) or runtime_of(provider).spools.held.delay_any(), 30, "another attempt")
+        until(runtime_of(provider).backend.is_up, STORED_TIMEOUT_S, "the end of the outage")
+        until(
+            lambda: user_turns(database) or runtime_of(provider).spools.held.delay_any(),
+            STORED_TIMEOUT_S,
+            "another attempt",
+        )
     landed(provider)
     assert user_turns(database) == [turn(number) for number in range(6)]
 
@@ -269,8 +273,8 @@ def test_need_03_what_a_later_life_left_waits_for_an_earlier_one_s_file_that_som
     with held(first):
         proxy.start()
         provider = make_provider({"dsn": proxied})
-        until(runtime_of(provider).spools.held.delay_any, 30, "an attempt to bring home what was left")
-    until(lambda: len(user_turns(database)) >= 6, 30, "the turns of both lives")
+        until(runtime_of(provider).spools.held.delay_any, STORED_TIMEOUT_S, "an attempt to bring home what was left")
+    until(lambda: len(user_turns(database)) >= 6, STORED_TIMEOUT_S, "the turns of both lives")
     assert user_turns(database) == [turn(number) for number in range(6)]
 
 
@@ -314,7 +318,7 @@ def test_need_03_a_dead_process_s_newer_file_waits_for_its_older_one(
     with held(older):
         proxy.start()
         provider = make_provider({"dsn": proxied})
-        until(lambda: not other.exists(), 30, "the end of another process's file")
+        until(lambda: not other.exists(), STORED_TIMEOUT_S, "the end of another process's file")
         landed(provider)
         assert user_turns(database) == [turn(500)]
         assert newer.exists()
@@ -333,7 +337,7 @@ def test_need_03_what_a_full_disk_kept_from_being_taken_over_goes_before_what_is
     proxy.start()
     with AgentProcess({"dsn": proxied, "dims": DIMS}, home, full_disk=True) as agent:
         agent.call("sync_turn", turn(5), ANSWER)
-        until(lambda: turn(5) in user_turns(database), 30, "a turn that only memory holds")
+        until(lambda: turn(5) in user_turns(database), STORED_TIMEOUT_S, "a turn that only memory holds")
         agent.fill_disk(False)
         agent.call("sync_turn", turn(6), ANSWER)
         until(lambda: len(user_turns(database)) == 7, 40, "all turns")
