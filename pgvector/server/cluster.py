@@ -304,7 +304,8 @@ class EmbeddedServer(ServerShare):
     def _check_time(self, timeout: ProgressTimeout, seen: ServerAnswer) -> None:
         if timeout.over():
             raise EmbeddedServerError(
-                f"the embedded Postgres in {self.root} runs but does not become ready: {seen.error}{self._tail()}"
+                f"the embedded Postgres in {self.root} runs but does not become ready: {seen.error}; "
+                f"`hermes-pgvector server stop` ends it, and its next user starts it again{self._tail()}"
             )
 
     def _is_idle(self) -> bool:
@@ -327,9 +328,15 @@ class EmbeddedServer(ServerShare):
         # The last processes of a server that was killed may outlive its postmaster for a moment.
         if self._ends_within(LINGER_S):
             return False
-        raise EmbeddedServerError(
-            f"the embedded Postgres in {self.root} does not stop, or runs in another container{self._tail()}"
-        )
+        raise EmbeddedServerError(f"the embedded Postgres in {self.root} {self._why_it_runs()}{self._tail()}")
+
+    def _why_it_runs(self) -> str:
+        """Return why the server cannot be stopped, and what ends it."""
+        pid = processes.postmaster(self._layout)
+        if pid is None:
+            return "does not stop, or runs in another container"
+        # Children that hang would outlive their parent, and keep another server from starting.
+        return f"does not stop: `kill -9 {pid} $(pgrep -P {pid})` ends it, and its next start recovers what was written"
 
     def _ends_within(self, still_s: float) -> bool:
         timeout = self._timeout(still_s)

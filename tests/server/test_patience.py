@@ -66,7 +66,7 @@ def test_a_stop_that_stands_still_is_forced(server: EmbeddedServer, monkeypatch:
     server.ensure()
     monkeypatch.setattr(cluster, "FAST_STOP_S", _SHORT_S)
     monkeypatch.setattr(cluster, "HARD_STOP_S", _SHORT_S)
-    with frozen(server), pytest.raises(EmbeddedServerError, match="does not stop"):
+    with frozen(server), pytest.raises(EmbeddedServerError, match=r"does not stop: `kill -9 \d+ .*` ends it"):
         server.stop()
     until(lambda: not server.running(), what="its end, once it runs again")
 
