@@ -170,7 +170,8 @@ def current(plain: str, said: Set[str], today: date) -> Iterator[NamedDays]:
     for past, pattern in _currents():
         if said & past:
             for match in pattern.finditer(plain):
-                first, _ = whole_unit(today, "month" if match[1].startswith("mon") else "week", last=False)
+                unit = next(filter(None, match.groups()))
+                first, _ = whole_unit(today, "month" if unit.startswith("mon") else "week", last=False)
                 yield NamedDays(*match.span(), [(first, today)])
 
 

@@ -378,6 +378,8 @@ def test_months_that_are_listed_are_each_one() -> None:
         ("어제부터", date(2026, 11, 21)),
         ("earlier this week", date(2026, 11, 16)),
         ("so far this month", date(2026, 11, 1)),
+        ("this month so far", date(2026, 11, 1)),
+        ("what did we do this week so far", date(2026, 11, 16)),
         ("and did we do that this month", date(2026, 11, 1)),
         ("was haben wir diese Woche entschieden", date(2026, 11, 16)),
     ],
