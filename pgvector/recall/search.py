@@ -107,7 +107,7 @@ class Search:
 
     def ask_question(self, pipe: Pipeline) -> None:
         """Queue the statements that read the question and count the rows; to be called first."""
-        self._question = QuestionReader(pipe, self.text, self._languages)
+        self._question = QuestionReader(pipe, self.text, self._languages, as_written=self.asked.as_written)
         self._counted = {store: ask_size(pipe, store, self.asked.scope) for store in self._stores}
         if self.asked.begins_task and "memories" in self._stores:
             self._asked_procedures = ask_procedures(pipe, self.asked.scope)

@@ -107,7 +107,21 @@ class Searcher:
         return in_turn(found) if others else found[0]
 
     def _answer(self, stores: Sequence[Store], asked: Question) -> Answer:
-        """Return the rows from the best one to the end of the page that is asked for."""
+        """Return the rows from the best one to the end of the page that is asked for.
+
+        A word that looks misspelt may be the right one for what the rows say in other words. So such a question is
+        also searched as it is written.
+        """
+        end = time.monotonic() + asked.deadline_s
+        found = self._best(stores, asked)
+        if any(hit.asked for hit in found.hits):
+            with suppress(HermesPgvectorError):
+                left = replace(asked, as_written=True, deadline_s=_left_s(end))
+                return in_turn([found, self._best(stores, left)])
+        return found
+
+    def _best(self, stores: Sequence[Store], asked: Question) -> Answer:
+        """Return these rows of one search."""
         end = time.monotonic() + asked.deadline_s
         text = both_ends(asked.text, QUERY_MAX_CHARS)
         reorderer = self._asked_to_rerank(asked, text)

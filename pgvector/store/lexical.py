@@ -36,21 +36,23 @@ _MAX_CORRECTED = 4  # words of a question for which other spellings are looked u
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """What to look up in the text index: the terms by word, those of each phrase; and whether pg_trgm is installed.
+    """What to look up in the text index: the terms by word, those of each phrase.
 
-    A phrase has different terms in each language; a row of that language holds all of them.
+    A phrase has different terms in each language; a row of that language holds all of them. `mends`: words may be
+    misspelt, and pg_trgm, which finds what is meant, is installed.
     """
 
     terms: dict[QuestionWord, str]
     phrases: dict[str, frozenset[frozenset[str]]]
-    has_trigrams: bool
+    mends: bool
 
 
 class QuestionReader:
     """Reads the words and phrases of a question, in the form the index has them in any of `languages`."""
 
-    def __init__(self, pipe: Pipeline, text: str, languages: Sequence[str]) -> None:
+    def __init__(self, pipe: Pipeline, text: str, languages: Sequence[str], *, as_written: bool = False) -> None:
         self.text = text
+        self._as_written = as_written
         self._quoted = phrases(text)
         # The ends of a short question are the whole question.
         self._texts = [text, *self._quoted, *([ends(text)] if ends(text) != text else [])]
@@ -71,7 +73,7 @@ class QuestionReader:
         first = frozenset[str]().union(*read[-1]) if ends(self.text) != self.text else terms
         chosen = {word(term) if term in lasting else of_a_time(term): term for term in select(terms, first)}
         quoted = {phrase: frozenset(filter(None, each)) for phrase, each in zip(self._quoted, read[1:], strict=False)}
-        return _Words(chosen | characters(chosen.values()), quoted, has_trigrams)
+        return _Words(chosen | characters(chosen.values()), quoted, has_trigrams and not self._as_written)
 
 
 def lexical_candidates(
@@ -203,7 +205,7 @@ class LexicalSearch:
     def look_for_slips(self) -> None:
         """Ask for words of the theme that resemble the question's words that no row holds."""
         self._take_rows()
-        if not self._asked.has_trigrams or not self._absent:
+        if not self._asked.mends or not self._absent:
             return
         absent = self._absent - self._in_sample
         missing = [self._asked.terms[each] for each in self._words if each.matcher in absent]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count, islice
+from pathlib import Path
 from typing import LiteralString
 
 import psycopg
@@ -12,7 +13,9 @@ from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import MakeProvider
 from tests.support.embedded import BIN_DIR
+from tests.support.local_models import link_model
 from tests.support.memory import called, landed, recalled
+from tests.support.model_files import MODEL_NAME
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
 
@@ -352,6 +355,27 @@ def test_need_20_the_vector_of_a_misspelt_question_is_that_of_what_is_meant(
     assert best["explain"]["question"] == "where are the lessons of the company?"
     assert row in best["content"] and best["similarity"] == straight["similarity"]
     assert "question" not in straight["explain"]
+
+
+def test_need_20_a_word_that_only_resembles_another_one_is_looked_for_as_well(
+    home: Path, make_provider: MakeProvider, admin_dsn: str
+) -> None:
+    _add_trigrams(admin_dsn)
+    link_model(home)
+    patient = {"recall_deadline_s": 30.0, "prefetch_deadline_s": 8.0}
+    provider = make_provider({"embed_url": f"local:{MODEL_NAME}"} | patient)
+    rows = {
+        "Where do I keep my diary?": "My journal is in the bottom drawer of the desk.",
+        "Which physician do I see?": "Dr. Weber is my family doctor, his surgery is on Elm Street.",
+        "What did the lawyer say?": "The attorney advised us to settle.",
+    }
+    alike = ["Dairy gives me a stomach ache.", "Tom is a physicist at the university.", "There is a layer of paint."]
+    for row in (*rows.values(), *alike):
+        provider.on_memory_write("add", "memory", row)
+    landed(provider)
+    for question, row in rows.items():
+        assert row in provider.prefetch(question), question
+        assert row in recalled(provider, question, limit=3), question
 
 
 def test_need_20_a_word_that_memories_or_turns_hold_is_not_misspelt(
