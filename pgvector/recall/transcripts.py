@@ -13,7 +13,7 @@ from ..domain.session_turns import Session, SessionTurns
 from ..domain.text import digest
 from ..domain.types import HeldTurns, Hit
 
-_SESSIONS = 4096  # remembered at once; several hundred bytes each
+_SESSIONS = 4096  # remembered at once; several hundred bytes each, and what they are about
 _UNCOUNTED = -(10**9)  # from here on, turns are counted where the host's own count is not known
 _MESSAGES = 8  # of a session, of which it is remembered where they stood
 _ROUNDED_S = 2e-6  # more than a time loses by rounding in Postgres
@@ -27,7 +27,7 @@ class _Transcript:
     `copied`: other sessions whose turns it begins with, each with the period of these (seconds since the epoch).
     `keeps`: what is put before a message stays in it.
     `turns`: how many are before the last message. `messages`: digests of the last ones, by how many were before each.
-    `subject`: the last message that says what it is about.
+    `subjects`: what it is about, by how many turns were before the message that says so, the last one last.
     """
 
     shown: dict[bytes, int] = field(default_factory=dict)
@@ -37,12 +37,18 @@ class _Transcript:
     copied: HeldTurns = ()
     turns: int = _UNCOUNTED
     messages: dict[int, bytes] = field(default_factory=dict)
-    subject: str = ""
+    subjects: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def subject(self) -> str:
+        """Return what it is about now; empty if that is not known."""
+        return next(reversed(self.subjects.values()), "")
 
     def goes_to(self, turns: int, message: bytes) -> None:
         """Note the number of turns before the message that comes now; those that stood there or later are gone."""
         self.shown = {text: at for text, at in self.shown.items() if self.keeps and at < turns}
         before = [(at, each) for at, each in self.messages.items() if at < turns]
+        self.subjects = {at: each for at, each in self.subjects.items() if at < turns}
         self.asked = self.asked and turns != 0
         self.turns, self.messages = turns, dict([*before[1 - _MESSAGES :], (turns, message)])
 
@@ -90,7 +96,9 @@ class Transcripts:
     def is_about(self, session: Session, subject: str) -> None:
         """Note what the session is about."""
         with self._lock:
-            self._known(session).subject = subject
+            known = self._known(session)
+            if subject != known.subject:
+                known.subjects = dict([*known.subjects.items(), (known.turns, subject)][-_MESSAGES:])
 
     def was_asked(self, session: Session) -> bool:
         """Return whether something was looked up for the session."""
@@ -130,7 +138,7 @@ class Transcripts:
         elif rewound:
             with self._lock:
                 known = self._known(new)
-                known.shown, known.messages, known.turns, known.subject = {}, {}, _UNCOUNTED, ""
+                known.shown, known.messages, known.turns, known.subjects = {}, {}, _UNCOUNTED, {}
         elif reason == "branch":
             self.branch(old, new, time.time())
 
@@ -150,7 +158,7 @@ class Transcripts:
         with self._lock:
             known = self._known(session)
             self._sessions[session] = _Transcript(
-                keeps=known.keeps, asked=known.asked, since=time.time(), subject=known.subject
+                keeps=known.keeps, asked=known.asked, since=time.time(), subjects={_UNCOUNTED: known.subject}
             )
 
     def _known(self, session: Session) -> _Transcript:

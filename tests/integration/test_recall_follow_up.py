@@ -69,6 +69,29 @@ def test_need_39_what_was_taken_back_is_not_what_it_is_about(
     assert not asked_for(embedder, f"{FIRST} {FOLLOW_UP.removeprefix('And ')}")
 
 
+def test_need_39_a_message_that_another_one_replaces_is_not_what_it_is_about(
+    make_provider: MakeProvider, embedder: ScriptedEmbedder
+) -> None:
+    """The API server makes a provider for each request, and a client may send another message in place of one."""
+    said: list[str] = []
+
+    def says(message: str, *, turns: int) -> None:
+        provider = make_provider({"embed_url": embedder.url})
+        provider.on_turn_start(turns + 1, message)
+        provider.prefetch(message)
+        said.append(str(embedder.bodies))
+
+    says("How large is the budget of atlas?", turns=0)
+    says("What does the house of onyx cost?", turns=1)
+    says(FOLLOW_UP, turns=1)
+    says("What about the port of garnet?", turns=2)
+    says("What about the port of garnet?", turns=2)
+    asked = FOLLOW_UP.removeprefix("And ")
+    assert f"How large is the budget of atlas? {asked}" in said[-1]
+    assert f"What does the house of onyx cost? {asked}" not in said[-1]
+    assert "What about the port of garnet? What about the port of garnet?" not in said[-1]
+
+
 def test_need_39_compression_does_not_change_what_it_is_about(provider: PgvectorMemoryProvider) -> None:
     provider.on_session_switch("chat", parent_session_id="", reset=True)
     provider.prefetch(FIRST)
