@@ -10,11 +10,13 @@ from itertools import chain, product, starmap
 
 from ..domain.dates import in_zone, read_moment
 from ..domain.named_times import asks_what_was_said, named_periods
+from ..domain.text import both_ends
 from ..domain.types import Hit
 from .ranking import FITS_AS_WELL, are_alike, is_question, newest_of_near_equals
 from .values import about, replaced_part, values_in
 
 _ASKED_ALIKE = 0.6  # least share of words in common, of all words but numbers, of two questions that ask the same
+_ASKED_CHARS = 2000  # of a longer question both ends, one of which says what is asked; the rest is what was pasted
 _WORD = re.compile(r"\w+")
 _ECHO_MAX_CHARS = 160  # a longer reply says more than the statement that it confirms
 
@@ -199,4 +201,5 @@ def _folded(lines: Sequence[Line]) -> list[Line]:
 
 def _words(question: str) -> frozenset[str]:
     """Return the words that distinguish a question from another: all without digits."""
-    return frozenset(word for word in _WORD.findall(question.casefold()) if not any(map(str.isdigit, word)))
+    asked = both_ends(question, _ASKED_CHARS).casefold()
+    return frozenset(word for word in _WORD.findall(asked) if not any(map(str.isdigit, word)))

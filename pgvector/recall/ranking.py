@@ -14,7 +14,7 @@ from .asking import asks
 RECENCY_WEIGHT = 0.05  # share of its score that a hit of this moment gains over one of long ago
 HALF_LIFE_DAYS = 30.0  # after which half of that gain is left
 _SAME_SHARE = 0.8  # least share of words in common, of all words of two texts that say nearly the same
-_LONG_CHARS = 10_000  # from this length on, only identical texts count as the same: casefolding them takes long
+_LONG_CHARS = 10_000  # from this length on, only identical texts count as the same: reading so many words takes long
 # Share of the best score of the same text. Neighbours lend up to a quarter of it, and a named time adds nearly half.
 FITS_AS_WELL = 0.6
 # A sign is part of a number and makes it a different one; between two words it is a hyphen.
@@ -103,7 +103,8 @@ class _Statement:
     def __init__(self, place: int, hit: Hit) -> None:
         self.place = place
         self.hit = hit
-        self._in_order = _WORD.findall(hit.content.casefold())
+        text = hit.content
+        self._in_order = [text] if len(text) >= _LONG_CHARS else _WORD.findall(text.casefold())
         self._words = frozenset(self._in_order)
         numbers = frozenset(word for word in self._words if not word.isalpha() and any(map(str.isdigit, word)))
         self.kind = hit.theme, numbers, is_question(hit)

@@ -396,3 +396,14 @@ def test_need_17_the_order_stays_where_the_older_fits_better_or_is_of_something_
         *(tuple(replace(hit, coverage=0.5) for hit in pair) for pair in (about_others, anything)),
     ):
         assert [text for text, _ in told(*hits)] == [hit.content for hit in hits]
+
+
+def test_need_01_long_questions_are_compared_in_a_moment() -> None:
+    """As whoever pastes the report of each day has them: "... Is anything odd in it?"."""
+    report = " ".join(f"value of the sensor {name}" for name in map(str, permutations("abcdefg")))[:90_000]
+    asked = [
+        exchange(f"Report {day}: {report} Is anything odd in it?", f"No, not on {day}.", day) for day in range(550)
+    ]
+    started = time.thread_time()
+    assert told(*(question for question, _ in asked))
+    assert time.thread_time() - started < 5
