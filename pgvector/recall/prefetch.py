@@ -100,7 +100,12 @@ def _lines(
     held: dict[int, Hit] = {}
     without = transcripts.held(where.session)
     for limit in (settings.prefetch_limit * _SPARE, PAGES_END):
-        answer = _answer(searcher, text, where, limit, without, end, begins=begins and not found)
+        try:
+            answer = _answer(searcher, text, where, limit, without, end, begins=begins and not found)
+        except HermesPgvectorError:
+            if not found:
+                raise
+            break  # as in a theme of long texts, where no time is left for it: what was found before stands
         besides += fitting(searcher, answer.procedures, text, settings, end)
         some = {(hit.store, hit.id): hit for hit in answer.hits}
         found |= some

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from uuid import uuid4
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.support.memory import called, landed
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.slow_proxy import SlowProxy
 from tests.support.stored import Database
+from tests.support.ten_days import ticket
 from tests.support.waiting import until
 
 WORDS = 2  # round trips: the words of the question, then the rows that hold them
@@ -111,3 +113,22 @@ def test_without_a_vector_the_words_alone_take_as_many(
         assert answer["mode"] == "lexical" and len(answer["results"]) == 10
 
     assert taken(way, ask) == WORDS + BY_WORDS_ALONE
+
+
+def test_need_01_no_time_for_another_pass_leaves_what_the_first_one_found(
+    make_provider: MakeProvider, way: SlowProxy, direct_dsn: str
+) -> None:
+    """Where most of what was found repeats a question, more is looked for, which here takes longer than there is."""
+    provider = make_provider({"dsn": way.conninfo(direct_dsn), "prefetch_deadline_s": 6.0})
+    for number in range(24):
+        provider.sync_turn(*ticket(number), session_id="earlier")
+    landed(provider)
+    asked = "Is a refund possible for the order of a customer?"
+    both = taken(way, lambda: _asked_anew(provider, asked))
+    way.delay_s = 3.6 / both  # 7.2 s for both passes, of which the first takes half
+    assert "on the list of the refunds" in _asked_anew(provider, asked)
+
+
+def _asked_anew(provider: PgvectorMemoryProvider, text: str) -> str:
+    provider.on_session_switch(f"asks-{uuid4()}", reset=True)
+    return provider.prefetch(text)
