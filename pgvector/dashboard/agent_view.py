@@ -103,10 +103,12 @@ class _Asked:
         self._settings = settings
         self._worth: list[Hit] = []
         self._lines: list[Line] = []
+        self._text = ""
         self.block = ""
 
     def ask(self, text: str) -> None:
         """Ask as `prefetch` does. Raises what `prefetch_block` raises."""
+        self._text = text
         self.block = prefetch_block(self._searcher, self._transcript, text, self._where, self._settings)
         found = list(self._recorded.found.values())
         self._worth = worth_showing(self._searcher, found, text, self._settings, time.monotonic() + _AFTER_S)
@@ -138,7 +140,7 @@ class _Asked:
         known = {_row(hit) for hit in self._worth if self._transcript.holds(self._where.session, hit)}
         reasons |= dict.fromkeys(known, "the session still has it before it")
         others = [hit for hit in self._recorded.found.values() if _row(hit) not in shown]
-        return [(hit, reasons.get(_row(hit)) or _too_far(hit, self.near(hit.asked))) for hit in others[:_BELOW_MOST]]
+        return [(hit, reasons.get(_row(hit)) or _too_far(hit, self.near(hit.asked or self._text))) for hit in others[:_BELOW_MOST]]
 
 
 def agent_view(served: ServedHome, params: Params) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ from .ranking import statement_of
 _READ_CHARS = 600  # of a message; in longer ones small talk is a small part of the words
 MAX_CHARS = 250  # of a message that is split; in longer ones, questions are mostly about what stands around them
 MOST = 3  # questions of a message that are searched one by one, each of which takes as long as a search
-_AFTER_A_QUESTION = re.compile(r"(?<=[?\u061f])\s+|(?<=\uff1f)\s*")
+_AFTER_A_QUESTION = re.compile(r"(?<=[?\u061f])!*\s+|(?<=\uff1f)[!\uff01]*\s*")
 _AFTER_A_STATEMENT = re.compile(r"(?<=[.!\u2026:])\s+|(?<=[\u3002\uff01])|\n+")
 _WORDS_LEAST = 4  # of a question that begins with no word for asking
 _WORD = re.compile(r"\w+")
@@ -62,7 +62,7 @@ def _questions_in(text: str) -> tuple[str, ...]:
 def _parts(text: str) -> tuple[list[str], list[str]]:
     """Return the sentences with a question mark, and the others."""
     *asked, rest = _AFTER_A_QUESTION.split(text.strip())
-    if rest.endswith(("?", "\u061f")):
+    if rest.rstrip("!").endswith(("?", "\u061f")):
         asked, rest = [*asked, rest], ""
     split = [_AFTER_A_STATEMENT.split(piece) for piece in asked]
     return [each[-1] for each in split], [rest, *chain.from_iterable(each[:-1] for each in split)]
@@ -80,7 +80,7 @@ def _refers_back(question: str) -> bool:
 def _is_a_rest(question: str) -> bool:
     """Return whether a question is the rest of the one before it, as in "Where is the key? In the drawer?"."""
     few = len(_WORD.findall(question)) < _WORDS_LEAST and CJK_LEAST.search(question) is None
-    return few and not asks(question.rstrip("?\u061f\uff1f "), of_a_turn=True)
+    return few and not asks(question.rstrip("?!\u061f\uff1f\uff01 "), of_a_turn=True)
 
 
 def found_by(question: str, answer: Answer) -> Answer:

@@ -18,6 +18,7 @@ from hermes_memory_pgvector.recall.questions import MAX_CHARS, questions_in
         ("Where is the spare key? When is the rent due? Who repairs the roof? Thanks!", 3),
         ("Where is the spare key? What did Ingrid say about her brother?", 2),
         ("Where is the spare key? Who's Anna?", 2),
+        ("Where is the spare key??! When is the rent due?!", 2),
     ],
 )
 def test_each_question_of_a_message_is_found(text: str, questions: int) -> None:
@@ -42,6 +43,7 @@ def test_a_question_that_refers_back_belongs_to_the_one_before_it() -> None:
     [
         "Where is the spare key?",
         "Where is the spare key? In the drawer?",
+        "Where is the spare key?! In the drawer?!",
         "Where did I leave the bike that I bought? Was it locked?",
         "What does https://example.org/?page=2 show?",
         "What?? Really?? Why???",
