@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import count, islice
 from pathlib import Path
+from string import ascii_lowercase
 from typing import LiteralString
 
 import psycopg
@@ -336,6 +337,16 @@ def test_need_20_a_misspelt_word_finds_its_row_with_pg_trgm(make_provider: MakeP
             assert (recalled(provider, question, tool=tool)[:1] == [row]) == slips_are_known, question
     zeppelin = SLIPS["the zepelin over the lake"]
     assert (recalled(provider, "zepelin", scope="all")[:1] == [zeppelin]) == slips_are_known
+
+
+def test_need_20_longer_words_do_not_hide_the_one_that_is_meant(make_provider: MakeProvider, admin_dsn: str) -> None:
+    slips_are_known = _add_trigrams(admin_dsn)
+    provider = make_provider()
+    row = "The lighthouse keeper retires in May"
+    for text in (row, "Jobs: " + " ".join(f"lgihthouse{letter}job" for letter in ascii_lowercase)):
+        provider.on_memory_write("add", "memory", text)
+    landed(provider)
+    assert recalled(provider, "lgihthouse") == ([row] if slips_are_known else [])
 
 
 @pytest.mark.parametrize("tool", ["recall_memory", "recall_conversation"])

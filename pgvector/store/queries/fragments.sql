@@ -371,12 +371,13 @@ SELECT id FROM measured
  ORDER BY id DESC LIMIT %(limit)s
 
 -- fragment: likest_words()
--- See near_words_memories.
+-- See near_words_memories. A slip adds or leaves out two letters at most (`is_slip`); the lengths are compared first, as
+-- similarity takes twenty times as long, and the vocabulary may be one of log lines.
 SELECT word, lexeme
   FROM unnest(%(words)s::text[]) AS word
  CROSS JOIN LATERAL (
     SELECT lexeme FROM vocabulary
-     WHERE similarity(lexeme, word) >= 0.2
+     WHERE CASE WHEN abs(length(lexeme) - length(word)) <= 2 THEN similarity(lexeme, word) >= 0.2 ELSE false END
      ORDER BY similarity(lexeme, word) DESC, lexeme LIMIT 20) AS near
 
 -- fragment: vocabulary_of(table)
