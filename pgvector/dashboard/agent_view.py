@@ -140,7 +140,10 @@ class _Asked:
         known = {_row(hit) for hit in self._worth if self._transcript.holds(self._where.session, hit)}
         reasons |= dict.fromkeys(known, "the session still has it before it")
         others = [hit for hit in self._recorded.found.values() if _row(hit) not in shown]
-        return [(hit, reasons.get(_row(hit)) or _too_far(hit, self.near(hit.asked or self._text))) for hit in others[:_BELOW_MOST]]
+        return [
+            (hit, reasons.get(_row(hit)) or _too_far(hit, self.near(hit.asked or self._text)))
+            for hit in others[:_BELOW_MOST]
+        ]
 
 
 def agent_view(served: ServedHome, params: Params) -> Mapping[str, Any]:

@@ -98,6 +98,7 @@ class Search:
         self._known_beside: dict[int, Beside] = {}
         self._around: dict[int, tuple[Hit, ...]] = {}
         self._now = datetime.now(UTC)
+        self._zone = zone
         self._time = AskedTime(asked, text, self._now, zone)
         self._asked_procedures: Rows | None = None
         self.procedures: tuple[Hit, ...] = ()
@@ -126,7 +127,9 @@ class Search:
         if self._asked_procedures is not None:
             self.procedures = procedures_in(self._asked_procedures, set(self._question.words.terms.values()))
         self._worded = self._search_words(pipe, CANDIDATES)
-        self.text = respelt(self.text, self._meant)
+        if self._meant:  # a time may be misspelt as well
+            self.text = respelt(self.text, self._meant)
+            self._time = AskedTime(self.asked, self.text, self._now, self._zone)
         self._own_graphs = {store for store, asked in graphs.items() if has_own_graph(asked)}
 
     def look_beside(self, pipe: Pipeline) -> None:

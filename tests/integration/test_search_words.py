@@ -13,6 +13,7 @@ import pytest
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import MakeProvider
+from tests.support.aged import age
 from tests.support.embedded import BIN_DIR
 from tests.support.local_models import link_model
 from tests.support.memory import called, landed, recalled
@@ -337,6 +338,25 @@ def test_need_20_a_misspelt_word_finds_its_row_with_pg_trgm(make_provider: MakeP
             assert (recalled(provider, question, tool=tool)[:1] == [row]) == slips_are_known, question
     zeppelin = SLIPS["the zepelin over the lake"]
     assert (recalled(provider, "zepelin", scope="all")[:1] == [zeppelin]) == slips_are_known
+
+
+def test_need_20_a_misspelt_time_is_that_time(make_provider: MakeProvider, admin_dsn: str) -> None:
+    slips_are_known = _add_trigrams(admin_dsn)
+    provider = make_provider()
+    told = {
+        "The kitchen gets green tiles from Bologna this summer.": 1,
+        "The dentist is on Thursday at nine in the Calle Real.": 9,
+        "It rained all day yesterday, so the garden house is wet.": 20,
+    }
+    for text, days in told.items():
+        provider.sync_turn(text, None, session_id=f"session-of-{days}")
+    landed(provider)
+    for text, days in told.items():
+        age(admin_dsn, text, days=days)
+    first, *_ = told
+    assert recalled(provider, "What did we talk about yesterday?", tool="recall_conversation")[0] == first
+    misspelt = recalled(provider, "What did we talk about yesterdya?", tool="recall_conversation")
+    assert misspelt[:1] == ([first] if slips_are_known else [])
 
 
 def test_need_20_longer_words_do_not_hide_the_one_that_is_meant(make_provider: MakeProvider, admin_dsn: str) -> None:
