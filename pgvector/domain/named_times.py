@@ -155,11 +155,14 @@ def _relative(plain: str, today: date, *, french: bool) -> Iterator[NamedDays]:
     for match in words.ago().finditer(plain):
         least, most, unit_days = words.counted(match, words.UNITS)
         yield _at(match, _around(today, least * unit_days, most * unit_days, unit_days))
+    within: set[int] = set()
     for match in words.within().finditer(plain):
+        within.add(match.end())
         _, most, unit_days = words.counted(match, words.UNITS)
         yield _at(match, _around(today, 0, most * unit_days, 1))
     for match in words.last().finditer(plain):
-        yield _at(match, _last(match[1] or match[2], today))
+        if match.end() not in within:
+            yield _at(match, _last(match[1] or match[2], today))
 
 
 def _on_weekdays(plain: str, said: Set[str], today: date) -> Iterator[NamedDays]:

@@ -115,7 +115,7 @@ _CJK_SPEAKING = re.compile(
 # Beside one of these words, what was said or done is a noun: "about work" names a subject, "did we work on" none.
 _AS_NOUN = re.compile(r"\b(?:about|at|from|with|for|in|after|before)\s+(?:(?:my|your|the)\s+)?(?:work|go|list)\b")
 _SHORTENED = re.compile(r"(?<=\w)['\u2019](?:s|t|d|m|ve|re|ll)\b")
-_NUMBER = re.compile(r"\d{1,4}(?:st|nd|rd|th|er)?")
+_NUMBER = re.compile(r"\d{1,4}(?:st|nd|rd|th|er|h|hrs?|mins?)?")
 
 
 @cache

@@ -202,11 +202,11 @@ def phrases() -> Iterable[str]:
 SIGNS = frozenset(
     re.findall(r"\w+", phrase)[-1] for words in (MONTHS, WEEKDAYS, WEEKENDS, UNITS, DAYS_AGO) for phrase in words
 )
-HOUR_SIGNS = HOUR_UNITS.keys() | {"ago"}  # "2h" is one word
+HOUR_SIGNS = HOUR_UNITS.keys() | {"ago", *_WITHIN}  # "2h" is one word
 CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 # With one of these a question is about the past: "on Monday" alone may as well be the next one.
 # "Was" is German for "what".
-WAS = frozenset(_split("did was were had said told discussed talked mentioned asked decided agreed"))
+WAS = frozenset(_split("did was were had said told discussed talked mentioned asked decided agreed happened spoke"))
 WAR = frozenset(
     _split(
         "war waren wurde wurden hatte hatten gab gesagt besprochen gesprochen erzahlt erwahnt notiert gefragt gemacht "
@@ -285,9 +285,11 @@ def ago(*, hours: bool = False) -> re.Pattern[str]:
 def within(*, hours: bool = False) -> re.Pattern[str]:
     """Return the pattern for how far back: a count and a unit, or a unit alone, in one of the pairs of groups."""
     several = [word for word, (least, _) in COUNTS.items() if least > 1 or (hours and word.startswith("half"))]
-    count, unit = rf"(\d{{1,3}}|{either(several)})", rf"({either(HOUR_UNITS if hours else UNITS)})"
-    before, after = rf"(?:{either(_WITHIN)})\s+{count}\s+{unit}", rf"{count}\s+derni(?:er|ere)s\s+{unit}"
-    alone = r"(?:in the last|past|in der letzten)\s+()(hour|stunde)" if hours else r"past\s+()(week|month|year)"
+    count, unit = rf"(\d{{1,3}}|(?:{either(several)})(?=\s))", rf"({either(HOUR_UNITS if hours else UNITS)})"
+    before, after = rf"(?:{either(_WITHIN)})\s+{count}\s*{unit}", rf"{count}\s+derni(?:er|ere)s\s+{unit}"
+    alone = r"(?:in the last|past|in der letzten)\s+()(hour|stunde)"
+    if not hours:  # "last week" alone is that of the calendar
+        alone = r"(?:(?:in|over|during|within|for) the last|past)\s+()(day|week|month|year)(?!\s+of\b)"
     return re.compile(rf"\b(?:{before}|{after}|{alone})\b")
 
 

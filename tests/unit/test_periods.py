@@ -100,6 +100,10 @@ def test_without_a_year_it_is_any_of_the_last_ones_but_none_ahead() -> None:
         ("last month", date(2026, 10, 1), date(2026, 10, 31)),
         ("last year", date(2025, 1, 1), date(2025, 12, 31)),
         ("in the past week", date(2026, 11, 15), date(2026, 11, 22)),
+        ("in the last week", date(2026, 11, 15), date(2026, 11, 22)),
+        ("over the last month", date(2026, 10, 23), date(2026, 11, 22)),
+        ("in the last day", date(2026, 11, 21), date(2026, 11, 22)),
+        ("the last week", date(2026, 11, 9), date(2026, 11, 15)),
         ("in the last 10 days", date(2026, 11, 12), date(2026, 11, 22)),
         ("last weekend", date(2026, 11, 14), date(2026, 11, 15)),
         ("on Friday", date(2026, 11, 20), date(2026, 11, 20)),
@@ -113,7 +117,7 @@ def test_the_last_of_a_weekday_may_be_that_of_the_week_before() -> None:
     this_week, before = (date(2026, 11, 20),) * 2, (date(2026, 11, 13),) * 2
     assert days("last Friday")[0] == this_week
     assert days("last Friday")[1:] == [before]
-    assert days("on Friday we said so") == [this_week]
+    assert days("on Friday we said so") == days("What happened on Friday?") == [this_week]
 
 
 def test_a_weekday_is_past_in_german_where_the_question_asks_what_was() -> None:
@@ -397,6 +401,8 @@ def test_need_39_since_a_time(text: str, first: date) -> None:
         ("a few hours ago", 6, 2),
         ("40 minutes ago", 1, 1 / 3),
         ("in the last 24 hours", 24, 0),
+        ("in the last 24h", 24, 0),
+        ("over the past 90mins", 1.5, 0),
         ("in the last hour", 1, 0),
         ("during the past 30 minutes", 0.5, 0),
         ("vor einer Stunde", 1.5, 0.5),
@@ -492,6 +498,9 @@ def test_a_time_counted_back_from_today_can_be_left_out_of_a_question(text: str,
         "What did we work on this week?",
         "what happened on 2026-05-03",
         "What did I tell you today?",
+        "What happened in the last 24h?",
+        "What did we do 2h ago?",
+        "What happened on Monday?",
         "Was haben wir gestern besprochen?",
         "Worum ging es am 3. Mai?",
         "De quoi avons-nous parlé hier soir ?",
