@@ -286,10 +286,11 @@ class LexicalSearch:
         near: dict[str, str] = {}
         for terms, rows in self._slips:
             found = rows.all()
-            lexemes = list(dict.fromkeys(row.lexeme for row in found))
             for term in terms:
+                forms = self._forms[term]
+                lexemes = list(dict.fromkeys(row.lexeme for row in found if row.word in forms))
                 # Under a filter no row may hold a word that other rows of the theme do: it is not misspelt then.
-                if term not in lexemes and (likely := spellings(term, self._forms[term], lexemes)):
+                if term not in lexemes and (likely := spellings(term, forms, lexemes)):
                     meant = sorted({each.lexeme for each in likely})
                     near[word(term).matcher] = f"({' | '.join(word(each).matcher for each in meant)})"
                     self.meant |= {each.written: each.meant for each in reversed(likely)}

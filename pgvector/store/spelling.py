@@ -11,6 +11,8 @@ from ..domain.text import PLAIN_LETTERS
 from .question_words import is_pair
 
 _SURFACE = re.compile(r"[^\W\d_]{4,40}")
+_FORMS_MOST = 3  # words of a question that are looked at for one stem, the shortest ones
+_ERRORS_MOST = 2  # in a long word
 
 
 class Spelling(NamedTuple):
@@ -32,14 +34,14 @@ def misspellable(terms: Collection[str], text: str) -> dict[str, tuple[str, ...]
     for term in terms:
         whole = {surface for surface in surfaces if surface.startswith(term[:-1]) and len(surface) <= len(term) + 6}
         if _SURFACE.fullmatch(term) and not is_pair(term[:2]) and max(map(len, whole), default=0) >= 5:
-            found[term] = (term, *sorted(whole - {term}))
+            found[term] = (term, *sorted(whole - {term}, key=lambda word: (len(word), word))[:_FORMS_MOST])
     return found
 
 
 def spellings(term: str, forms: Iterable[str], lexemes: Iterable[str]) -> list[Spelling]:
     """Return what may be meant by a word with the stem `term`, written in one of `forms`, the likeliest first."""
     found = (
-        Spelling(_errors(form, meant), form, meant, lexeme)
+        Spelling(_errors(form, meant, _ERRORS_MOST), form, meant, lexeme)
         for form in forms
         for lexeme in lexemes
         for meant in (_with_ending(form, term, lexeme), lexeme)
@@ -61,14 +63,14 @@ def is_slip(written: str, meant: str) -> bool:
     Both begin with the same letter, or with the same two letters swapped. Words of five letters resemble too many
     others, so in them only two swapped letters and a missing one count as an error.
     """
-    most = 2 if len(written) >= 9 else 1
+    most = _ERRORS_MOST if len(written) >= 9 else 1
     if len(written) < 5 or abs(len(written) - len(meant)) > most or written == meant:
         return False
     if written[0] != meant[0] and written[:2] != meant[1::-1]:
         return False
     if len(written) == 5 and len(meant) < 6:
         return _is_swapped(written, meant)
-    return _errors(written, meant) <= most
+    return _errors(written, meant, most) <= most
 
 
 def _is_swapped(written: str, meant: str) -> bool:
@@ -97,15 +99,21 @@ def _plain(word: str) -> str:
     return unicodedata.normalize("NFKC", plain).translate(PLAIN_LETTERS).casefold()
 
 
-def _errors(left: str, right: str) -> int:
-    """Return the edit distance: letters to delete, insert, replace, or swap with the next one."""
-    before: list[int] = []
-    row = list(range(len(right) + 1))
-    for i, char in enumerate(left, 1):
-        older, before, row = before, row, [i]
-        for j, other in enumerate(right, 1):
-            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (char != other))
-            if i > 1 and j > 1 and char == right[j - 2] and left[i - 2] == other:
-                cost = min(cost, older[j - 2] + 1)
-            row.append(cost)
-    return row[-1]
+def _errors(left: str, right: str, most: int) -> int:
+    """Return how many letters to delete, insert, replace, or swap with the next one; if more than `most`, any such
+    number.
+
+    Words are written to take long here, so it is not computed for all beginnings of both.
+    """
+    if abs(len(left) - len(right)) > most:
+        return most + 1
+    same = next((at for at, (one, other) in enumerate(zip(left, right, strict=False)) if one != other), None)
+    if same is None:
+        return abs(len(left) - len(right))
+    if most == 0:
+        return 1
+    left, right = left[same:], right[same:]
+    rests = [(left[1:], right[1:]), (left[1:], right), (left, right[1:])]
+    if left[:2] == right[1::-1]:
+        rests.append((left[2:], right[2:]))
+    return 1 + min(_errors(*rest, most - 1) for rest in rests)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from itertools import count, islice
 from pathlib import Path
 from string import ascii_lowercase
@@ -338,6 +340,24 @@ def test_need_20_a_misspelt_word_finds_its_row_with_pg_trgm(make_provider: MakeP
             assert (recalled(provider, question, tool=tool)[:1] == [row]) == slips_are_known, question
     zeppelin = SLIPS["the zepelin over the lake"]
     assert (recalled(provider, "zepelin", scope="all")[:1] == [zeppelin]) == slips_are_known
+
+
+def test_need_01_words_made_to_resemble_each_other_take_no_time(make_provider: MakeProvider, admin_dsn: str) -> None:
+    """The rows, the middle of the question, and its ends, whose longest words are looked at."""
+    _add_trigrams(admin_dsn)
+    provider = make_provider()
+    chance = random.Random(1)
+
+    def ending(letters: int) -> str:
+        return "".join(chance.choices("bcdfghjklmnpqrtvwxz", k=letters))
+
+    provider.on_memory_write("add", "memory", " ".join(f"consultabc{ending(6)}" for _ in range(3000)))
+    landed(provider)
+    short = " ".join(ending(3) for _ in range(43))
+    middle = " ".join(f"consultabc{ending(6)}" for _ in range(90))
+    started = time.monotonic()
+    assert provider.prefetch(f"consultabcd consultabcf {short} {middle} {short} consultabcg consultabch") == ""
+    assert time.monotonic() - started < 10
 
 
 def test_need_20_a_misspelt_time_is_that_time(make_provider: MakeProvider, admin_dsn: str) -> None:

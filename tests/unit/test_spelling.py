@@ -16,6 +16,8 @@ from hermes_memory_pgvector.store.spelling import is_slip, misspellable, respelt
         ("tabel", "table"),
         ("budet", "budget"),
         ("aepplication", "application"),
+        ("appoitnmetn", "appointment"),
+        ("apointmment", "appointment"),
     ],
 )
 def test_slips(written: str, meant: str) -> None:
@@ -34,6 +36,8 @@ def test_slips(written: str, meant: str) -> None:
         ("stages", "stages"),
         ("event", "even"),
         ("port", "part"),
+        ("apoitnmetn", "appointment"),
+        ("calandra", "calendar"),
     ],
 )
 def test_other_words_are_no_slips(written: str, meant: str) -> None:
