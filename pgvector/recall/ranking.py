@@ -15,6 +15,9 @@ RECENCY_WEIGHT = 0.05  # share of its score that a hit of this moment gains over
 HALF_LIFE_DAYS = 30.0  # after which half of that gain is left
 _SAME_SHARE = 0.8  # least share of words in common, of all words of two texts that say nearly the same
 _LONG_CHARS = 10_000  # from this length on, only identical texts count as the same: reading so many words takes long
+# Words of all pairs of statements that are compared, the newest first: 550 rows may be long texts of one template.
+_COMPARED_WORDS = 2_500_000
+_BEGINNING_MOST = 30  # words that two statements have in common before they differ; longer texts state many things
 # Share of the best score of the same text. Neighbours lend up to a quarter of it, and a named time adds nearly half.
 FITS_AS_WELL = 0.6
 # A sign is part of a number and makes it a different one; between two words it is a hyphen.
@@ -63,15 +66,27 @@ def newest_of_near_equals(hits: Sequence[Hit]) -> list[Hit]:
     from B to A. A question never replaces a statement.
     """
     by_kind: dict[object, list[_Statement]] = {}
+    left = _COMPARED_WORDS
     for place, hit in sorted(enumerate(hits), key=lambda each: each[1].at, reverse=True):
         statement = _Statement(place, hit)
         kept = by_kind.setdefault(statement.kind, [])
-        newer = next((other for other in kept if other.says_nearly(statement)), None)
+        newer, left = _newer_one(kept, statement, left)
         if newer is None:
             kept.append(statement)
         else:
             newer.place = min(newer.place, place)
     return [statement.hit for statement in sorted(chain.from_iterable(by_kind.values()), key=lambda each: each.place)]
+
+
+def _newer_one(kept: Sequence[_Statement], statement: _Statement, words: int) -> tuple[_Statement | None, int]:
+    """Return which of `kept` says nearly the same, and how many of the `words` that may be compared are left."""
+    for other in kept:
+        if words <= 0:
+            break
+        words -= min(len(statement.in_order), len(other.in_order))
+        if other.says_nearly(statement):
+            return other, words
+    return None, words
 
 
 def are_alike(one: Set[str], other: Set[str], share: float) -> bool:
@@ -104,8 +119,8 @@ class _Statement:
         self.place = place
         self.hit = hit
         text = hit.content
-        self._in_order = [text] if len(text) >= _LONG_CHARS else _WORD.findall(text.casefold())
-        self._words = frozenset(self._in_order)
+        self.in_order = [text] if len(text) >= _LONG_CHARS else _WORD.findall(text.casefold())
+        self._words = frozenset(self.in_order)
         numbers = frozenset(word for word in self._words if not word.isalpha() and any(map(str.isdigit, word)))
         self.kind = hit.theme, numbers, is_question(hit)
 
@@ -113,12 +128,18 @@ class _Statement:
         """Return whether one of two statements of the same kind can stand for both."""
         if not are_alike(self._words, other._words, _SAME_SHARE):
             return False
-        short, long = sorted((self._in_order, other._in_order), key=len)
-        rest = iter(long)
-        if all(word in rest for word in short):
-            return True
+        short, long = sorted((self, other), key=lambda each: len(each.in_order))
+        if short._words <= long._words:  # known in a moment, unlike their order
+            rest = iter(long.in_order)
+            if all(word in rest for word in short.in_order):
+                return True
         # The same words in another order: who did it to whom, or the way back.
-        return self._words != other._words and holds_of_the_same(short[: shared(short, long)])
+        return self._words != other._words and _differ_in_what_holds(short.in_order, long.in_order)
+
+
+def _differ_in_what_holds(short: Sequence[str], long: Sequence[str]) -> bool:
+    same = shared(short[: _BEGINNING_MOST + 1], long)
+    return same <= _BEGINNING_MOST and holds_of_the_same(short[:same])
 
 
 def holds_of_the_same(before: Sequence[str]) -> bool:
