@@ -64,12 +64,19 @@ class Models:
                 model.close()
 
 
-def backend_of(settings: Settings, locate: Callable[[], str], *, connections: int = 0, replica: bool = True) -> Backend:
+def backend_of(
+    settings: Settings,
+    locate: Callable[[], str],
+    *,
+    connections: int = 0,
+    replica: bool = True,
+    kind: type[Backend] = Backend,
+) -> Backend:
     """Return the store at the conninfo that `locate` returns, with at most `connections` (0: as in the settings).
 
     Without `replica` the primary answers all questions.
     """
-    return Backend(
+    return kind(
         locate,
         dims=settings.dims,
         pool_max_size=connections or settings.pool_max_size,

@@ -227,7 +227,17 @@ def test_need_16_what_was_put_away_before_it_moved_here_is_not_old_to_purge(
     assert ask(*purge)["counts"] == {"memories": 1}
 
 
-@pytest.mark.parametrize("command", [("list", "--theme", "sre"), ("export", "-"), ("history", "--json")])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("list", "--theme", "sre"),
+        ("export", "-"),
+        ("history", "--json"),
+        ("search", "crane", "--theme", "sre"),
+        ("add", "Crane b is blue", "--theme", "sre"),
+        ("forget", "m1", "--yes"),
+    ],
+)
 def test_need_02_a_command_that_waits_for_a_lock_says_who_holds_it(
     ask: Callable[..., Any], start_cli: Start, admin_dsn: str, command: Sequence[str]
 ) -> None:

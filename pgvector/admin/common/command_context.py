@@ -21,6 +21,7 @@ from ...runtime.parts import Models, backend_of
 from ...store.backend import Backend
 from .database import EndpointKeys, naming, settings_of
 from .embedded_server import borrowed_server
+from .lock_notice import TellingBackend
 
 _REPLICA_S = 2.0  # longest wait to learn whether a replica can be used
 _CONNECTIONS = 2  # a search holds one; the next search may begin before it is returned
@@ -62,16 +63,23 @@ def context_for(
 ) -> Iterator[tuple[CommandContext, ThemeRules]]:
     """Yield a command's context and the rules for theme names; with `reads` it only reads, so a replica may serve it.
 
-    Raises SchemaNotApplied and StoreUnavailable.
+    A long wait for a lock is explained on stderr. Raises SchemaNotApplied and StoreUnavailable.
     """
     settings, login = settings_of(home), args.admin_dsn or ""
-    with naming("--admin-dsn" if login else "dsn"), opened_context(settings, home, login=login, reads=reads) as context:
+    opened = opened_context(settings, home, login=login, reads=reads, kind=TellingBackend)
+    with naming("--admin-dsn" if login else "dsn"), opened as context:
         yield context, Policy.of(settings).rules
 
 
 @contextmanager
 def opened_context(
-    settings: Settings, home: Path, *, login: str = "", reads: bool = False, connections: int = _CONNECTIONS
+    settings: Settings,
+    home: Path,
+    *,
+    login: str = "",
+    reads: bool = False,
+    connections: int = _CONNECTIONS,
+    kind: type[Backend] = Backend,
 ) -> Iterator[CommandContext]:
     """Yield a command's context, with another login than the settings' if one is given; see `context_for`."""
     models = Models.of(settings, home, *EndpointKeys.of(settings, home))
@@ -81,6 +89,7 @@ def opened_context(
             lambda: login or settings.dsn or locate(),
             connections=connections,
             replica=reads and not login,
+            kind=kind,
         )
         try:
             backend.bring_up()

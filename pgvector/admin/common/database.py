@@ -62,7 +62,7 @@ def connection(
         with naming(option):
             conninfo = login or settings.dsn or locate()
             conn = stack.enter_context(connect(conninfo))
-            stack.enter_context(lock_waits_told(conn, conninfo))
+            stack.enter_context(lock_waits_told(conn))
             try:
                 ensure_schema(conn, dims=settings.dims)
             except DimensionMismatch as exc:

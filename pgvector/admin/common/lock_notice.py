@@ -9,10 +9,13 @@ from contextlib import contextmanager
 from functools import partial
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 
 from ...domain.errors import HermesPgvectorError
+from ...store.backend import Backend
 from ...store.connection import DeadlineConnection, translated
+from ...store.pipeline import Pipeline
 from ...store.pool import connect
 from .console import remark, watched_by
 
@@ -31,10 +34,27 @@ SELECT other.pid, other.usename AS role, other.application_name AS program
 
 
 @contextmanager
-def lock_waits_told(conn: DeadlineConnection, conninfo: str) -> Iterator[None]:
+def lock_waits_told(conn: DeadlineConnection) -> Iterator[None]:
     """Say on stderr, once, which session holds the lock that `conn` has waited for in the block for three seconds."""
+    conninfo = make_conninfo(**conn.info.get_parameters(), password=conn.info.password)
     with watched_by(partial(_watch, conn, conninfo), "lock-notice", joins=False):  # a look may take seconds
         yield
+
+
+class TellingBackend(Backend):
+    """The store of a command: what waits for a lock over one of its connections is explained on stderr."""
+
+    @contextmanager
+    def connection(self, timeout_s: float) -> Iterator[DeadlineConnection]:
+        """Yield a connection as an agent's store does, and tell of waits in the block."""
+        with super().connection(timeout_s) as conn, lock_waits_told(conn):
+            yield conn
+
+    @contextmanager
+    def reading(self, timeout_s: float, pipe: Pipeline) -> Iterator[DeadlineConnection]:
+        """Lend a connection as an agent's store does, and tell of waits in the block."""
+        with super().reading(timeout_s, pipe) as conn, lock_waits_told(conn):
+            yield conn
 
 
 def _watch(conn: DeadlineConnection, conninfo: str, over: threading.Event) -> None:
