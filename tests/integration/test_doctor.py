@@ -309,6 +309,20 @@ def test_need_20_a_locale_without_capitals_beyond_ascii_is_told(
     assert [(check.state, "only as it was written" in check.said) for check in noted] == [("note", True)] * told
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"), [("asciiword", "makes a capital I a dotless one"), ("word", "no capital letters beyond ASCII")]
+)
+def test_need_20_what_text_search_makes_of_capitals_is_told_whatever_lower_makes_of_them(
+    kind: str, said: str, admin_dsn: str, dsn: str, home: Path
+) -> None:
+    # No locale of the tests' machines does this: a dictionary that finds nothing for these words stands in for one.
+    with psycopg.connect(admin_dsn, autocommit=True) as connection:
+        assert connection.execute("SELECT lower('\u0416') = '\u0436'").fetchone() == (True,)
+        connection.execute(f"ALTER TEXT SEARCH CONFIGURATION pg_catalog.simple DROP MAPPING FOR {kind}".encode())
+    found = line(list(check_database(DoctorContext(Settings(dsn=dsn, dims=DIMS), home))), "locale")
+    assert found.state == "note" and said in found.said
+
+
 @pytest.mark.parametrize(("wrong_by_s", "state"), [(0.0, "ok"), (30.0, "note"), (-7200.0, "fail")])
 def test_need_02_a_clock_that_is_wrong(dsn: str, home: Path, wrong_by_s: float, state: str) -> None:
     patient = DoctorContext(Settings(dsn=dsn, dims=DIMS), home, now=lambda: time.time() + wrong_by_s)

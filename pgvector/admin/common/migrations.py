@@ -19,7 +19,7 @@ from . import codes, hnsw, row_security, session_locks, words
 from .pooler import require_session
 from .retrying import go_before_autovacuum, retry_deadlocks, retry_while_busy, run_script
 from .role_rights import let_use
-from .schema_checks import functions_astray
+from .schema_checks import CREATE_DATABASE, functions_astray
 
 DROP_SCRIPT = MIGRATIONS_FOLDER / "optional" / "drop_everything.sql"
 MIGRATION_LOCK = 7310579462  # each migration file takes this lock as well
@@ -158,7 +158,7 @@ def _require_utf8(conn: DeadlineConnection) -> None:
     if (encoding := conn.info.parameter_status("server_encoding")) != "UTF8":
         raise ConfigurationError(
             f"hermes-memory-pgvector needs a database with encoding UTF8, this one has {encoding}; make one: "
-            "CREATE DATABASE hermes_memory ENCODING 'UTF8' TEMPLATE template0"
+            + CREATE_DATABASE
         )
 
 

@@ -12,6 +12,8 @@ from .role_rights import functions_out_of_reach
 from .row_security import has_own_themes
 
 OLDEST_POSTGRES, OLDEST_PGVECTOR = 15, (0, 8)
+# Where the server's own locale is of another encoding, or C, the database needs one of its own.
+CREATE_DATABASE = "CREATE DATABASE hermes_memory ENCODING 'UTF8' LOCALE 'C.UTF-8' TEMPLATE template0"
 _query = partial(query, package=__package__)
 
 

@@ -21,7 +21,7 @@ from ..common.embedded_server import account_notice
 from ..common.holdings import held_removals
 from ..common.migrations import changed_migrations
 from ..common.retention_report import described, empty_themes, retention_state
-from ..common.schema_checks import OLDEST_PGVECTOR, OLDEST_POSTGRES
+from ..common.schema_checks import CREATE_DATABASE, OLDEST_PGVECTOR, OLDEST_POSTGRES
 from ..common.upgrade_progress import SCHEMA, UpgradeProgress, under_way
 from . import server_health
 from .check import Check, DoctorContext, fail, note, ok
@@ -35,7 +35,13 @@ _DECIDE = "put the file back; or hermes-pgvector removals list, then removals co
 _MENDED_PGVECTOR = (0, 8, 4)
 # Rows carry the clock of the host that wrote them, and of two near-equal statements the newer one wins.
 _CLOCK_NOTE_S, _CLOCK_FAIL_S = 2.0, 60.0
-_UTF8 = "make one: CREATE DATABASE hermes_memory ENCODING 'UTF8' TEMPLATE template0; then name it in `dsn`"
+_UTF8 = f"make one: {CREATE_DATABASE}; then name it in `dsn`"
+_LOCALES = {
+    "beyond ASCII": "this database's locale knows no capital letters beyond ASCII: a Cyrillic or Greek word, for one, "
+    "is found only as it was written, in capitals or not",
+    "I": "this database's locale makes a capital I a dotless one, as Turkish does: a word such as INDEX, or Info at "
+    "the beginning of a sentence, is found only as it was written, in capitals or not",
+}
 _FEWER_RIGHTS = (
     "let agents log in as a role of their own, made by CREATE ROLE, with rights by: hermes-pgvector migrate "
     "--admin-dsn DSN --runtime-role ROLE; then name that role in `dsn`"
@@ -129,11 +135,10 @@ def _tables(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]
     invalid = schema_checks.invalid_indexes(conn)
     yield from check_vectors(conn, context.settings, context.home, invalid)
     yield _trigrams(conn)
-    if not server_health.folds_letters(conn):
+    if kept := server_health.kept_capitals(conn):
         yield note(
             "locale",
-            "this database's locale knows no capital letters beyond ASCII: a Cyrillic or Greek word, for one, is found "
-            "only as it was written, in capitals or not",
+            _LOCALES[kept],
             "make a database with another one, as CREATE DATABASE ... LOCALE 'C.UTF-8' TEMPLATE template0, and: "
             "hermes-pgvector copy --to DSN",
         )

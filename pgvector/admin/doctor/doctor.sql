@@ -113,3 +113,7 @@ SELECT quote_ident(datname) AS name, datcollversion AS recorded, pg_database_col
   FROM pg_database
  WHERE datname = current_database() AND datcollversion IS NOT NULL
    AND datcollversion IS DISTINCT FROM pg_database_collation_actual_version(oid);
+
+-- name: folded_words
+-- exempt: touches no table. What text search makes of capitals, a Cyrillic one and Latin ones.
+SELECT tsvector_to_array(to_tsvector('pg_catalog.simple', chr(1046) || ' INFO')) AS words;

@@ -68,10 +68,16 @@ def rebuild_index(conn: DeadlineConnection, name: str) -> None:
         conn.execute(sql.SQL(statement).format(sql.Identifier(name)))
 
 
-def folds_letters(conn: DeadlineConnection) -> bool:
-    """Return whether the database's locale, and so its text search, maps capital letters beyond ASCII to small ones."""
+def kept_capitals(conn: DeadlineConnection) -> str:
+    """Return which capital letters text search does not map to the usual small ones; "" if it maps all.
+
+    Its locale may be another one than that of `lower`: before PostgreSQL 18 it is never ICU's.
+    """
     with translated():
-        return conn.execute("SELECT lower('\u0416') = '\u0436'").fetchone() == (True,)
+        words = one(conn, _query("folded_words")).words
+    if "\u0436" not in words:
+        return "beyond ASCII"
+    return "" if "info" in words else "I"
 
 
 def replication_role(conn: DeadlineConnection) -> str:

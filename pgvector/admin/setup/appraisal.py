@@ -22,7 +22,7 @@ from ...store.sql import query
 from ...store.vectors import recorded_space
 from ..common import new_vectors, schema_checks
 from ..common.fetching import one
-from ..common.schema_checks import OLDEST_PGVECTOR, OLDEST_POSTGRES
+from ..common.schema_checks import CREATE_DATABASE, OLDEST_PGVECTOR, OLDEST_POSTGRES
 
 _DEADLINE_S = 15.0
 Tables = Literal["none", "earlier", "whole"]  # `earlier`: of a version of ours with fewer migrations
@@ -82,10 +82,7 @@ def _require_usable(major: int, postgres: str, encoding: str, vector: str) -> No
     if major < OLDEST_POSTGRES:
         raise StoreMisconfigured(f"this is Postgres {postgres}; {OLDEST_POSTGRES} or newer is needed")
     if encoding != "UTF8":
-        raise StoreMisconfigured(
-            f"the database has the encoding {encoding}; make one with UTF8: "
-            "CREATE DATABASE hermes_memory ENCODING 'UTF8' TEMPLATE template0"
-        )
+        raise StoreMisconfigured(f"the database has the encoding {encoding}; make one with UTF8: {CREATE_DATABASE}")
     if not vector:
         raise StoreMisconfigured(
             f"the server (Postgres {postgres}) has no pgvector; install it there (Debian: postgresql-{major}-pgvector)"
