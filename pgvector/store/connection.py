@@ -59,7 +59,7 @@ _RECONNECT = (
 )
 _THEMES_OF = "hermes_themes_of"  # the function that the policies call
 _POOLED = "`dsn` names a pooler in transaction mode: set plugins.pgvector.pooler: transaction"
-_UNTIL_WRITABLE = "recall goes on, and writes follow when the server accepts them again or `dsn` names one that does"
+WRITABLE = "let `dsn` name a server that takes writes, or reset `default_transaction_read_only` of its role or database"
 # libpq's messages about a read-only server when a writable one was required.
 _TAKES_NO_WRITES = ("session is read-only", "server is in hot standby mode")
 _SERVERS_VARIABLE = "PGTARGETSESSIONATTRS"  # libpq's own
@@ -185,7 +185,7 @@ def _unsupported(exc: psycopg.Error) -> HermesPgvectorError:
 
 def _out_of_reach(exc: psycopg.Error) -> HermesPgvectorError:
     if any(sign in str(exc) for sign in _TAKES_NO_WRITES):
-        return StoreReadOnly(f"{_first_line(exc)}; {_UNTIL_WRITABLE}")
+        return StoreReadOnly(f"{_first_line(exc)}; {WRITABLE}")
     refused = any(sign in str(exc).lower() for sign, _ in _REFUSALS)
     return (StoreMisconfigured if refused else StoreUnavailable)(explain(exc))
 
@@ -221,7 +221,7 @@ _TRANSLATIONS: tuple[tuple[type[psycopg.Error] | tuple[type[psycopg.Error], ...]
     # An OperationalError, but about this row: a retry does not help.
     (pg.ProgramLimitExceeded, lambda exc: OperationRejected(_first_line(exc))),
     (pg.FeatureNotSupported, _unsupported),
-    (pg.ReadOnlySqlTransaction, lambda exc: StoreReadOnly(f"{_first_line(exc)}; {_UNTIL_WRITABLE}")),
+    (pg.ReadOnlySqlTransaction, lambda exc: StoreReadOnly(f"{_first_line(exc)}; {WRITABLE}")),
     (_PASSING, _out_of_reach),
     (psycopg.InternalError, _internal),
     (psycopg.Error, _answered),

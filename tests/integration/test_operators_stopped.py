@@ -13,6 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 import yaml
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from hermes_memory_pgvector.admin.common.spool_views import inspect_spools
@@ -75,6 +76,26 @@ def part_of(dsn: str, turn: int) -> str:
         " SELECT id, 1, agent_identity, 9, array_fill(0.1::real, ARRAY[384])::vector, (repeat('1', 384))::bit(384)"
         f"   FROM conversations ORDER BY ts, id OFFSET {turn} LIMIT 1"
     )
+
+
+@pytest.mark.usefixtures("configured")
+def test_need_40_a_command_on_a_read_only_database_says_what_to_do_and_promises_nothing(
+    cli: Run, admin_dsn: str
+) -> None:
+    with psycopg.connect(admin_dsn, autocommit=True) as connection:
+        name = sql.Identifier(str(conninfo_to_dict(admin_dsn)["dbname"]))
+        connection.execute(sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on").format(name))
+    for command, option in (
+        (("add", "Crane a is red"), "`dsn`"),
+        (("facts", "add", "Crane b is red", "--subject", "crane"), "`dsn`"),
+        (("index", "drop", "--yes", "--admin-dsn", admin_dsn), "`--admin-dsn`"),
+        (("migrate", "--admin-dsn", admin_dsn, "--runtime-role", "pg_monitor"), "the admin's DSN"),
+        (("tenants", "enable", "--admin-dsn", admin_dsn), "the admin's DSN"),
+    ):
+        done = cli(*command)
+        assert done.returncode == 1, done.stdout
+        assert f"let {option} name a server that takes writes, or reset" in done.stderr
+        assert "follow" not in done.stderr
 
 
 @pytest.mark.usefixtures("configured")

@@ -11,7 +11,7 @@ from psycopg import errors as pg
 from psycopg import sql
 
 from ...domain.errors import ConfigurationError
-from ...store.connection import DeadlineConnection, translated
+from ...store.connection import WRITABLE, DeadlineConnection, translated
 from ...store.pool import connect
 from ...store.schema import MIGRATIONS_FOLDER, applied_versions, check_dims, shipped_migrations
 from ...store.sql import query
@@ -245,6 +245,11 @@ def _run(conn: DeadlineConnection, migration: Migration) -> None:
         raise ConfigurationError(
             f"migration {migration.version:03d} was not applied: other transactions, or autovacuum, use its tables "
             "without a pause; end the long ones (pg_stat_activity names them), then run it again"
+        ) from exc
+    except pg.ReadOnlySqlTransaction as exc:
+        raise ConfigurationError(
+            f"migration {migration.version:03d} was not applied: {exc.diag.message_primary}; "
+            + WRITABLE.replace("`dsn`", "the admin's DSN")
         ) from exc
     except psycopg.Error as exc:
         raise ConfigurationError(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import psycopg
 
 from ...domain.errors import ConfigurationError
-from ...store.connection import DeadlineConnection, translated
+from ...store.connection import WRITABLE, DeadlineConnection, translated
 from ...store.schema import MIGRATIONS_FOLDER
 from ...store.sql import query
 from .fetching import one
@@ -112,5 +112,5 @@ def _explained(exc: psycopg.Error) -> ConfigurationError:
     if not hint and isinstance(exc, psycopg.errors.InsufficientPrivilege):
         hint = "the admin's DSN must name a superuser, or the owner of the tables"
     if not hint and isinstance(exc, psycopg.errors.ReadOnlySqlTransaction):
-        hint = "the admin's DSN must lead to the primary server, which takes writes"
+        hint = WRITABLE.replace("`dsn`", "the admin's DSN")
     return ConfigurationError((exc.diag.message_primary or str(exc)) + (f"; {hint}" if hint else ""))

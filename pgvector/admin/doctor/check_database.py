@@ -13,7 +13,7 @@ from ...domain.files import how_to_let_read, memory_file_paths, read_memory_file
 from ...domain.redaction import mask_dsn
 from ...domain.types import MEMORY_FILES
 from ...store import schema
-from ...store.connection import DeadlineConnection, translated
+from ...store.connection import WRITABLE, DeadlineConnection, translated
 from ...store.memory_files import WHY
 from ...store.pool import backend_pid, connect, is_pooled
 from ..common import pooler, schema_checks
@@ -76,7 +76,7 @@ def _server(conn: DeadlineConnection, context: DoctorContext, where: str) -> Ite
     if int(postgres.split(".")[0].split()[0]) < OLDEST_POSTGRES:
         yield fail("postgres", said, f"Postgres {OLDEST_POSTGRES} or newer is needed: upgrade the server")
     elif seen.read_only:
-        yield fail("postgres", f"{said}; it takes no writes", "let `dsn` lead to the primary server")
+        yield fail("postgres", f"{said}; it takes no writes", WRITABLE)
     else:
         yield ok("postgres", said)
     apart_s = abs(seen.clock_ahead_s)

@@ -15,7 +15,7 @@ from ...config.loading import Loaded
 from ...domain.errors import StoreReadOnly
 from ...host.provider import PgvectorMemoryProvider
 from ...host.session_context import load_settings
-from ...store.connection import DeadlineConnection
+from ...store.connection import WRITABLE, DeadlineConnection
 from ..common.commands import EXIT_FAILED, EXIT_OK, print_json
 from ..common.database import connection, settings_of
 from ..common.row_security import EVERY_THEME
@@ -49,9 +49,7 @@ def told(args: argparse.Namespace, home: Path, prepare: Callable[[DeadlineConnec
     # If writing is impossible, fail now rather than after a minute with writes left in the spool.
     with connection(settings_of(home)) as conn:
         if look_at(conn, time.time()).read_only:
-            raise StoreReadOnly(
-                "this server takes no writes, so nothing was tried; let `dsn` lead to the primary server"
-            )
+            raise StoreReadOnly(f"this server takes no writes, so nothing was tried; {WRITABLE}")
         play = prepare(conn)
     if not args.json:
         return EXIT_OK if play(home) else EXIT_FAILED
