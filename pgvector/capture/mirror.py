@@ -61,8 +61,8 @@ class Mirror:
         self._unreadable: dict[str, str] = {}
         self._there: set[str] = set()
         self._clock = 0
+        self._wall = 0
         self._clock_lock = fork_lock()
-        self._told_clock = False
         self._stored_up_to = 0.0  # the latest time by this home's clock of a write that Postgres has stored
 
     @cached_property
@@ -82,31 +82,24 @@ class Mirror:
     def now(self) -> float:
         """Return a time (seconds since the epoch) later than any that this home got before, even if the clock stepped.
 
-        It orders the reads and writes of the files. It is stored as the modification time of a file.
+        It orders the reads and writes of the files. It is stored as a file's modification time, and what the machine's
+        clock was then as its access time: a step back is told once, however far ahead the clock had been.
         """
         with self._clock_lock:
-            wall = time.time_ns()
+            wall, before = time.time_ns(), self._wall
             marker = self._home / "pgvector" / "clock"
             with contextlib.suppress(OSError):
-                self._clock = max(self._clock, marker.stat().st_mtime_ns)
-            self._note_step((self._clock - wall) / 1e9)
-            self._clock = max(wall, self._clock + 1000)
+                kept = marker.stat()
+                self._clock, before = max(self._clock, kept.st_mtime_ns), max(before, kept.st_atime_ns)
+            _note_step((before - wall) / 1e9)
+            self._wall, self._clock = wall, max(wall, self._clock + 1000)
             try:
-                os.utime(marker, ns=(self._clock, self._clock))
+                os.utime(marker, ns=(wall, self._clock))
             except OSError:
                 with contextlib.suppress(OSError):
                     make_marker(marker)
-                    os.utime(marker, ns=(self._clock, self._clock))
+                    os.utime(marker, ns=(wall, self._clock))
             return self._clock / 1e9
-
-    def _note_step(self, behind_s: float) -> None:
-        if behind_s > _CLOCK_STEP_S and not self._told_clock:
-            self._told_clock = True
-            logger.warning(
-                "hermes-pgvector: this machine's clock was set back by %.0f s; writes keep their order, but what is "
-                "stored now gets wrong dates: set the clock",
-                behind_s,
-            )
 
     def changed(self) -> list[FileState]:
         """Return the files that changed since the last call; on the first call, return all of them.
@@ -171,6 +164,15 @@ class Mirror:
         """Return target and text of every entry in the files now; a file that cannot be read has none."""
         states, _ = read_in(self._home)
         return {(state.target, content) for state in states for content in state.contents}
+
+
+def _note_step(behind_s: float) -> None:
+    if behind_s > _CLOCK_STEP_S:
+        logger.warning(
+            "hermes-pgvector: this machine's clock was set back by %.0f s: it was wrong until then, or is now. Writes "
+            "keep their order, but what is stored while it is wrong gets wrong dates: let NTP set it",
+            behind_s,
+        )
 
 
 def read_in(home: Path) -> tuple[list[FileState], dict[Path, str]]:

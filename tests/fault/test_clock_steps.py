@@ -31,13 +31,14 @@ os._exit(0)
 """
 
 
-def live(home: Path, dsn: str, writes: list[list[object]], *, ahead_s: float) -> None:
-    """An agent that cannot reach Postgres, writes, and is gone."""
+def live(home: Path, dsn: str, writes: list[list[object]], *, ahead_s: float) -> str:
+    """An agent that cannot reach Postgres, writes, and is gone; returns what it logged."""
     arguments = json.dumps([ahead_s, dsn, str(home), writes])
     done = subprocess.run(
         [sys.executable, "-P", "-c", LIFE, arguments], capture_output=True, text=True, timeout=150, check=False
     )
     assert done.returncode == 0, done.stderr
+    return done.stderr
 
 
 @pytest.mark.parametrize("disk", ["one", "another"])
@@ -62,3 +63,12 @@ def test_need_03_replacements_after_a_clock_was_set_back_leave_no_stale_version(
     until(lambda: Database(dsn).column(count) >= [2 * COUNT], STORED_TIMEOUT_S, "what both lives left")
     landed(provider)
     assert sorted(recalled(provider, "setting")) == [f"Setting {n:02d} is new" for n in range(COUNT)]
+
+
+def test_need_40_a_clock_that_was_corrected_is_told_once(home: Path, dsn: str) -> None:
+    nowhere = make_conninfo(dsn, host="127.0.0.1", port="1")
+    told = [
+        live(home, nowhere, [["add", "memory", f"Setting {life} is on"]], ahead_s=ahead_s).count("was set back by")
+        for life, ahead_s in enumerate([86_400.0, 0.0, 0.0, -3600.0, -3600.0])
+    ]
+    assert told == [0, 1, 0, 1, 0]
