@@ -291,6 +291,38 @@ def test_need_40_the_tables_as_1_0_0_made_them_first_need_no_word(admin_dsn: str
     assert [check.state for check in checks if check.name == "schema"] == ["ok"]
 
 
+def test_need_02_a_table_that_was_restored_alone_is_mended_by_what_is_printed(
+    admin_dsn: str, dsn: str, home: Path, capsys: Capture
+) -> None:
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS}}}))
+    arguments = ["--hermes-home", str(home)]
+    assert main(["add", "Crane a is red", *arguments]) == 0
+    with psycopg.connect(admin_dsn, autocommit=True) as admin:
+        # What pg_restore --table brings back: columns, rows and rights.
+        admin.execute("CREATE TABLE kept (LIKE memory_entries INCLUDING DEFAULTS INCLUDING GENERATED)")
+        admin.execute("ALTER TABLE kept ALTER id DROP DEFAULT")
+        admin.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON kept TO hermes")
+        admin.execute("ALTER TABLE memory_entries RENAME TO gone")
+        admin.execute("ALTER TABLE kept RENAME TO memory_entries")
+        ours = "id, agent_identity, target, content, created_at, updated_at, metadata, text_language, owners"
+        admin.execute(f"INSERT INTO memory_entries ({ours}) SELECT {ours} FROM gone".encode())
+        admin.execute("DROP TABLE gone CASCADE")
+        checks = list(check_database(DoctorContext(Settings(dsn=dsn, dims=DIMS), home)))
+        unnumbered, unkeyed = line(checks, "sequences"), next(each for each in checks if "primary key" in each.said)
+        assert unnumbered.state == "fail" and "memory_entries" in unnumbered.said
+        assert "postgres" not in [check.name for check in checks if check.state == "fail"]
+        for fix in (unnumbered.fix, unkeyed.fix):
+            admin.execute(fix.partition(": ")[2].encode())
+    main(["doctor", "--fix", "--admin-dsn", admin_dsn, *arguments])
+    assert main(["add", "Crane b is blue", *arguments]) == 0
+    capsys.readouterr()
+    assert main(["list", "--json", *arguments]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert {row["content"] for row in listed} == {"Crane a is red", "Crane b is blue"}
+    left = check_database(DoctorContext(Settings(dsn=dsn, dims=DIMS), home))
+    assert [check for check in left if check.state == "fail"] == []
+
+
 @pytest.mark.parametrize(("locale", "told"), [("C", True), ("C.UTF-8", False)])
 def test_need_20_a_locale_without_capitals_beyond_ascii_is_told(
     locale: str, told: bool, admin_dsn: str, home: Path

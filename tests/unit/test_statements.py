@@ -82,7 +82,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "invalid_indexes", "own_rights", "lacking_rights", "versions", "themes_of_roles",  # touch no stored text
         "theme_moves", "noted_entries", "folded_words",  # names, and digests of this host's own file
         "look_at_server", "newer_extension", "may_compare_sequence", "sequence_and_rows", "advance_sequence",
-        "sample_next", "appraise",
+        "unnumbered_tables", "sample_next", "appraise",
         # a change of the model embeds the texts of every theme, as an administrator
         "dependents_of_vectors", "begin_reembed", "note_reembed", "end_reembed", "define_keep_next",
         "make_room_for_vectors", "last_id_of", "row_without_next", "count_next", "rows_without_next",

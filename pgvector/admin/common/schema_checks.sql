@@ -49,7 +49,7 @@ SELECT privilege || ' on ' || name AS lacking
                (17, 'sequence', 'conversations_id_seq', 'USAGE')) AS wanted (number, kind, name, privileges)
  CROSS JOIN LATERAL string_to_table(privileges, ' ') WITH ORDINALITY AS one (privilege, place)
  WHERE NOT CASE kind WHEN 'table' THEN has_table_privilege(name, privilege)
-                     WHEN 'sequence' THEN has_sequence_privilege(name, privilege)
+                     WHEN 'sequence' THEN has_sequence_privilege(to_regclass(name), privilege)
                      WHEN 'log' THEN %(confined)s OR has_any_column_privilege(name, privilege)
                      ELSE has_any_column_privilege(name, privilege) END
  ORDER BY number, place;

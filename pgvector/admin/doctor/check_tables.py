@@ -23,6 +23,7 @@ def check_tables(conn: DeadlineConnection, invalid: list[str]) -> Iterator[Check
     """Yield what is wrong with the tables; `invalid` names the indexes that are incomplete. Nothing if all is well."""
     for name in invalid:
         yield fail("index", f"{name} is invalid", f"REINDEX INDEX CONCURRENTLY {name}", f"index:{name}")
+    yield from _unnumbered(conn)
     yield from _indexes(conn)
     yield from _keys(conn)
     yield from _triggers(conn)
@@ -34,6 +35,20 @@ def check_tables(conn: DeadlineConnection, invalid: list[str]) -> Iterator[Check
             "unlogged",
             f"a crash of the server empties {', '.join(passing)}, and a replica has nothing of it",
             "as an admin: " + "; ".join(f"ALTER TABLE {name} SET LOGGED" for name in passing),
+        )
+
+
+def _unnumbered(conn: DeadlineConnection) -> Iterator[Check]:
+    if found := conn.execute(_query("unnumbered_tables")).fetchall():
+        yield fail(
+            "sequences",
+            f"rows get no id, {_AS_AFTER}: {', '.join(row.name for row in found)}; writes wait, and migrate fails",
+            "as an admin, and then what the lines below say: "
+            + "; ".join(
+                f"ALTER TABLE {row.name} ALTER id ADD GENERATED {row.made} AS IDENTITY; "
+                f"SELECT setval(pg_get_serial_sequence('{row.name}', 'id'), max(id)) FROM {row.name}"
+                for row in found
+            ),
         )
 
 

@@ -117,3 +117,11 @@ SELECT quote_ident(datname) AS name, datcollversion AS recorded, pg_database_col
 -- name: folded_words
 -- exempt: touches no table. What text search makes of capitals, a Cyrillic one and Latin ones.
 SELECT tsvector_to_array(to_tsvector('pg_catalog.simple', chr(1046) || ' INFO')) AS words;
+
+-- name: unnumbered_tables
+-- exempt: reads the catalogue only. As after `pg_restore --table`, which restores neither a sequence nor what leads to it.
+SELECT name, made
+  FROM (VALUES ('conversations', 'BY DEFAULT'), ('memory_entries', 'BY DEFAULT'), ('memory_history', 'ALWAYS'),
+               ('hermes_maintenance', 'ALWAYS')) AS ours (name, made)
+  JOIN pg_attribute ON attrelid = to_regclass(name) AND attname = 'id' AND attidentity = '' AND NOT atthasdef
+ ORDER BY 1;
