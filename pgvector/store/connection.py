@@ -63,6 +63,7 @@ WRITABLE = "let `dsn` name a server that takes writes, or reset `default_transac
 # libpq's messages about a read-only server when a writable one was required.
 _TAKES_NO_WRITES = ("session is read-only", "server is in hot standby mode")
 _SERVERS_VARIABLE = "PGTARGETSESSIONATTRS"  # libpq's own
+_ANY_SERVER = f"leave target_session_attrs out of `dsn`, and {_SERVERS_VARIABLE} out of the environment"
 _TICK_S = 0.02  # how often a waiting call checks its deadline
 _CANCEL_S = 1.0  # how long sending a cancel request may take
 
@@ -314,7 +315,8 @@ _REFUSALS = (
     ("connection is bad: invalid", "correct that value in `dsn`"),
     ("definition of service", _SERVICE),
     ("service file", _SERVICE),
-    ("not in hot standby mode", "agents need a server that takes writes: leave target_session_attrs out of `dsn`"),
+    ("not in hot standby mode", f"agents need a server that takes writes: {_ANY_SERVER}"),
+    ("method requirement", "the server asks for another: correct require_auth in `dsn`, or PGREQUIREAUTH"),
     ("authentication failed", "check the user and password in `dsn`; a pooler has its own list of them"),
     ("no password supplied", "put the password into `dsn`, a passfile or PGPASSWORD"),
     ("permission denied for database", "as an admin: GRANT CONNECT ON DATABASE ... TO ROLE"),
@@ -343,6 +345,7 @@ _REMEDIES = (
     ("failed to resolve host", "correct the host in `dsn`"),
     ("connection refused", "start Postgres there, or correct host and port in `dsn`"),
     ("no such file or directory", "start Postgres there, or correct the socket directory in `dsn`"),
+    ("out of shared memory", "raise max_locks_per_transaction of the server"),
     ("no space left", "make room on the disk of Postgres"),
     ("file too large", "make room on the disk of Postgres"),
     ("quota exceeded", "make room on the disk of Postgres"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from collections.abc import Iterator
@@ -10,9 +11,13 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
+from hermes_memory_pgvector.admin.common.migrations import migrate
 from hermes_memory_pgvector.capture import batches
+from hermes_memory_pgvector.domain.errors import ConfigurationError, StoreUnavailable
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.store.connection import translated
 from tests.conftest import DIMS, MakeProvider
 from tests.support.limits import LATE_S
 from tests.support.memory import landed, runtime_of
@@ -202,3 +207,16 @@ def test_need_03_a_batch_that_takes_too_long_is_written_in_smaller_ones(
     landed(provider)
     assert user_turns(database) == [turn(number) for number in range(1, 61)]
     assert runtime_of(provider).writer.rejected() == []
+
+
+def test_need_02_a_server_without_room_for_locks_says_which_setting_to_raise(small_server: OwnPostgres) -> None:
+    empty = make_conninfo(small_server.admin_dsn, dbname="without_locks")
+    with psycopg.connect(small_server.admin_dsn, autocommit=True) as holder:
+        holder.execute("CREATE DATABASE without_locks")
+        with pytest.raises(StoreUnavailable, match="raise max_locks_per_transaction"), translated():
+            for number in itertools.count():
+                holder.execute("SELECT pg_advisory_lock(%s)", (number,))
+        for number in range(40):  # enough to connect
+            holder.execute("SELECT pg_advisory_unlock(%s)", (number,))
+        with pytest.raises(ConfigurationError, match=r"out of shared memory.*max_locks_per_transaction"):
+            migrate(empty, dims=DIMS)

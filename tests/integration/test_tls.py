@@ -207,6 +207,11 @@ FAULTS = {
         "not in hot standby mode",
         "leave target_session_attrs out of `dsn`",
     ),
+    "a method": Fault(
+        lambda dsn, guards: psycopg.conninfo.make_conninfo(dsn, require_auth="password"),
+        "authentication method requirement",
+        "correct require_auth in `dsn`",
+    ),
 }
 
 

@@ -253,7 +253,8 @@ def _run(conn: DeadlineConnection, migration: Migration) -> None:
         ) from exc
     except psycopg.Error as exc:
         raise ConfigurationError(
-            f"migration {migration.version:03d} failed: {exc.diag.message_primary or exc}; see: hermes-pgvector doctor"
+            f"migration {migration.version:03d} failed: {exc.diag.message_primary or exc}; "
+            f"{exc.diag.message_hint or 'see: hermes-pgvector doctor'}"
         ) from exc
 
 
