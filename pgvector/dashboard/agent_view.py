@@ -120,10 +120,13 @@ class _Asked:
         return self._recorded.mode
 
     def near(self, question: str = "") -> MinSimilarity | None:
-        """Return the similarity that rows needed for a question, or for the first; None if only words decided."""
+        """Return the similarity that rows needed for a question of the message, by default for the whole of it.
+
+        Where that was not asked for, it is the first one's; None if only words decided.
+        """
         if self._settings.min_similarity == "auto":
             known = self._recorded.near
-            return known.get(question, next(iter(known.values()), None))
+            return known.get(question or self._text, next(iter(known.values()), None))
         return MinSimilarity(self._settings.min_similarity, self._settings.min_similarity)
 
     def quoted(self) -> list[Hit]:
@@ -140,10 +143,7 @@ class _Asked:
         known = {_row(hit) for hit in self._worth if self._transcript.holds(self._where.session, hit)}
         reasons |= dict.fromkeys(known, "the session still has it before it")
         others = [hit for hit in self._recorded.found.values() if _row(hit) not in shown]
-        return [
-            (hit, reasons.get(_row(hit)) or _too_far(hit, self.near(hit.asked or self._text)))
-            for hit in others[:_BELOW_MOST]
-        ]
+        return [(hit, reasons.get(_row(hit)) or _too_far(hit, self.near(hit.asked))) for hit in others[:_BELOW_MOST]]
 
 
 def agent_view(served: ServedHome, params: Params) -> Mapping[str, Any]:

@@ -97,20 +97,17 @@ def _lines(
     lines: list[Line] = []
     besides = list(before)
     found: dict[tuple[Store, int], Hit] = {}
-    held: dict[int, Hit] = {}
+    held: list[Hit] = []
     without = transcripts.held(where.session)
     for limit in (settings.prefetch_limit * _SPARE, PAGES_END):
-        try:
-            answer = _answer(searcher, text, where, limit, without, end, begins=begins and not found)
-        except HermesPgvectorError:
-            if not found:
-                raise
-            break  # as in a theme of long texts, where no time is left for it: what was found before stands
+        answer = _answer(searcher, text, where, limit, without, end, first=not found, begins=begins)
+        if answer is None:
+            break
         besides += fitting(searcher, answer.procedures, text, settings, end)
         some = {(hit.store, hit.id): hit for hit in answer.hits}
         found |= some
-        held |= {hit.id: hit for hit in answer.held}
-        worth = worth_showing(searcher, list(found.values()), text, settings, end, list(held.values()))
+        held += answer.held
+        worth = worth_showing(searcher, list(found.values()), text, settings, end, held)
         # What was written during the search is not among what the search leaves out.
         new = [hit for hit in worth if not transcripts.holds(where.session, hit)]
         # All together, as the last turns may say the same as what was found.
@@ -122,9 +119,21 @@ def _lines(
 
 
 def _answer(
-    searcher: Searcher, text: str, where: MessagePlace, limit: int, without: HeldTurns, end: float, *, begins: bool
-) -> Answer:
-    """Return what is found for a message, with the theme's procedures where a session begins."""
+    searcher: Searcher,
+    text: str,
+    where: MessagePlace,
+    limit: int,
+    without: HeldTurns,
+    end: float,
+    *,
+    first: bool,
+    begins: bool,
+) -> Answer | None:
+    """Return what a search finds for a message, the `first` one with the theme's procedures where a session `begins`.
+
+    Return None if it is not the first and fails, as in a theme of long texts, where no time is left for another one.
+    Raises StoreUnavailable or DeadlineExceeded if the first one fails.
+    """
     left_s = max(0.01, end - time.monotonic())
     rerank = searcher.reranks_prefetch
     asked = Question(
@@ -135,11 +144,16 @@ def _answer(
         around=True,
         rerank=rerank,
         without=without,
-        begins_task=begins,
+        begins_task=begins and first,
         asking=where.talk,
         context=where.subject,
     )
-    return searcher.recall(["memories", "turns"], asked)
+    try:
+        return searcher.recall(["memories", "turns"], asked)
+    except HermesPgvectorError:
+        if first:
+            raise
+        return None
 
 
 def fitting(
@@ -189,15 +203,21 @@ def worth_showing(
     Of a message with several questions, each row is compared with the one that has found it. `held` are the best of the
     turns that the session still has: questions like this one among them tell what a row can be expected to hold.
     """
-    by_question: dict[str, list[Hit]] = {}
-    for hit in found:
-        by_question.setdefault(hit.asked or text, []).append(hit)
+    alike, ordered = _by_question(held, text), asks(text, of_a_turn=True)
     answering = {
         (hit.store, hit.id)
-        for question, hits in by_question.items()
-        for hit in _answering(searcher, hits, question, settings, until, held, ordered=asks(text, of_a_turn=True))
+        for question, hits in _by_question(found, text).items()
+        for hit in _answering(searcher, hits, question, settings, until, alike.get(question, []), ordered=ordered)
     }
     return [hit for hit in found if (hit.store, hit.id) in answering]
+
+
+def _by_question(hits: Iterable[Hit], text: str) -> dict[str, list[Hit]]:
+    """Return the rows by the question of the message `text` that has found each."""
+    found: dict[str, list[Hit]] = {}
+    for hit in hits:
+        found.setdefault(hit.asked or text, []).append(hit)
+    return found
 
 
 def _answering(
@@ -212,7 +232,7 @@ def _answering(
 ) -> list[Hit]:
     """Return the rows that likely answer one question; `ordered`: its message asks, or orders an answer."""
     near = _bars(searcher, found, text, settings, until, {hit.theme for hit in found if hit.store == "memories"})
-    most = _most_of([*found, *(hit for hit in held if (hit.asked or text) == text)], text)
+    most = _most_of([*found, *held], text)
     by_time = session_asked(text) == "end" or (ordered and asks_what_was_said(text))
     return [hit for hit in found if (by_time and hit.told_then) or is_worth_showing(hit, near, most)]
 

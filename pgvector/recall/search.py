@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -117,20 +117,24 @@ class Search:
 
     def by_words(self, pipe: Pipeline) -> None:
         """Run the lexical leg, which needs no vector; to be called next."""
-        self._sizes = {store: size_of(rows) for store, rows in self._counted.items()}
-        self._held = {row.id for row in self._asked_held or ()}
+        self._read_question()
         # Only a theme this large may have an index of its own; the check travels with the lexical statements.
         large = [
             store for store, size in self._sizes.items() if size.rows > EXACT_ROWS and self.asked.scope.kind == "theme"
         ]
         graphs = {store: ask_own_graph(pipe, store, self.asked.scope.theme) for store in large}
-        if self._asked_procedures is not None:
-            self.procedures = procedures_in(self._asked_procedures, set(self._question.words.terms.values()))
         self._worded = self._search_words(pipe, CANDIDATES)
         if self._meant:  # a time may be misspelt as well
             self.text = respelt(self.text, self._meant)
             self._time = AskedTime(self.asked, self.text, self._now, self._zone)
         self._own_graphs = {store for store, asked in graphs.items() if has_own_graph(asked)}
+
+    def _read_question(self) -> None:
+        """Read what `ask_question` asked for."""
+        self._sizes = {store: size_of(rows) for store, rows in self._counted.items()}
+        self._held = {row.id for row in self._asked_held or ()}
+        if self._asked_procedures is not None:
+            self.procedures = procedures_in(self._asked_procedures, set(self._question.words.terms.values()))
 
     def look_beside(self, pipe: Pipeline) -> None:
         """Look up the turns beside the best lexical matches."""
@@ -172,8 +176,8 @@ class Search:
     def _best(self, pipe: Pipeline, vector: SentVector | None) -> list[Hit]:
         nearest = {} if vector is None else self._nearest
         order = self._ranked(pipe, nearest, self._worded)
-        held = [row for row in islice(order, _BLOCK) if self._is_held(row)]
-        hits = self._fetched(pipe, order, vector, [], held)
+        held = sum(map(self._is_held, islice(order, _BLOCK)))
+        hits = self._fetched(pipe, self._thinned(order), vector, [], spare=held)
         legs = [*nearest.values(), *self._worded.values()]
         if len(hits) >= self._wanted or all(len(leg) < CANDIDATES for leg in legs):
             return hits
@@ -182,7 +186,7 @@ class Search:
             nearest = _read(self._search_vectors(pipe, vector, PAGES_END))
         seen = {(row.store, row.id) for row in order}
         rest = [row for row in self._ranked(pipe, nearest, worded) if (row.store, row.id) not in seen]
-        return self._fetched(pipe, rest, vector, hits)
+        return self._fetched(pipe, self._thinned(rest), vector, hits)
 
     def _search_words(self, pipe: Pipeline, depth: int) -> Legs:
         scope, filters = self.asked.scope, self.asked.filters
@@ -252,6 +256,16 @@ class Search:
     def _is_held(self, row: _Ranked) -> bool:
         return row.store == "turns" and row.id in self._held
 
+    def _thinned(self, order: Iterable[_Ranked]) -> Iterator[_Ranked]:
+        """Yield the rows in order; of the turns that the question leaves out, only those among the first."""
+        return (row for place, row in enumerate(order) if place < _BLOCK or not self._is_held(row))
+
+    def _without_held(self, block: Iterable[_Ranked], fetched: Mapping[_Ranked, Hit]) -> list[Hit]:
+        """Return the hits of a block; turns that the question leaves out are noted in `held` instead."""
+        hits = [fetched[row] for row in block if row in fetched and not self._is_held(row)]
+        self.held += tuple(fetched[row] for row in block if row in fetched and self._is_held(row))
+        return hits
+
     def _beside(self, pipe: Pipeline, turns: Sequence[int]) -> dict[int, Beside]:
         """Return the turns around each of `turns`, from the cache where they were looked up before."""
         self._note_beside(*self._ask_beside(pipe, turns))
@@ -271,25 +285,23 @@ class Search:
         ranked: Iterable[_Ranked],
         vector: SentVector | None,
         hits: list[Hit],
-        held: Sequence[_Ranked] = (),
+        *,
+        spare: int = 0,
     ) -> list[Hit]:
         """Return `hits` followed by the ranked rows, fetched block by block until there are as many as wanted.
 
-        Turns that the question leaves out are not among them; those of `held` are fetched with the first block.
+        `spare`: how many of the rows are fetched in addition, as so many of them are left out.
         """
         hits = list(hits)
         said = {statement_of(hit) for hit in hits}
-        coming = (row for row in ranked if not self._is_held(row))
+        coming = iter(ranked)
         while len(hits) < self._wanted:
-            blocks = list(_blocks(coming, -(-(self._wanted - len(hits)) // _BLOCK)))
-            if not blocks and not held:
+            blocks = list(_blocks(coming, -(-(self._wanted + spare - len(hits)) // _BLOCK)))
+            if not blocks:
                 break
-            fetched = self._fetch(pipe, [*chain.from_iterable(blocks), *held], vector)
-            if held:
-                self.held = tuple(fetched[row] for row in held if row in fetched)
-                held = ()
+            fetched = self._fetch(pipe, list(chain.from_iterable(blocks)), vector)
             for block in blocks:
-                for hit in settle([fetched[row] for row in block if row in fetched]):
+                for hit in settle(self._without_held(block, fetched)):
                     if (statement := statement_of(hit)) not in said:
                         hits.append(hit)
                         said.add(statement)

@@ -110,11 +110,11 @@ class Searcher:
         """Return the rows from the best one to the end of the page that is asked for.
 
         A word that looks misspelt may be the right one for what the rows say in other words. So such a question is
-        also searched as it is written.
+        also searched by meaning as it is written; by words it finds no other rows.
         """
         end = time.monotonic() + asked.deadline_s
         found = self._best(stores, asked)
-        if any(hit.asked for hit in found.hits):
+        if found.mode == "hybrid" and any(hit.asked for hit in found.hits):
             with suppress(HermesPgvectorError):
                 left = replace(asked, as_written=True, deadline_s=_left_s(end))
                 return in_turn([found, self._best(stores, left)])
