@@ -16,7 +16,7 @@ from .ranking import FITS_AS_WELL, are_alike, is_question, newest_of_near_equals
 from .values import about, replaced_part, values_in
 
 _ASKED_ALIKE = 0.6  # least share of words in common, of all words but numbers, of two questions that ask the same
-_ASKED_CHARS = 2000  # of a longer question both ends, one of which says what is asked; the rest is what was pasted
+_ASKED_CHARS = 600  # of a longer question both ends, one of which says what is asked; the rest is what was pasted
 _WORD = re.compile(r"\w+")
 _ECHO_MAX_CHARS = 160  # a longer reply says more than the statement that it confirms
 
