@@ -2,7 +2,8 @@
 
 The questions of threshold.py, each with one error in one of its words of six letters or more: two letters swapped, one
 left out, one twice, or another one in its place. `answered` and `false` are as there. `mended`: `no`, as where the
-database lacks pg_trgm; in `words`, while the vector is that of the text as it was written; in `both`, as shipped.
+database lacks pg_trgm; in `words`, while the vector is that of the text as it was written; in words and vector, with
+the word that is `meant` alone, as if it could not be right as it was written; in `both`, as shipped.
 
     python misspelt.py --data DIR [--model-dir DIR | --no-model] [--every N]
 """
@@ -27,6 +28,7 @@ from threshold import EVERY, Case, cases, store
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall import search
+from hermes_memory_pgvector.recall.searcher import Searcher
 from hermes_memory_pgvector.store.lexical import LexicalSearch
 
 _LEAST = 6  # letters of a word that gets an error; not its first one, nor its last one
@@ -73,6 +75,8 @@ def table(provider: PgvectorMemoryProvider, asked: list[Case]) -> list[dict[str,
                 rows.append({"error": name, "mended": "no"} | rates(provider, asked, error))
             with mock.patch.object(search, "respelt", lambda text, meant: text):
                 rows.append({"error": name, "mended": "words"} | rates(provider, asked, error))
+        with mock.patch.object(Searcher, "_answer", Searcher._best):
+            rows.append({"error": name, "mended": "meant"} | rates(provider, asked, error))
         rows.append({"error": name, "mended": "both"} | rates(provider, asked, error))
     return rows
 
