@@ -59,7 +59,7 @@ _RECONNECT = (
 )
 _THEMES_OF = "hermes_themes_of"  # the function that the policies call
 _POOLED = "`dsn` names a pooler in transaction mode: set plugins.pgvector.pooler: transaction"
-WRITABLE = "let `dsn` name a server that takes writes, or reset `default_transaction_read_only` of its role or database"
+WRITABLE = "let `dsn` lead to the primary server, or reset `default_transaction_read_only` of its role or database"
 # libpq's messages about a read-only server when a writable one was required.
 _TAKES_NO_WRITES = ("session is read-only", "server is in hot standby mode")
 _SERVERS_VARIABLE = "PGTARGETSESSIONATTRS"  # libpq's own

@@ -94,7 +94,7 @@ def test_need_40_a_command_on_a_read_only_database_says_what_to_do_and_promises_
     ):
         done = cli(*command)
         assert done.returncode == 1, done.stdout
-        assert f"let {option} name a server that takes writes, or reset" in done.stderr
+        assert f"let {option} lead to the primary server, or reset" in done.stderr
         assert "follow" not in done.stderr
 
 
