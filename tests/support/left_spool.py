@@ -19,11 +19,18 @@ def operation(
 
 
 def leave_spool(home: Path, operations: Iterable[Operation]) -> Path:
-    """The file of a process that is gone."""
-    folder = home / "pgvector" / "spool"
-    folder.mkdir(parents=True, exist_ok=True)
-    spool = Spool(folder / f"4000000-{uuid.uuid4().hex[:8]}.db", max_bytes=1 << 30)
-    for each in operations:
-        spool.append(each)
+    """The file of a process that is gone.
+
+    It is written elsewhere: agents that run take a file of that name for one that nobody writes any more.
+    """
+    folder, elsewhere = home / "pgvector" / "spool", home / "pgvector" / "written"
+    for each in (folder, elsewhere):
+        each.mkdir(parents=True, exist_ok=True)
+    spool = Spool(elsewhere / f"4000000-{uuid.uuid4().hex[:8]}.db", max_bytes=1 << 30)
+    for write in operations:
+        spool.append(write)
     spool.close()
-    return spool.path
+    for file in sorted(elsewhere.glob(f"{spool.path.name}*"), reverse=True):  # the database last
+        file.rename(folder / file.name)
+    elsewhere.rmdir()
+    return folder / spool.path.name
