@@ -116,7 +116,7 @@ class Searcher:
         found = self._best(stores, asked)
         if found.mode == "hybrid" and any(hit.asked for hit in found.hits):
             with suppress(HermesPgvectorError):
-                left = replace(asked, as_written=True, deadline_s=_left_s(end))
+                left = replace(asked, as_written=True, begins_task=False, deadline_s=_left_s(end))
                 return in_turn([found, self._best(stores, left)])
         return found
 

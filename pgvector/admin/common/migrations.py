@@ -11,7 +11,7 @@ from psycopg import errors as pg
 from psycopg import sql
 
 from ...domain.errors import ConfigurationError
-from ...store.connection import WRITABLE, DeadlineConnection, translated
+from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
 from ...store.schema import MIGRATIONS_FOLDER, applied_versions, check_dims, shipped_migrations
 from ...store.sql import query
@@ -249,7 +249,7 @@ def _run(conn: DeadlineConnection, migration: Migration) -> None:
     except pg.ReadOnlySqlTransaction as exc:
         raise ConfigurationError(
             f"migration {migration.version:03d} was not applied: {exc.diag.message_primary}; "
-            + WRITABLE.replace("`dsn`", "the admin's DSN")
+            f"{row_security.ADMIN_WRITABLE}"
         ) from exc
     except psycopg.Error as exc:
         raise ConfigurationError(

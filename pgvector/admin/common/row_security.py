@@ -18,6 +18,7 @@ from .retrying import retry_deadlocks, run_script
 from .role_rights import let_call, let_use
 
 EVERY_THEME = "*"
+ADMIN_WRITABLE = WRITABLE.replace("`dsn`", "the admin's DSN")  # for one who named a server by an option
 _FILE = MIGRATIONS_FOLDER / "optional" / "row_security.sql"
 
 
@@ -112,5 +113,5 @@ def _explained(exc: psycopg.Error) -> ConfigurationError:
     if not hint and isinstance(exc, psycopg.errors.InsufficientPrivilege):
         hint = "the admin's DSN must name a superuser, or the owner of the tables"
     if not hint and isinstance(exc, psycopg.errors.ReadOnlySqlTransaction):
-        hint = WRITABLE.replace("`dsn`", "the admin's DSN")
+        hint = ADMIN_WRITABLE
     return ConfigurationError((exc.diag.message_primary or str(exc)) + (f"; {hint}" if hint else ""))
