@@ -11,6 +11,8 @@ from itertools import chain, pairwise
 from ..domain.types import Hit
 from .asking import asks
 
+StatementKey = tuple[str, str, str, str]  # see statement_of
+
 RECENCY_WEIGHT = 0.05  # share of its score that a hit of this moment gains over one of long ago
 HALF_LIFE_DAYS = 30.0  # after which half of that gain is left
 _SAME_SHARE = 0.8  # least share of words in common, of all words of two texts that say nearly the same
@@ -42,19 +44,19 @@ def weighed(score: float, at: datetime, now: datetime) -> float:
     return score * (1 + RECENCY_WEIGHT * fresh)
 
 
-def settle(hits: Sequence[Hit]) -> list[Hit]:
-    """Return the hits by score, best first; of the same text in one theme only the newest, in the best one's place.
+def settle(hits: Sequence[Hit]) -> dict[StatementKey, Hit]:
+    """Return the hits by statement, best first; of the same one only the newest, in the best one's place.
 
     If the newest scores far less, the best one stays: then it is not the text that matches but the turns beside it, as
     for one "Done, that is on your list" among many, or the time that the question names.
     """
-    kept: dict[tuple[str, str, str, str], Hit] = {}
+    kept: dict[StatementKey, Hit] = {}
     for hit in sorted(hits, key=lambda hit: -hit.score):
         same = statement_of(hit)
         other = kept.get(same)
         if other is None or (hit.at > other.at and hit.score >= FITS_AS_WELL * other.score):
             kept[same] = hit if other is None else replace(hit, score=other.score)
-    return list(kept.values())
+    return kept
 
 
 def newest_of_near_equals(hits: Sequence[Hit]) -> list[Hit]:
@@ -103,7 +105,7 @@ def is_question(hit: Hit) -> bool:
     return hit.kind != "assistant" and asks(hit.content, of_a_turn=hit.store == "turns" and hit.kind == "user")
 
 
-def statement_of(hit: Hit) -> tuple[str, str, str, str]:
+def statement_of(hit: Hit) -> StatementKey:
     """Return the key shared by rows that say the same: store, theme, who said it, and the words."""
     text = hit.content
     return (hit.store, hit.theme, hit.kind, text if len(text) >= _LONG_CHARS else " ".join(text.casefold().split()))

@@ -301,8 +301,8 @@ class Search:
                 break
             fetched = self._fetch(pipe, list(chain.from_iterable(blocks)), vector)
             for block in blocks:
-                for hit in settle(self._without_held(block, fetched)):
-                    if (statement := statement_of(hit)) not in said:
+                for statement, hit in settle(self._without_held(block, fetched)).items():
+                    if statement not in said:
                         hits.append(hit)
                         said.add(statement)
         return hits

@@ -26,7 +26,7 @@ def hit(content: str, *, age_days: float = 0.0, score: float = 0.5, theme: str =
 
 def settled(given_hits: list[Hit]) -> list[Hit]:
     """The hits in their order, each with the weight of its age."""
-    return settle([replace(each, score=weighed(each.score, each.at, NOW)) for each in given_hits])
+    return list(settle([replace(each, score=weighed(each.score, each.at, NOW)) for each in given_hits]).values())
 
 
 hits = st.lists(
