@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.admin.common.migrations import MIGRATION_LOCK, checksum, migrate, migrations
@@ -303,8 +304,21 @@ def test_need_44_spreading_the_tables_needs_citus_and_shows_what_it_would_run(cl
         "SELECT relname::text FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
     )
     assert spread | copied == set(every) - {"hermes_tenants"}
+    # In a shard the role of the agents needs what it has not, and shall not have, in the table: to say when and who.
+    assert "GRANT INSERT (id, at, db_role) ON memory_history TO hermes" in shown.stdout
+    assert shown.stdout.index("REVOKE INSERT (id, at, db_role) ON memory_history FROM hermes") > shown.stdout.index(
+        "SET LOCAL citus.enable_ddl_propagation = off"
+    )
     refused = cli("migrate", "--admin-dsn", admin_dsn, "--distribute")
     assert refused.returncode == 1 and "shared_preload_libraries" in refused.stderr
+
+
+def test_need_44_a_new_role_of_tables_that_are_spread_is_told_how_it_gets_rights(cli: Run, admin_dsn: str) -> None:
+    with psycopg.connect(admin_dsn, autocommit=True) as admin:
+        name = sql.Identifier(admin.info.dbname)
+        admin.execute(sql.SQL("ALTER DATABASE {} SET hermes_pgvector.spread = on").format(name))
+    refused = cli("migrate", "--admin-dsn", admin_dsn, "--runtime-role", "newcomer")
+    assert refused.returncode == 1 and 'GRANT hermes TO "newcomer"' in refused.stderr
 
 
 def test_need_44_every_unique_key_of_a_table_with_themes_holds_the_theme(admin_dsn: str) -> None:

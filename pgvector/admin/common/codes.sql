@@ -1,8 +1,8 @@
 -- Codes for rows that were stored by a version without codes. For an administrator.
 
 -- name: codes_are_missing
--- exempt: whether there are such rows, no stored text. Rows without a vector keep their signature only.
-SELECT EXISTS (SELECT FROM {table} WHERE code IS NULL AND sig IS NOT NULL AND embedding IS NOT NULL) AS missing,
+-- exempt: whether there are such rows, no stored text. Rows without a vector keep their signature only. Citus needs the 1.
+SELECT EXISTS (SELECT 1 FROM {table} WHERE code IS NULL AND sig IS NOT NULL AND embedding IS NOT NULL) AS missing,
        pg_relation_size({table_name}::regclass) / current_setting('block_size')::integer AS blocks;
 
 -- name: fill_codes

@@ -98,12 +98,13 @@ def migrate(
     agents work and without a time limit; `tell` is called with the progress. `timeout_s` applies to each wait for a
     lock.
 
-    Raises StoreUnavailable, UpgradeNeeded, DimensionMismatch or ConfigurationError (no such role, wrong server or
-    encoding).
+    Raises StoreUnavailable, UpgradeNeeded, DimensionMismatch or ConfigurationError (no such role, one that is new to
+    tables that are spread, wrong server or encoding).
     """
     with connect(admin_conninfo) as conn:
         require_session(conn, admin_conninfo)
         _require_utf8(conn)
+        _require_no_new_role(conn, runtime_role)
         notices: list[str] = []
         conn.add_notice_handler(lambda diag: notices.append(diag.message_primary or ""))
         _set_up_session(conn, dims, runtime_role, timeout_s)
@@ -159,6 +160,16 @@ def _require_utf8(conn: DeadlineConnection) -> None:
         raise ConfigurationError(
             f"hermes-memory-pgvector needs a database with encoding UTF8, this one has {encoding}; make one: "
             + CREATE_DATABASE
+        )
+
+
+def _require_no_new_role(conn: DeadlineConnection, runtime_role: str) -> None:
+    """Raise ConfigurationError if a role is to get rights on tables that are spread, where no file can run again."""
+    if runtime_role and conn.spread:
+        other = sql.Identifier(runtime_role).as_string(conn)
+        raise ConfigurationError(
+            "the tables are spread by theme, where a role cannot get rights of its own; let it be a member of the role "
+            f"that has them (here usually hermes): GRANT hermes TO {other}"
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -74,11 +74,15 @@ def _plan(conn: DeadlineConnection) -> Distribution:
     todo = [table for table in (*_COPIED, *_THEMED) if table not in done]
     if not todo:
         return Distribution(())
-    return Distribution(tuple(_statements(todo, state.database)), _why_not(conn, state))
+    writers = conn.execute(_query("partial_writers")).fetchall()
+    return Distribution(tuple(_statements(todo, state.database, writers)), _why_not(conn, state))
 
 
-def _statements(tables: list[str], database: str) -> Iterator[str]:
-    """Yield the statements that distribute these tables and then remove the local data left of each."""
+def _statements(tables: list[str], database: str, writers: Sequence[Any]) -> Iterator[str]:
+    """Yield the statements that distribute these tables and then remove the local data left of each.
+
+    `writers` may insert only some columns of a table.
+    """
     # Citus accepts triggers that touch only rows of their own theme, as all of these do.
     yield "SET LOCAL citus.enable_unsafe_triggers = on"
     yield "SET LOCAL citus.multi_shard_modify_mode = 'sequential'"
@@ -88,12 +92,18 @@ def _statements(tables: list[str], database: str) -> Iterator[str]:
         else:
             beside = "" if table == _THEMED[0] else f", colocate_with => '{_THEMED[0]}'"
             yield f"SELECT create_distributed_table('{table}', 'agent_identity'{beside})"
+    # Citus inserts into a shard what a table would fill in, such as the time, for which a role needs a right there.
+    for each in writers:
+        yield f"GRANT INSERT ({each.columns}) ON {each.name} TO {each.role}"
     # Agents that connect from here on send each theme's statements to one place.
     yield f"ALTER DATABASE {database} SET hermes_pgvector.spread = on"
     # Triggers are off: those of TRUNCATE would also delete distributed rows, of the chunks and the history.
     yield "SET LOCAL session_replication_role = replica"
     for table in tables:
         yield f"SELECT truncate_local_data_after_distributing_table('{table}')"
+    yield "SET LOCAL citus.enable_ddl_propagation = off"
+    for each in writers:
+        yield f"REVOKE INSERT ({each.columns}) ON {each.name} FROM {each.role}"
 
 
 def _why_not(conn: DeadlineConnection, state: Any) -> str:

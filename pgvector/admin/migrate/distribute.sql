@@ -13,3 +13,14 @@ SELECT logicalrelid::regclass::text AS name FROM pg_dist_partition;
 -- name: nodes_with_shards
 -- exempt: reads the catalogue only.
 SELECT count(*) AS count FROM pg_dist_node WHERE isactive AND shouldhaveshards;
+
+-- name: partial_writers
+-- exempt: reads the catalogue only. The roles that may insert some columns of a table, and the columns that they may not.
+SELECT logged.name, quote_ident(pg_get_userbyid(held.grantee)) AS role,
+       string_agg(quote_ident(attname), ', ' ORDER BY attnum) AS columns
+  FROM (VALUES ('memory_history'), ('hermes_maintenance')) AS logged (name)
+ CROSS JOIN LATERAL (SELECT DISTINCT grantee FROM pg_attribute, aclexplode(attacl)
+                      WHERE attrelid = logged.name::regclass AND privilege_type = 'INSERT' AND grantee <> 0) AS held
+  JOIN pg_attribute ON attrelid = logged.name::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
+ WHERE NOT has_column_privilege(held.grantee, attrelid, attnum, 'INSERT')
+ GROUP BY logged.name, held.grantee ORDER BY logged.name, role;
