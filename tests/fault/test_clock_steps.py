@@ -1,27 +1,27 @@
-"""A clock that is set back between two lives of an agent changes no order."""
+"""A clock that is wrong, or is set back between two lives of an agent: no order changes, and nothing goes too early."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
 from tests.conftest import DIMS, MakeProvider
+from tests.support.clocks import CLOCK_AHEAD
 from tests.support.memory import landed, recalled
 from tests.support.stored import STORED_TIMEOUT_S, Database
 from tests.support.waiting import until
 
 COUNT = 20
 LIFE = f"""
-import json, os, sys, time
-ahead_s, dsn, home, writes = json.loads(sys.argv[1])
-real, real_ns = time.time, time.time_ns
-time.time = lambda: real() + ahead_s
-time.time_ns = lambda: real_ns() + int(ahead_s * 1e9)
+import json, os, sys
+dsn, home, writes = json.loads(sys.argv[1])
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 provider = PgvectorMemoryProvider({{"dsn": dsn, "dims": {DIMS}}})
 provider.initialize("session", hermes_home=home, platform="api_server", gateway_session_key="marketing")
@@ -29,16 +29,26 @@ for write in writes:
     provider.on_memory_write(*write)
 os._exit(0)
 """
+COMMAND = """
+import json, sys
+from hermes_memory_pgvector.cli import main
+sys.exit(main(json.loads(sys.argv[1])))
+"""
+
+
+def ran(program: str, arguments: Sequence[object], *, ahead_s: float) -> subprocess.CompletedProcess[str]:
+    """A program that ran on a machine with another clock."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", CLOCK_AHEAD.format(ahead_s=ahead_s) + program, json.dumps(arguments)],
+        capture_output=True, text=True, timeout=150, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 def live(home: Path, dsn: str, writes: list[list[object]], *, ahead_s: float) -> str:
     """An agent that cannot reach Postgres, writes, and is gone; returns what it logged."""
-    arguments = json.dumps([ahead_s, dsn, str(home), writes])
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", LIFE, arguments], capture_output=True, text=True, timeout=150, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stderr
+    return ran(LIFE, [dsn, str(home), writes], ahead_s=ahead_s).stderr
 
 
 @pytest.mark.parametrize("disk", ["one", "another"])
@@ -72,3 +82,18 @@ def test_need_40_a_clock_that_was_corrected_is_told_once(home: Path, dsn: str) -
         for life, ahead_s in enumerate([86_400.0, 0.0, 0.0, -3600.0, -3600.0])
     ]
     assert told == [0, 1, 0, 1, 0]
+
+
+@pytest.mark.parametrize("ahead_s", [86_400.0, -86_400.0], ids=["ahead", "behind"])
+def test_need_16_a_purge_counts_back_from_the_clock_that_hid_the_memories(home: Path, dsn: str, ahead_s: float) -> None:
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS}}}))
+    with psycopg.connect(dsn) as conn:
+        conn.execute(
+            "INSERT INTO memory_entries (agent_identity, target, content, expires_at)"
+            " VALUES ('sre', 'memory', 'Just expired', now() - interval '1 hour'),"
+            " ('sre', 'memory', 'Long expired', now() - interval '20 hours')"
+        )
+    asked = ["purge", "--theme", "sre", "--older-than", "12h", "--yes", "--json", "--hermes-home", str(home)]
+    told = json.loads(ran(COMMAND, asked, ahead_s=ahead_s).stdout)
+    assert [row["content"] for row in told["rows"]] == ["Long expired"]
+    assert Database(dsn).column("SELECT content FROM memory_entries") == ["Just expired"]

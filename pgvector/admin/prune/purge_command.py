@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from datetime import UTC, datetime
 from pathlib import Path
 
-from ...domain.dates import parse_when
-from ...domain.errors import HermesPgvectorError, WrongUsage
+from ...domain.errors import HermesPgvectorError
 from ...domain.format import local_minute, plural
 from ..common.command_context import context_for
 from ..common.commands import Command, add_login, add_yes, argument, filled
@@ -29,12 +27,9 @@ _ROWS = (
 
 
 def _purge(args: argparse.Namespace, home: Path) -> int:
-    before = parse_when(args.older_than, "--older-than")
-    if before is not None and before > datetime.now(UTC):
-        raise WrongUsage(f"--older-than {args.older_than} lies in the future; leave it out for all of them")
     themes = ThemeChoice.of(args)
     with context_for(args, home) as (context, rules):
-        purging = Purging(context, themes, before, rules, args.yes)
+        purging = Purging(context, themes, args.older_than or "", rules, args.yes)
         try:
             done = purging.run()
         except (KeyboardInterrupt, HermesPgvectorError):

@@ -9,13 +9,15 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from ...domain.errors import HermesPgvectorError, InvalidArgument
+from ...domain.dates import parse_when
+from ...domain.errors import HermesPgvectorError, InvalidArgument, WrongUsage
 from ...domain.theme import ThemeRules
 from ...store.backend import WRITE_TIMEOUT_S
+from ...store.connection import DeadlineConnection
 from ...store.memories import Entry, forget, lock_theme
 from ...store.sql import query
 from ..common.command_context import CommandContext
-from ..common.operators import operator, record_where_allowed
+from ..common.operators import clock, operator, record_where_allowed
 from ..common.outcome import Outcome
 from ..common.refs import Ref
 from ..common.spool_copies import drop_copies
@@ -30,16 +32,17 @@ _SHOWN = 20  # of the rows to delete
 class Purging:
     """Deletes superseded, archived and expired memories with their texts in the history; can be resumed by another run.
 
-    `before`: only memories hidden before then. A deleted text is not read in again from a MEMORY.md or USER.md that
-    still holds it. `done` tells the progress.
+    `older_than`: only memories hidden before that date, or for so long ("90d"). A deleted text is not read in again
+    from a MEMORY.md or USER.md that still holds it. `done` tells the progress.
     """
 
     context: CommandContext
     choice: ThemeChoice
-    before: datetime | None
+    older_than: str
     rules: ThemeRules
     really: bool
     done: Outcome = field(init=False)
+    _before: datetime | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.done = Outcome("purge", self.really, {"memories": 0}, facts={"themes": {}})
@@ -47,6 +50,7 @@ class Purging:
     def run(self) -> Outcome:
         """Delete the memories if `really`, and log what was deleted, even if interrupted. Raises InvalidArgument."""
         with self.context.backend.connection(WRITE_TIMEOUT_S) as conn:
+            self._before = _cutoff(conn, self.older_than)
             themes = self.choice.held(conn, self.rules)
         try:
             for theme in themes:
@@ -60,7 +64,7 @@ class Purging:
 
     def _purge(self, theme: str) -> None:
         done = self.done
-        for rows in _slices(self.context, theme, self.before, really=self.really):
+        for rows in _slices(self.context, theme, self._before, really=self.really):
             counts = done.facts["themes"].setdefault(theme, {})
             for row in rows:
                 counts[row.state] = counts.get(row.state, 0) + 1
@@ -76,11 +80,20 @@ class Purging:
             return
         asked = {
             "theme": ", ".join(self.done.facts["themes"]),
-            "before": self.before and self.before.isoformat(),
+            "before": self._before and self._before.isoformat(),
             "state": state,
         }
         with self.context.backend.connection(WRITE_TIMEOUT_S) as conn:
             record_where_allowed(conn, "purge", asked, self.done.counts)
+
+
+def _cutoff(conn: DeadlineConnection, older_than: str) -> datetime | None:
+    """Return the time that `older_than` stands for by the server's clock, which says since when memories are hidden."""
+    now, _ = clock(conn)
+    before = parse_when(older_than, "--older-than", now=now)
+    if before is not None and before > now:
+        raise WrongUsage(f"--older-than {older_than} lies in the future; leave it out for all of them")
+    return before
 
 
 def _slices(context: CommandContext, theme: str, before: datetime | None, *, really: bool) -> Iterator[Sequence[Any]]:
