@@ -271,6 +271,25 @@ def test_need_40_who_ends_the_command_after_the_switch_is_not_told_to_give_the_c
     assert yaml.safe_load((home / "config.yaml").read_text())["plugins"]["pgvector"]["embed_model"] == "newer"
 
 
+def test_need_40_who_ends_the_command_before_the_change_began_is_not_told_to_give_it_up(
+    make_provider: MakeProvider, settings: dict[str, object], home: Path, dsn: str, start_cli: Start,
+    arguments: list[str],
+) -> None:  # fmt: skip
+    written(make_provider, settings, dsn, turns=2)
+    close_all()
+    configured(home, dsn, settings)
+    with psycopg.connect(dsn) as reader:
+        reader.execute("SELECT FROM conversations")  # all the time, so that no room for vectors can be made
+        command = start_cli(*arguments, "--yes")
+        waiting = "SELECT count(*) FROM pg_locks WHERE relation = 'conversations'::regclass AND NOT granted"
+        until(lambda: Database(dsn).column(waiting) == [1], 60, "the command to want the table")
+        command.send_signal(signal.SIGINT)
+        out, err = command.communicate(timeout=150)
+    assert command.returncode == 130, out + err
+    assert "interrupted: the change of the model was only about to begin" in err and "--abort" not in err
+    assert Database(dsn).column("SELECT to_regclass('hermes_reembed')::text") == [None]
+
+
 def test_need_40_a_change_that_the_settings_cannot_follow_is_said_to_be_made(
     make_provider: MakeProvider, settings: dict[str, object], home: Path, dsn: str, cli: Run, arguments: list[str]
 ) -> None:

@@ -36,9 +36,10 @@ from ..common.given_dims import MAX_DIMS, dims_given
 from ..common.outcome import ADD_YES
 from ..common.saving import after, set_settings
 from ..common.stopped import said_if_stopped
-from .reembedding import Reembedding, backfill, cold_turns, plan
+from .reembedding import Reembedding, ReembedPlan, backfill, cold_turns, plan
 
 _REQUEST_S = 120.0
+_NOT_BEGUN = "the change of the model was only about to begin: the same command begins it, or goes on with it"
 _STOPPED = (
     "the change of the model is not given up: the same command goes on with it; to give it up: hermes-pgvector reembed "
     "--abort --yes"
@@ -113,7 +114,7 @@ def _reembed(args: argparse.Namespace, home: Path) -> int:
             worker = Reembedding(
                 conn, embedder, chunk_tokens=wanted.chunk_tokens, rows_per_s=args.rate, again=args.again
             )
-            with said_if_stopped(lambda: _SWITCHED if worker.switched else _STOPPED):
+            with said_if_stopped(lambda: _came_to(worker, planned)):
                 refused = worker.run() if planned.needed or args.again else 0
     finally:
         embedder.close()
@@ -122,6 +123,13 @@ def _reembed(args: argparse.Namespace, home: Path) -> int:
             set_settings(home, changes)
     told = {"model": embedder.model, "dims": wanted.dims, "refused": refused, "config_changed": not args.no_config}
     return printed(args, told, lambda: _report(embedder.model, wanted.dims, refused, changes, noted=not args.no_config))
+
+
+def _came_to(worker: Reembedding, planned: ReembedPlan) -> str:
+    """Return how far a worker came that is stopped, and how to go on."""
+    if worker.switched:
+        return _SWITCHED
+    return _STOPPED if worker.begun or planned.under_way else _NOT_BEGUN
 
 
 def _report(model: str, dims: int, refused: int, changes: dict[str, Any], *, noted: bool) -> None:

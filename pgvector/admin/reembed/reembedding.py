@@ -114,6 +114,7 @@ class Reembedding:
         self._refused: set[tuple[str, int]] = set()
         self._refused_in_a_row = 0
         self._line = ProgressLine("embedded anew", 0)
+        self.begun = False  # the database has room for the new vectors
         self.switched = False  # this worker has put the new vectors in the place of the old ones
 
     def run(self) -> int:
@@ -122,6 +123,7 @@ class Reembedding:
         Rejected rows stay without a vector and are found by words. Raises HermesPgvectorError.
         """
         store.begin(self._conn, self._space, again=self._again)
+        self.begun = True
         with store.until_switched(self._conn, self._space):
             at_first = store.progress(self._conn) if self._under_way() else store.VectorProgress(0, 0)
             self._line = ProgressLine("embedded anew", at_first.total, done=at_first.done)
