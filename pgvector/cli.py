@@ -208,7 +208,7 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from .admin.common.commands import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
+    from .admin.common.commands import EXIT_OK, EXIT_USAGE
     from .admin.common.console import abandon
     from .admin.common.repeat import ended_as_by_ctrl_c
 
@@ -222,15 +222,31 @@ def _run(args: argparse.Namespace) -> int:
             sys.stdout.flush()
         return code
     except KeyboardInterrupt as exc:
-        # Ctrl-C is how `--watch` ends, after whole answers.
-        if getattr(args, "json", False) and getattr(args, "watch", None) is None:
-            _print_error("interrupted before it was done", exc)
-        return EXIT_INTERRUPTED
+        return _interrupted(args, exc)
     except BrokenPipeError:
         abandon(sys.stdout)
         return EXIT_OK
     except Exception as exc:
+        if interruption := _interruption_before(exc):
+            return _interrupted(args, interruption)
         return _explain(exc, as_json=getattr(args, "json", False))
+
+
+def _interruption_before(exc: BaseException) -> KeyboardInterrupt | None:
+    """Return the interruption that led to an error, such as the last statement on a connection that it left busy."""
+    earlier = exc.__context__
+    while earlier is not None and not isinstance(earlier, KeyboardInterrupt):
+        earlier = earlier.__context__
+    return earlier
+
+
+def _interrupted(args: argparse.Namespace, exc: KeyboardInterrupt) -> int:
+    from .admin.common.commands import EXIT_INTERRUPTED
+
+    # Ctrl-C is how `--watch` ends, after whole answers.
+    if getattr(args, "json", False) and getattr(args, "watch", None) is None:
+        _print_error("interrupted before it was done", exc)
+    return EXIT_INTERRUPTED
 
 
 def _explain(exc: Exception, *, as_json: bool) -> int:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import io
+import itertools
+import json
 import os
 import pty
 import re
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,7 +21,8 @@ import pytest
 
 from hermes_memory_pgvector.admin.common.console import Column, say, show_pairs, show_table
 from hermes_memory_pgvector.admin.common.progress import ProgressLine
-from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.cli import main, pgvector_command
+from hermes_memory_pgvector.domain.errors import StoreUnavailable
 
 COLUMNS = (Column("theme"), Column("turns", right=True), Column("last_words", flexible=True))
 ROWS = [
@@ -149,3 +156,39 @@ def test_rows_that_come_while_it_works_are_part_of_the_total() -> None:
     line.advance(164)
     line.finish()
     assert said.getvalue().startswith("embedded anew: 164 of 164 (100.0 %)")
+
+
+def test_a_last_figure_that_was_told_just_now_is_not_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count(step=60)
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
+    said = io.StringIO()
+    line = ProgressLine("copied", 100, stream=said)
+    line.advance(50)
+    line.advance(50)
+    line.finish()
+    assert [told.split(" (")[0] for told in said.getvalue().splitlines()] == [
+        "copied: 50 of 100",
+        "copied: 100 of 100",
+    ]
+
+
+def test_need_02_a_command_that_was_ended_says_so_though_its_connection_fails_afterwards(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @contextmanager
+    def logged() -> Iterator[None]:
+        try:
+            yield
+        finally:
+            raise StoreUnavailable("another command is already in progress")
+
+    def stopped(args: argparse.Namespace, home: Path) -> int:
+        with logged():
+            raise KeyboardInterrupt
+
+    args = argparse.Namespace(pgvector_command="prune", pgvector_run=stopped, hermes_home=str(tmp_path), json=True)
+    with pytest.raises(SystemExit) as left:
+        pgvector_command(args)
+    said = capsys.readouterr()
+    assert left.value.code == 130 and json.loads(said.out)["error"] == "interrupted before it was done"
+    assert "in progress" not in said.err

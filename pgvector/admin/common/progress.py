@@ -28,6 +28,7 @@ class ProgressLine:
         self._done_at_first = done
         self._told_at = self._began
         self._open = False
+        self._shown: int | None = None  # the figure that the last line tells
 
     def advance(self, count: int) -> None:
         """Note that `count` more are done, and report it when it is time."""
@@ -39,24 +40,25 @@ class ProgressLine:
 
     def say(self, line: str) -> None:
         """Print a line of its own."""
-        self._write(("\r\033[K" if self._open else "") + line + "\n")
-        self._open = False
+        self.clear()
+        self._write(line + "\n")
 
     def clear(self) -> None:
         """Erase the line on a terminal."""
         if self._open:
             self._write("\r\033[K")
-            self._open = False
+            self._open, self._shown = False, None
 
     def finish(self) -> None:
-        """Print the final figure, unless there was nothing to do."""
-        if self.total or self.done:
+        """Print the final figure, unless it is there already or there was nothing to do."""
+        if (self.total or self.done) and self._shown != self.done:
             self._tell()
         if self._open:
             self._write("\n")
             self._open = False
 
     def _tell(self) -> None:
+        self._shown = self.done
         line = f"{self._what}: {describe(self.done, self.total, self._rate())}"
         if self._terminal:
             self._write("\r\033[K" + line)
