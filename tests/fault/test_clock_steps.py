@@ -46,6 +46,10 @@ def ran(program: str, arguments: Sequence[object], *, ahead_s: float) -> subproc
     return done
 
 
+def configure(home: Path, dsn: str) -> None:
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS}}}))
+
+
 def live(home: Path, dsn: str, writes: list[list[object]], *, ahead_s: float) -> str:
     """An agent that cannot reach Postgres, writes, and is gone; returns what it logged."""
     return ran(LIFE, [dsn, str(home), writes], ahead_s=ahead_s).stderr
@@ -86,7 +90,7 @@ def test_need_40_a_clock_that_was_corrected_is_told_once(home: Path, dsn: str) -
 
 @pytest.mark.parametrize("ahead_s", [86_400.0, -86_400.0], ids=["ahead", "behind"])
 def test_need_16_a_purge_counts_back_from_the_clock_that_hid_the_memories(home: Path, dsn: str, ahead_s: float) -> None:
-    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS}}}))
+    configure(home, dsn)
     with psycopg.connect(dsn) as conn:
         conn.execute(
             "INSERT INTO memory_entries (agent_identity, target, content, expires_at)"
@@ -97,3 +101,17 @@ def test_need_16_a_purge_counts_back_from_the_clock_that_hid_the_memories(home: 
     told = json.loads(ran(COMMAND, asked, ahead_s=ahead_s).stdout)
     assert [row["content"] for row in told["rows"]] == ["Long expired"]
     assert Database(dsn).column("SELECT content FROM memory_entries") == ["Just expired"]
+
+
+def test_need_40_a_fact_that_is_not_current_for_its_date_is_told(home: Path, dsn: str) -> None:
+    configure(home, dsn)
+
+    def add(text: str, *, ahead_s: float) -> str:
+        said = ["facts", "add", text, "--theme", "sre", "--subject", "srv", "--hermes-home", str(home)]
+        return ran(COMMAND, said, ahead_s=ahead_s).stdout
+
+    add("Port 3000", ahead_s=86_400.0)
+    assert "it takes the place of m1" in add("Port 3005", ahead_s=0.0), "a date of the future counts as now"
+    assert "was said later and stays current" in add("Port 4000", ahead_s=-86_400.0)
+    current = "SELECT content FROM memory_entries WHERE state = 'active'"
+    assert Database(dsn).column(current) == ["Port 3005"]

@@ -131,8 +131,8 @@ def _show(done: Outcome) -> None:
     said = row.get("structure", {})
     if "replaces" in said:
         say(f"it takes the place of {said['replaces']}")
-    if "replaced_by" in said and said.get("state") == "superseded":
-        say(f"{said['replaced_by']} was said later and stays current")
+    if said.get("state") == "superseded":
+        say(f"{said.get('replaced_by', 'another memory of this subject')} was said later and stays current")
 
 
 def _arguments() -> list[Argument]:
