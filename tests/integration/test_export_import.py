@@ -265,6 +265,29 @@ def test_need_16_what_was_renamed_or_merged_since_is_not_doubled(
     assert all_rows(dsn) == before
 
 
+def test_need_40_a_theme_that_holds_rows_again_under_its_old_name_is_told(
+    both: Both, dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill_theme(dsn, "sales")
+    out = tmp_path / "all.jsonl"
+    both(True)
+    assert cli.main(["export", str(out)]) == 0
+    assert cli.main(["themes", "rename", "sales", "emea", "--yes"]) == 0
+    capsys.readouterr()
+    assert cli.main(["import", str(out)]) == 0
+    assert "renamed" not in capsys.readouterr().err, "everything is there already"
+    assert cli.main(["prune", "--theme", "emea", "--role", "assistant", "--yes"]) == 0
+    assert cli.main(["import", str(out), "--dry-run"]) == 0
+    assert "'sales' was renamed to 'emea' here, or merged into it, and would hold rows" in capsys.readouterr().err
+
+    assert cli.main(["import", str(out)]) == 0
+
+    (said,) = (line for line in capsys.readouterr().err.splitlines() if "'sales' was renamed to 'emea'" in line)
+    assert said.endswith("hermes-pgvector themes merge sales emea")
+    assert cli.main([*said.rpartition("hermes-pgvector ")[2].split(), "--yes"]) == 0
+    assert {row[1] for row in all_rows(dsn)} == {"emea"}
+
+
 def test_need_22_what_comes_in_is_masked_and_cleaned(
     both: Both, dsn: str, second_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

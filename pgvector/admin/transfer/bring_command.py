@@ -36,7 +36,7 @@ from ..common.database import connection, settings_of
 from ..common.stopped import said_if_stopped
 from ..common.stored_rows import themes_of_session
 from .bring import NEAR_S, Report, SourceReport, bring
-from .command import if_stopped
+from .command import if_stopped, warn_of_moved
 from .import_rows import noted_entries, said_in_session
 from .ingest import IngestOptions
 from .sources.fact_notes import FactNotes
@@ -212,6 +212,7 @@ def _show_source(each: SourceReport, *, really: bool) -> None:
         say(f"{plural(each.arrivals.masked, 'secret')} masked")
     for name in sorted(each.arrivals.unreachable):
         warn(f"allowed_themes does not name {name!r}: until it does, no session has this theme")
+    warn_of_moved(each.arrivals, really=really)
 
 
 # -- the actions

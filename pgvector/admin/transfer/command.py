@@ -8,7 +8,9 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from shlex import quote
 
+from ...domain.commandline import typed
 from ...domain.dates import parse_when
 from ...domain.errors import WrongUsage
 from ...domain.format import plural
@@ -98,6 +100,7 @@ def _import(args: argparse.Namespace, home: Path) -> int:
 
 def _show_imported(done: Import, *, dry_run: bool) -> None:
     show_arrivals(done.arrivals, dry_run=dry_run)
+    warn_of_moved(done.arrivals, really=not dry_run)
     if done.header.vectors and not done.vectors_fit:
         warn(
             f"the vectors of the file are of {done.header.space.model!r}, which is not the model in use here: "
@@ -130,6 +133,16 @@ def show_arrivals(arrivals: IngestResult, *, dry_run: bool) -> None:
     if arrivals.unreachable:
         names = ", ".join(sorted(arrivals.unreachable))
         warn(f"allowed_themes does not name {names}: until it does, no session has these themes")
+
+
+def warn_of_moved(arrivals: IngestResult, *, really: bool) -> None:
+    """Name the themes that were renamed or merged here and to which rows came under their old name."""
+    for theme, now in sorted(arrivals.moved.items()):
+        together = typed(f"hermes-pgvector themes merge {quote(theme)} {quote(now)}")
+        again = (
+            "holds rows again: to put them together" if really else "would hold rows again; to put them together then"
+        )
+        warn(f"{theme!r} was renamed to {now!r} here, or merged into it, and {again}: {together}")
 
 
 def _renamed(pairs: list[str]) -> dict[str, str]:

@@ -68,6 +68,7 @@ class IngestResult:
     """The counts of an import; `skipped` by reason, with `examples` that say where skipped records were read.
 
     `without_replaced` and `without_sources`: memories whose replaced memory or source turns are not in this database.
+    `moved`: of the themes that hold rows again, the one that each was renamed to or merged into here.
     """
 
     memories_added: int = 0
@@ -82,6 +83,7 @@ class IngestResult:
     examples: list[str] = field(default_factory=list)
     themes: Counter[str] = field(default_factory=Counter)
     unreachable: set[str] = field(default_factory=set)
+    moved: dict[str, str] = field(default_factory=dict)
 
     @property
     def added(self) -> int:
@@ -112,6 +114,7 @@ class IngestResult:
             "examples": self.examples,
             "themes": dict(sorted(self.themes.items())),
             "unreachable": sorted(self.unreachable),
+            "moved": self.moved,
         }
 
 
@@ -212,6 +215,8 @@ def _write(
         if not intake.really:
             intake.counted.add(hash(_identity(record)))
         found.themes[record.theme] += 1
+        if (now := moved.get(record.theme, record.theme)) != record.theme:
+            found.moved[record.theme] = now
         found.vectors += record.embedding is not None
     for record in brought.removed:
         found.skip(record, "removed since it was written")
