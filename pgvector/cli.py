@@ -178,15 +178,22 @@ def pgvector_command(args: argparse.Namespace) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `hermes-pgvector` and return its exit code."""
-    from .admin.common.commands import EXIT_INTERRUPTED, EXIT_USAGE
+    try:
+        return _main(argv)
+    except KeyboardInterrupt:  # while modules are loaded, or before the command began
+        from .admin.common.commands import EXIT_INTERRUPTED
+
+        return EXIT_INTERRUPTED
+
+
+def _main(argv: Sequence[str] | None) -> int:
+    from .admin.common.commands import EXIT_USAGE
     from .admin.common.console import settle_streams
 
     settle_streams()
     try:
         parser = command_line()
         args = parser.parse_args(argv)
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
     except OSError as exc:  # stdout could take neither the help nor the version
         return _explain(exc, as_json=False)
     if not args.pgvector_command:

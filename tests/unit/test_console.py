@@ -192,3 +192,25 @@ def test_need_02_a_command_that_was_ended_says_so_though_its_connection_fails_af
     said = capsys.readouterr()
     assert left.value.code == 130 and json.loads(said.out)["error"] == "interrupted before it was done"
     assert "in progress" not in said.err
+
+
+_ENDED_AT_ITS_START = """
+import sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name.endswith("admin.common.commands"):
+            sys.meta_path.remove(self)
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Finder())
+from hermes_memory_pgvector.cli import main
+sys.exit(main(["status"]))
+"""
+
+
+def test_need_02_a_command_that_is_ended_while_it_is_loaded_prints_no_traceback() -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", _ENDED_AT_ITS_START], capture_output=True, text=True, timeout=150, check=False
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (130, "")
