@@ -18,7 +18,6 @@ from .tool_scopes import ToolScope
 
 MAX_LIMIT = 50
 MAX_OFFSET = PAGES_END - MAX_LIMIT
-_NAME_CHARS = 60  # of the name of a tool that does not exist
 _ROLES = ("user", "assistant", "tool")
 QUESTION_MAX_CHARS = 8000  # read of a pasted file of megabytes; the search itself uses still less
 _DEFAULT_LIMIT = 5
@@ -65,9 +64,7 @@ def as_json(result: Result) -> str:
 
 def answer(tool: str, args: Args, here: ToolScope, *, turns: str) -> Result:
     """Return the result of a tool call; `turns` says how the caller finds what was said. Raises HermesPgvectorError."""
-    store = _STORES.get(tool)
-    if store is None:
-        raise InvalidArgument(f"there is no tool {str(tool)[:_NAME_CHARS]!r} here; the tools are {', '.join(_STORES)}")
+    store = _STORES[tool]
     text = both_ends(clean(args.get("query")), QUESTION_MAX_CHARS).strip()
     if not text:
         raise InvalidArgument("`query` is empty; say in plain words what to look for")

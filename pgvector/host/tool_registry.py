@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Final
 
+from ..domain.errors import InvalidArgument
 from ..domain.facts import KINDS
 from ..domain.text import clean
 from ..domain.theme_access import Offer
@@ -17,7 +18,7 @@ PREVIEW_MOST: Final = 20  # memories that one call of `forget` shows
 PROFILE_DEFAULT_TOKENS: Final = 800
 PROFILE_LEAST_TOKENS: Final = 100
 PROFILE_MOST_TOKENS: Final = 8000
-_NAME_CHARS = 60  # of an argument that a tool does not have
+_NAME_CHARS = 60  # of a tool that there is not, and of an argument that a tool does not have
 _NAMES_MOST = 20
 
 _TARGET = {"type": "string", "enum": list(TARGETS)}
@@ -118,22 +119,20 @@ def unknown_arguments(tool: str, args: Args, tools: Iterable[str], *, structure:
     """Return a sentence on the arguments that the tool does not have, with those that it has; "" if there are none.
 
     A call with unknown arguments is refused if it would change memory; if it only reads, it is answered without them,
-    with a note.
+    with a note. Raises InvalidArgument, which names the tools that there are, for another one.
     """
-    known = _taken(tool, tools, structure=structure)
-    if not known:
-        return ""
+    known = _taken(tool, _known(tools), structure=structure)
     strange = [name for name, value in args.items() if name not in known and value is not None]
     return f"{tool} has no argument {quoted(strange)}: it takes {quoted(known)}" if strange else ""
 
 
-def _taken(tool: str, tools: Iterable[str], *, structure: bool) -> list[str]:
-    """Return the arguments that a tool takes; none of an unknown one."""
-    for each in _known(tools):
+def _taken(tool: str, known: Sequence[Mapping[str, Any]], *, structure: bool) -> list[str]:
+    for each in known:
         if each["name"] == tool:
             besides = STRUCTURE_TAKEN if structure and tool == "remember" else ()
             return [*each["parameters"]["properties"], *ALSO_TAKEN.get(tool, ()), *besides]
-    return []
+    names = ", ".join(each["name"] for each in known)
+    raise InvalidArgument(f"there is no tool {clean(str(tool))[:_NAME_CHARS]!r} here; the tools are {names}")
 
 
 def quoted(names: Sequence[object]) -> str:

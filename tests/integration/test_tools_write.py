@@ -55,6 +55,8 @@ def test_need_25_only_what_is_switched_on_is_there(make_provider: MakeProvider) 
     assert names(make_provider({"tools": [*recall, "memory-profile"]})) == [*recall, "memory_profile"]
     for tool in MORE:
         assert "there is no tool" in refusal(make_provider(), tool, content="Atlas", id=1)
+    said = refusal(make_provider({"tools": "forget"}), "memory_recall", query="Atlas")
+    assert said == "there is no tool 'memory_recall' here; the tools are recall_memory, recall_conversation, forget"
 
 
 def test_a_change_with_an_argument_that_its_tool_does_not_have_is_refused(
