@@ -30,6 +30,13 @@ from hermes_memory_pgvector.admin.common.commands import EXIT_USAGE
         ("compact --all-themes --sample many", "--sample: write a whole number from 0 to 10000"),
         ("facts review --accept-above nan", "--accept-above: write a number from 0 to 1"),
         ("prune --theme x --keep-rows many", "--keep-rows: write a whole number, 1 or more"),
+        ("prune --theme x --keep-rows 9999999999999999999", "write a whole number, 1 or more, of at most 18 digits"),
+        ("list --offset -1", "--offset: write a whole number, 0 or more"),
+        ("sessions show s-1 --offset 9999999999999999999", "a whole number, 0 or more, of at most 18 digits"),
+        ("sessions show s-1 --limit 0", "--limit: write a whole number, 1 or more"),
+        ("add x --source-turn m12", "--source-turn: 'm12' names no turn; write t123"),
+        ("edit m12 --replaces t3", "--replaces: 't3' names no memory; write m123"),
+        ("add x --confidence nan", "--confidence: write a number from 0 to 1"),
     ],
 )
 def test_what_was_mistyped_is_told_with_what_was_probably_meant(

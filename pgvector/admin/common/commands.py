@@ -30,6 +30,7 @@ EXITS = (
 
 Run = Callable[[argparse.Namespace, Path], int]
 Argument = Callable[[argparse.ArgumentParser], object]
+_DIGITS_MOST = 18  # of a whole number: Postgres takes it as a bigint
 _UNKNOWN = re.compile(r"argument (COMMAND|ACTION): invalid choice: '(.*?)' \(choose from (.*)\)", re.DOTALL)
 
 
@@ -298,8 +299,18 @@ def missing_package(exc: ImportError) -> str:
 
 def positive(text: str) -> int:
     """Return the value of an option that must be a whole number, 1 or more."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError("write a whole number, 1 or more")
+    return _whole(text, 1)
+
+
+def not_negative(text: str) -> int:
+    """Return the value of an option that must be a whole number, 0 or more."""
+    return _whole(text, 0)
+
+
+def _whole(text: str, least: int) -> int:
+    if not text.isdecimal() or len(text) > _DIGITS_MOST or int(text) < least:
+        most = f", of at most {_DIGITS_MOST} digits" if len(text) > _DIGITS_MOST else ""
+        raise argparse.ArgumentTypeError(f"write a whole number, {least} or more{most}")
     return int(text)
 
 

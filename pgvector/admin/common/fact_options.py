@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from ...capture.sanitize import Sanitizer
 from ...domain.facts import KINDS, STATES, structure_of
-from .commands import argument
+from .commands import argument, between
 
 FACT_KINDS = tuple(kind for kind in KINDS if kind not in ("procedure", "reflection"))
 _GIVEN = (
     "kind", "subject", "scope", "when", "state", "expires_at", "confidence", "sources", "replaces", "pinned",
 )  # fmt: skip
 
+
+def _number_of(what: str, letter: str, text: str) -> str:
+    """Return an option that names a row by its number, or is empty, which clears it."""
+    if text.strip() and not re.fullmatch(rf"\s*{letter}?\d{{1,18}}\s*", text, re.ASCII | re.IGNORECASE):
+        raise argparse.ArgumentTypeError(f"{text!r} names no {what}; write {letter}123")
+    return text
+
+
+_TURN, _MEMORY = partial(_number_of, "turn", "t"), partial(_number_of, "memory", "m")
 _ROW_OPTIONS = (
     argument("--kind", "what kind of memory it is", choices=KINDS),
     argument("--subject NAME", "what it is about, such as srv.prod: of one subject, one is current"),
     argument("--scope NAME", "the project or task it belongs to"),
     argument("--when TEXT", "the situation that a procedure or reflection is for"),
     argument("--expires-at WHEN", "not recalled from then on: 2026-12-24, or 7d or '3 months' from now"),
-    argument("--confidence SHARE", "how sure it is, 0 to 1", type=float),
-    argument("--source-turn ID", "a turn that says it: t123; repeatable", dest="sources", action="append"),
-    argument("--replaces ID", "the memory whose place it takes: m123"),
+    argument("--confidence SHARE", "how sure it is, 0 to 1", type=between(0, 1)),
+    argument("--source-turn ID", "a turn that says it: t123; repeatable", dest="sources", action="append", type=_TURN),
+    argument("--replaces ID", "the memory whose place it takes: m123", type=_MEMORY),
 )
 ADD_OPTIONS = (
     *_ROW_OPTIONS,

@@ -20,7 +20,7 @@ from ...recall.excerpt import excerpt
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
 from ...store.vector_search import theme_names
-from .commands import Argument, add_login, argument, filled
+from .commands import Argument, add_login, argument, filled, not_negative
 from .console import remark
 from .database import database
 from .stored_rows import SessionRows
@@ -85,7 +85,7 @@ def add_page(command: argparse.ArgumentParser, *, limit: int, what: str) -> None
     command.add_argument("--since", metavar="WHEN", help=f"only {what} from then on: 2026-05-03, 2026-05, 7d, today")
     command.add_argument("--until", metavar="WHEN", help="only before then; of a day, month or year, to its end")
     command.add_argument("--limit", type=int, default=limit, metavar="N", help=f"how many (default: {limit})")
-    command.add_argument("--offset", type=int, default=0, metavar="N", help="how many to leave out first")
+    command.add_argument("--offset", type=not_negative, default=0, metavar="N", help="how many to leave out first")
 
 
 def page(args: argparse.Namespace) -> Page:
@@ -95,8 +95,6 @@ def page(args: argparse.Namespace) -> Page:
     until = parse_when(args.until, "--until", end=True, zone=None)
     if not 1 <= args.limit <= _MOST:
         raise WrongUsage(f"--limit must be 1 to {_MOST}")
-    if args.offset < 0:
-        raise WrongUsage("--offset must not be negative")
     if since is not None and until is not None and since >= until:
         raise WrongUsage("--since is not before --until: nothing can lie between them")
     return Page(args.limit, args.offset, since, until)
