@@ -299,6 +299,18 @@ def test_an_entry_whose_theme_the_server_refuses_is_not_written(user: Path, home
     assert run("--client", "cursor", "--theme", "work")["changed"]
 
 
+@pytest.mark.parametrize(("named", "said"), [("projct", "there is no folder"), ("", "is empty")])
+def test_no_folder_is_made_for_a_project_that_does_not_exist(
+    named: str, said: str, user: Path, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = str(user / named) if named else ""
+    with pytest.raises(SystemExit) as stopped:
+        main(["mcp", "install", "--client", "cursor", "--project", project, "--hermes-home", str(home)])
+
+    assert stopped.value.code == 2 and said in capsys.readouterr().err
+    assert not (user / "projct").exists() and not Path(".cursor").exists()
+
+
 def test_codex_has_no_file_for_a_project(run: Install) -> None:
     assert "--project" in run("--client", "codex", "--project", ".", code=2)["error"]
 

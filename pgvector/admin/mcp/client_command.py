@@ -27,7 +27,7 @@ from ..common.client_files import (
     shown_entry,
     without_secrets,
 )
-from ..common.commands import Argument, Command, argument, printed
+from ..common.commands import Argument, Command, argument, filled, printed
 from ..common.console import say, warn
 
 _PACKAGE = "mcp>=1.26,<3"
@@ -122,12 +122,19 @@ def sdk_lacks() -> str:
     return f"this Python lacks the MCP SDK; run: {pip_install(_PACKAGE)}"
 
 
+def _project(text: str) -> Path:
+    """Return an existing folder: a file for one that a slip of the pen names would never be read."""
+    if not Path(filled(text)).is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {text!r}")
+    return Path(text)
+
+
 add_client_options: tuple[Argument, ...] = (
     argument("--name NAME", f"what the client calls it (default: {ENTRY_NAME})", default=ENTRY_NAME),
     argument(
         "--project DIR",
         "for this folder alone, in its .mcp.json or .cursor/mcp.json (claude-code and cursor)",
-        type=Path,
+        type=_project,
     ),
 )
 INSTALL = Command(
