@@ -132,7 +132,8 @@ def test_need_24_an_index_of_one_theme_is_built_shown_and_dropped(
     assert {each["state"] for each in shown} == {"valid"}
 
     assert index(home, "drop", "--theme", ODD[0]) == 0
-    assert "nothing was changed" in capsys.readouterr().out
+    own = ", ".join(own_graph_name(store, ODD[0]) for store in STORES)
+    assert f"would drop: {own}; nothing was changed" in capsys.readouterr().out
     for theme in ODD:
         assert index(home, "drop", "--theme", theme, "--yes", "--json") == 0
         assert json.loads(capsys.readouterr().out)["dropped"] == [own_graph_name(store, theme) for store in STORES]

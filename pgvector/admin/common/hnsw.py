@@ -115,15 +115,19 @@ def is_changing(conn: DeadlineConnection) -> bool:
     return conn.execute("SELECT to_regclass('hermes_reembed') IS NOT NULL").fetchone() == (True,)
 
 
+def present(conn: DeadlineConnection) -> list[str]:
+    """Return the names of the HNSW indexes that exist."""
+    found = (index_of(conn, store, name(store)) for store in STORES for name in (_name, _full_name))
+    return [index.name for index in found if index.state != "missing"]
+
+
 def drop(conn: DeadlineConnection) -> list[str]:
     """Drop the HNSW indexes while agents work; return the names of those that existed."""
-    dropped = []
     with translated(), one_at_a_time(conn):
-        for index in (index_of(conn, store, name(store)) for store in STORES for name in (_name, _full_name)):
-            if index.state != "missing":
-                drop_index(conn, index.name)
-                dropped.append(index.name)
-    return dropped
+        names = present(conn)
+        for name in names:
+            drop_index(conn, name)
+    return names
 
 
 def drop_former(conn: DeadlineConnection) -> None:

@@ -30,7 +30,7 @@ from ..common.commands import (
 )
 from ..common.console import Column, remark, say, show_table
 from ..common.database import database, settings_of
-from ..common.hnsw import HnswIndex, build, drop, indexes, to_build
+from ..common.hnsw import HnswIndex, build, drop, indexes, present, to_build
 from ..common.new_vectors import admin_connection
 from ..common.outcome import ADD_YES
 from ..common.progress import building
@@ -65,31 +65,33 @@ def _all(conn: DeadlineConnection) -> list[HnswIndex]:
 
 def _drop(args: argparse.Namespace, home: Path) -> int:
     with _admin(args, home) as (conn, _, rules):
-        dropped = _dropped(conn, args.theme, rules, really=args.yes)
+        names = _dropped(conn, args.theme, rules, really=args.yes)
         left = _all(conn)
-    told = {"dropped": dropped, "left": _as_json(left)}
-    return printed(args, told, lambda: _show_dropped(left, dropped, args.theme, done=args.yes))
+    told = {"dropped": names} if args.yes else {"dropped": [], "to_drop": names}
+    return printed(args, told | {"left": _as_json(left)}, lambda: _show_dropped(left, names, args.theme, done=args.yes))
 
 
 def _dropped(conn: DeadlineConnection, given: str | None, rules: ThemeRules, *, really: bool) -> list[str]:
     """Drop the indexes of the whole tables, or of a theme, which may be empty by now; return their names."""
     if given is None:
-        return drop(conn) if really else []
+        return drop(conn) if really else present(conn)
     known = {index.theme for index in theme_indexes(conn)}
     theme = next((name for name in (given, rules.resolve_name(given)) if name in known), None)
     if theme is None:
         raise InvalidArgument(f"no theme {given!r} has indexes of its own; see: hermes-pgvector index show")
-    return drop_for(conn, theme) if really else []
+    return drop_for(conn, theme) if really else [index.name for index in theme_indexes(conn, theme)]
 
 
-def _show_dropped(left: Sequence[HnswIndex], dropped: Sequence[str], theme: str | None, *, done: bool) -> None:
+def _show_dropped(left: Sequence[HnswIndex], names: Sequence[str], theme: str | None, *, done: bool) -> None:
     _table(left)
-    if done:
+    if not names:
+        say("there is none to drop")
+    elif done:
         again = "hermes-pgvector index build" + (f" --theme {quote(theme)}" if theme else "")
-        say(f"dropped: {', '.join(dropped)}" if dropped else "there was none to drop")
+        say(f"dropped: {', '.join(names)}")
         say(typed(f"To have them back: {again}"), "dim")
     else:
-        say(ADD_YES)
+        say(f"would drop: {', '.join(names)}; {ADD_YES}")
 
 
 def _build(args: argparse.Namespace, home: Path) -> int:
