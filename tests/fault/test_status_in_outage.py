@@ -115,3 +115,22 @@ def test_need_40_a_database_without_tables_is_not_called_out_of_reach(
     assert main(["status", "--hermes-home", str(home)]) == 1
     shown = capsys.readouterr().out
     assert "database   cannot be used: " in shown and "out of reach" not in shown and "migrate" in shown
+
+
+def test_need_40_stats_does_not_leave_an_outage_to_be_guessed_from_missing_numbers(
+    home: Path, proxied: str, proxy: TcpProxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "config.yaml").write_text(yaml.safe_dump({"plugins": {"pgvector": {"dsn": proxied, "dims": DIMS}}}))
+
+    def stats() -> tuple[int, dict[str, Any], str]:
+        code = main(["stats", "--json", "--hermes-home", str(home)])
+        said = capsys.readouterr()
+        return code, json.loads(said.out), said.err
+
+    code, numbers, warned = stats()
+    assert (code, numbers["up"], numbers["memories"], warned) == (0, 1, 0, "")
+
+    proxy.stop()
+    code, numbers, warned = stats()
+    assert (code, numbers["up"]) == (1, 0) and "memories" not in numbers
+    assert warned.startswith("warning: ") and "start Postgres there" in warned

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from ...capture.spool_format import RejectedWrite
 from ...domain.errors import WrongUsage
 from ..common.commands import EXIT_FAILED, EXIT_OK, Command, action, add_yes, argument, filled, printed
-from ..common.console import say
+from ..common.console import say, warn
 from ..common.database import settings_of
 from ..common.embedded_server import borrowed_server
 from ..common.outcome import ADD_YES
@@ -32,6 +32,10 @@ def _status(args: argparse.Namespace, home: Path) -> int:
     last: Status = {"database": {}}
     for last in _looks(args, home):
         _show(args, agreed(last), _rendered)
+    return _exit_code(last)
+
+
+def _exit_code(last: Status) -> int:
     return EXIT_FAILED if "problem" in last["database"] else EXIT_OK
 
 
@@ -44,9 +48,12 @@ def _stats(args: argparse.Namespace, home: Path) -> int:
     def lines(numbers: Mapping[str, float]) -> str:
         return "\n".join(f"{key} {numbers[key]}" for key in sorted(numbers))
 
-    for status in _looks(args, home):
-        _show(args, flat(status), lines)
-    return EXIT_OK
+    last: Status = {"database": {}}
+    for last in _looks(args, home):
+        if problem := last["database"].get("problem"):
+            warn(problem)  # the numbers cannot say it
+        _show(args, flat(last), lines)
+    return _exit_code(last)
 
 
 def _looks(args: argparse.Namespace, home: Path) -> Iterator[Status]:

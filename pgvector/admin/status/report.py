@@ -363,7 +363,8 @@ def agreed(status: Status) -> Status:
 def flat(status: Status) -> dict[str, int | float]:
     """Return numbers only, over living processes: counters are summed, timings and lags are the slowest process's."""
     living = [process["report"] for process in status["processes"] if process["living"]]
-    totals = {"processes": len(living)} | numbers(status) | numbers(status["database"])
+    up = int("problem" not in status["database"])
+    totals = {"up": up, "processes": len(living)} | numbers(status) | numbers(status["database"])
     counters = [(key, value) for report in living for key, value in numbers(report).items() if key not in _TOTALLED]
     for key, value in counters:
         slowest = _TIMING.search(key) is not None
