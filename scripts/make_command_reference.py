@@ -22,8 +22,9 @@ _HEAD = f"""# Commands
 
 `hermes-pgvector ...` and `hermes pgvector ...` are the same; the second is there while pgvector is the host's active
 memory provider. On a terminal tables are drawn, elsewhere they are plain columns; `--json` gives JSON and nothing else
-on stdout, also of an error: `{{"error": "what is wrong and what to do", "type": "StoreUnavailable"}}`. `NO_COLOR` is
-honoured. What deletes or replaces something shows what it would do until `--yes` is given.
+on stdout, also of an error: `{{"error": "what is wrong and what to do", "type": "StoreUnavailable"}}`. Only
+where `export` writes rows to stdout is an error on stderr alone. `NO_COLOR` is honoured. What deletes or replaces
+something shows what it would do until `--yes` is given.
 Every command takes `--hermes-home DIR`, the hermes home (default: `$HERMES_HOME` or `~/.hermes`), and `--help`.
 
 {EXITS}

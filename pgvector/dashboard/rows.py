@@ -13,7 +13,7 @@ from .served_homes import ServedHome
 
 LISTED_CHARS = 2_000  # of each text in a list
 _NAMES = (
-    "ref", "store", "theme", "kind", "at", "created_at", "session_id", "content", "chars", "pending", "structure",
+    "ref", "store", "theme", "at", "created_at", "session_id", "content", "chars", "pending", "structure",
     "source",
 )  # fmt: skip
 
@@ -36,6 +36,7 @@ def as_rows(
     private = stored_rows.private(conn, store, [row["id"] for row in found], served.chats.addresses)
     return [
         {name: row[name] for name in _NAMES if name in row}
+        | {"kind": row.get("target") or row.get("role")}
         | {"private": row["id"] in private, "cut": len(row["content"]) < row["chars"]}
         for row in found
     ]

@@ -116,7 +116,8 @@ def _rows(conn: DeadlineConnection, served: ServedHome, hits: Sequence[Hit]) -> 
 
 def _listed(hit: Hit) -> dict[str, Any]:
     text = {"content": hit.content, "chars": len(hit.content)}
-    return row_of(hit) | {"id": hit.id, "session_id": hit.session_id} | text
+    who = {"target" if hit.store == "memories" else "role": hit.kind}
+    return row_of(hit) | who | {"id": hit.id, "session_id": hit.session_id} | text
 
 
 def _said(hit: Hit) -> str:

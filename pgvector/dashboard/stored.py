@@ -84,8 +84,7 @@ def row(served: ServedHome, params: Params) -> Mapping[str, Any]:
         found = browsing.shown(conn, ref, params.optional("theme"), served.rules, chars=ROW_CHARS)
         shown: dict[str, Any] = {
             "id": ref.id,
-            "kind": found.get("target") or found.get("role"),
-            "at": found.get("updated_at") or found.get("ts"),
+            "at": None,
             "session_id": _text(found.get("metadata", {}).get("session_id")),
             "source": _text(found.get("metadata", {}).get("source")),
             "content": "",
@@ -107,22 +106,21 @@ def history(served: ServedHome, params: Params) -> Mapping[str, Any]:
     with served.reading() as conn:
         theme = None if given is None else theme_to_read(conn, given, served.rules, served.home)
         found = browsing.happened(conn, theme, _and_one(page), action=action, chars=_COMPARED_CHARS)
-        found = [({} if theme is None else {"theme": theme}) | each for each in found]
         events = _events(conn, served, found[: page.limit])
     return _page_of(events, found, page)
 
 
 def _events(conn: DeadlineConnection, served: ServedHome, found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    replaced = [each["id"] for each in found if each["action"] == "replaced"]
+    replaced = [each["event_id"] for each in found if each["action"] == "replaced"]
     after, diffs = browsing.texts_after(conn, replaced, chars=_COMPARED_CHARS), WordDiffs()
-    others = [each["id"] for each in found if each["action"] not in ("replaced", "removed")]
+    others = [each["event_id"] for each in found if each["action"] not in ("replaced", "removed")]
     left = browsing.texts_after(conn, others, chars=_EVENT_CHARS)
     left |= {id: text[:_EVENT_CHARS] for id, text in after.items()}
     return [
         {name: each[name] for name in _EVENT if name in each}
-        | {"session_id": _text(each["who"].get("session_id")), "diff": _diff(each, after.get(each["id"]), diffs)}
+        | {"session_id": _text(each["who"].get("session_id")), "diff": _diff(each, after.get(each["event_id"]), diffs)}
         | {"private": not served.chats.opens(each["theme"])}
-        | {"content": left.get(each["id"])}
+        | {"content": left.get(each["event_id"])}
         for each in found
     ]
 

@@ -61,8 +61,8 @@ def test_a_memory_is_added_as_the_command_adds_it(api: DashboardApi, agent: Herm
     assert done["done"] and done["says"] == f"added {row['ref']} to the theme 'sales'" and done["undo"]["token"]
     kept = shown(agent, row["ref"])
     assert (kept["content"], kept["theme"], kept["target"]) == ("The API listens on 3005", "sales", "user")
-    assert kept["structure"] | said == kept["structure"] | {"expires_at": "2099-01-02"}
-    assert kept["structure"]["state"] == "active" and kept["owners"] == ["add"]
+    assert kept | said == kept | {"expires_at": "2099-01-02"}
+    assert kept["state"] == "active" and kept["owners"] == ["add"]
     (event,) = rows(dsn, "memory_history")
     assert (event["who"]["source"], event["who"]["verb"]) == ("operator", "dashboard add")
 
@@ -125,10 +125,10 @@ def test_need_16_a_memory_is_edited_as_the_command_edits_it(api: DashboardApi, a
         "value",
     ]
     now = shown(agent, ref)
-    assert (now["content"], now["structure"]["kind"]) == ("The office is in Nantes", "value")
-    assert now["structure"]["subject"] == "office", "what is absent stays"
+    assert (now["content"], now["kind"]) == ("The office is in Nantes", "value")
+    assert now["subject"] == "office", "what is absent stays"
     api.post("/edit", ref=ref, subject=None)
-    assert "subject" not in shown(agent, ref)["structure"], "null takes it away"
+    assert "subject" not in shown(agent, ref), "null takes it away"
     last = rows(dsn, "memory_history")[-1]
     assert (last["action"], last["who"]["verb"], last["old_content"]) == (
         "replaced", "dashboard edit", "The office is in Paris",

@@ -189,11 +189,11 @@ def test_list_show_history_and_search_tell_what_a_memory_says_of_itself(ask: Ask
     add(ask, "The harbour call went badly", "--kind", "reflection")
     say("add", "The harbour has a crane", "--theme", "sre")
     listed = {row["ref"]: row for row in ask("list", "--theme", "sre")}
-    assert listed[old]["kind"] == "memory" and listed[old]["structure"]["replaced_by"] == new
-    assert not listed[old]["pending"] or listed[old]["structure"]["state"] == "superseded"
-    assert [row["content"] for row in listed.values() if "structure" not in row] == ["The harbour has a crane"]
+    assert listed[old]["target"] == "memory" and listed[old]["replaced_by"] == new
+    assert not listed[old]["pending"] or listed[old]["state"] == "superseded"
+    assert [row["content"] for row in listed.values() if "state" not in row] == ["The harbour has a crane"]
     assert "value harbour.hours" in say("list", "--theme", "sre")
-    shown = ask("show", new)["structure"]
+    shown = ask("show", new)
     assert (shown["kind"], shown["subject"], shown["replaces"]) == ("value", "harbour.hours", old)
     assert "says replaced by" in say("show", old)
     assert [event["ref"] for event in ask("history", "--theme", "sre", "--action", "superseded")] == [old]
@@ -235,7 +235,7 @@ def test_purge_deletes_what_was_superseded_or_archived_and_nothing_else(ask: Ask
     assert left == ["Elsewhere", "Port 3005", "The office is in Lyon"]
     assert ask("history", first)[0]["action"] == "removed"
     assert Database(dsn).column("SELECT count(*) FROM memory_history WHERE old_content IS NOT NULL") == [0]
-    assert "replaced_by" not in ask("show", second)["structure"]
+    assert "replaced_by" not in ask("show", second)
     assert ask("themes", "log")[0]["verb"] == "purge"
 
 
@@ -252,7 +252,7 @@ def test_an_edit_says_what_an_add_says_of_the_same_words(ask: Ask) -> None:
 @pytest.mark.usefixtures("in_tokyo")
 def test_a_day_ends_where_the_machine_stands_and_is_shown_as_it_was_named(ask: Ask, say: Say) -> None:
     ref = add(ask, "The crane is leased", "--expires-at", "2099-12-24")
-    assert ask("show", ref)["structure"]["expires_at"].startswith("2099-12-24T15:00:00")
+    assert ask("show", ref)["expires_at"].startswith("2099-12-24T15:00:00")
     assert "until 2099-12-24" in say("facts", "list", "--theme", "sre")
 
 
@@ -291,7 +291,7 @@ def test_hidden_memories_wait_for_no_vector_and_get_into_no_index(
     assert Database(dsn).column("SELECT count(*) FROM memory_chunks") == [0]
     assert ask("status")["database"]["pending_memories"] == 0
     (long,) = [row for row in ask("list", "--theme", "sre") if row["content"].startswith("Port 3005")]
-    assert ask("edit", long["ref"], "--state", "active", "--yes")["rows"][0]["embedded"]
+    assert not ask("edit", long["ref"], "--state", "active", "--yes")["rows"][0]["pending"]
     assert Database(dsn).column("SELECT count(*) > 0 FROM memory_chunks") == [True]
 
 

@@ -72,6 +72,48 @@ def talk(make_provider: MakeProvider, session_id: str, *said: str, **kwargs: Any
 # -- search, list, show, sessions
 
 
+def test_a_row_has_the_same_names_and_values_in_every_command(
+    make_provider: MakeProvider, say: Say, ask: Ask, home: Path, dsn: str, embedder: ScriptedEmbedder
+) -> None:
+    configure(home, dsn, embed_url=embedder.url)
+    talk(make_provider, "s-1", "the harbour crane")
+    added = ask(
+        "add", "The harbour crane lifts 40 tons", "--theme", "marketing", "--kind", "value", "--subject", "crane"
+    )
+    (turn, *_) = ask("list", "--theme", "marketing", "--store", "turns")
+    (memory,) = ask("list", "--theme", "marketing")
+    names = {"ref": memory["ref"], "id": memory["id"], "theme": "marketing", "target": "memory", "at": memory["at"]}
+    said = names | {
+        "content": "The harbour crane lifts 40 tons",
+        "kind": "value",
+        "subject": "crane",
+        "state": "active",
+    }
+    told = {"ref": turn["ref"], "id": turn["id"], "role": "assistant", "at": turn["at"], "content": turn["content"]}
+
+    found = ask("search", "harbour crane", "--theme", "marketing", "--no-rerank")["results"]
+    beside = [each for row in found for each in row.get("around", ())]
+    moment = {row["ref"]: row["at"] for row in found}
+    assert moment[memory["ref"]] == memory["at"][:19] + memory["at"][-6:], "in whole seconds, as agents see it"
+    assert all("at" in row and "date" not in row for row in [*found, *beside]) and beside
+    for row in (ask("show", memory["ref"]), *ask("facts", "list", "--theme", "marketing"), memory):
+        assert said.items() <= row.items(), row
+    for row in (ask("show", turn["ref"]), ask("sessions", "show", "s-1")["turns"][-1], turn):
+        assert told.items() <= row.items(), row
+    would_go = ask("forget", memory["ref"], turn["ref"])["rows"]
+    assert (names | {"store": "memories"}).items() <= would_go[0].items()
+    assert (told | {"store": "turns"}).items() <= would_go[1].items()
+    assert (memory["pending"], added["rows"][0]["pending"], turn["pending"]) == (False, False, True)
+
+    say("edit", memory["ref"], "--state", "archived", "--yes")
+    (gone,) = ask("purge", "--theme", "marketing")["rows"]
+    shared = ("ref", "id", "theme", "target", "content", "kind", "subject")
+    assert [gone[name] for name in shared] == [said[name] for name in shared]
+    assert gone["state"] == ask("show", memory["ref"])["state"] == "archived"
+    for event in (*ask("history", "--theme", "marketing"), *ask("history", memory["ref"])):
+        assert [event[name] for name in shared[:4]] == [said[name] for name in shared[:4]] and event["event_id"]
+
+
 def test_need_24_search_finds_what_the_tools_find_and_says_how(
     make_provider: MakeProvider, say: Say, ask: Ask, home: Path, dsn: str, embedder: ScriptedEmbedder
 ) -> None:
@@ -93,8 +135,9 @@ def test_need_24_search_finds_what_the_tools_find_and_says_how(
         options = [part for name, value in more.items() for part in (f"--{name}", str(value))]
         found = ask("search", question, "--theme", "marketing", "--store", store, "--explain", *options)
         assert found["mode"] == told["mode"] == "hybrid" and told["results"]
+        theirs = json.loads(json.dumps(results(told)).replace('"date":', '"at":'))  # agents have it by another name
         ours = [{key: value for key, value in hit.items() if key not in ("ref", "store")} for hit in found["results"]]
-        assert ours == results(told)
+        assert ours == theirs
     text = say("search", question, "--theme", "marketing", "--explain", "--around")
     assert "by meaning: rank 1" in text and "by words: rank" in text and "similarity" in text
     assert {hit["store"] for hit in ask("search", question, "--scope", "all")["results"]} == {"memories", "turns"}
@@ -221,12 +264,12 @@ def test_need_16_list_shows_the_newest_first_and_filters(
     assert rows[0]["ref"] == "m6" and rows[-1]["content"].startswith("Atlas has part 3")
     assert rows[-1]["chars"] == len(rows[-1]["content"]) > 3000, "JSON has the whole text"
     assert len(ask("list", "--theme", "marketing", "--limit", "2", "--offset", "1")) == 2
-    assert [row["kind"] for row in ask("list", "--theme", "marketing", "--target", "user")] == ["user"]
+    assert [row["target"] for row in ask("list", "--theme", "marketing", "--target", "user")] == ["user"]
     assert len(ask("list", "--theme", "marketing", "--since", "2021", "--session", "s-1")) == 5
     assert len(ask("list", "--theme", "marketing", "--until", "2020")) == 1
     assert len(ask("list", "--theme", "marketing", "--pending")) == 6
     turns = ask("list", "--theme", "marketing", "--store", "turns", "--role", "assistant")
-    assert [row["kind"] for row in turns] == ["assistant"] and turns[0]["session_id"] == "s-2"
+    assert [row["role"] for row in turns] == ["assistant"] and turns[0]["session_id"] == "s-2"
     lines = say("list", "--theme", "marketing").splitlines()
     assert len(lines) == 7 and max(map(len, lines)) < 2200, "one row, one line"
 
@@ -287,7 +330,7 @@ def test_need_16_show_tells_all_that_is_known_of_a_row(
     landed(provider)
     row = ask("show", "memory", "1")
     assert row["theme"] == "marketing" and row["metadata"]["session_id"] == "s-1" and row["in_files"] == 1
-    assert row["state"] == "embedded" and row["history"][0]["action"] == "added" and row["sha256"]
+    assert not row["pending"] and row["history"][0]["action"] == "added" and row["sha256"]
     turn = ask("show", "t1")
     assert turn["role"] == "user" and turn["session_id"] == "s-1" and turn["parts"] >= 1
     text = say("show", "1")
@@ -395,7 +438,7 @@ def test_need_16_what_is_added_is_found_by_agents_once_and_without_secrets(
     first = ask("add", "Atlas costs 900", "--theme", "Marketing", *metadata)
     again = ask("add", " Atlas costs 900 ", "--theme", "marketing")
     assert (first["rows"][0]["state"], again["rows"][0]["state"]) == ("stored", "confirmed")
-    assert first["rows"][0]["ref"] == again["rows"][0]["ref"] and first["rows"][0]["embedded"]
+    assert first["rows"][0]["ref"] == again["rows"][0]["ref"] and not first["rows"][0]["pending"]
     monkeypatch.setattr(sys, "stdin", io.StringIO("the key is sk-abcdefghijklmnopqrstuvwxyz123456\n"))
     masked = ask("add", "-", "--theme", "marketing", "--target", "user")
     assert "sk-abc" not in json.dumps(masked) and any("masked" in note for note in masked["notes"])
@@ -421,10 +464,10 @@ def test_need_16_an_edit_keeps_number_and_age_and_gets_a_new_vector(
     planned = ask("edit", f"m{number}", "Crane costs 950 euros")
     assert not planned["done"] and ask("show", f"m{number}")["content"] == "Atlas costs 900 euros"
     assert any("MEMORY.md" in note for note in planned["notes"])
-    assert ask("edit", f"m{number}", "Crane costs 950 euros", "--yes")["rows"][0]["embedded"]
+    assert not ask("edit", f"m{number}", "Crane costs 950 euros", "--yes")["rows"][0]["pending"]
     after = ask("show", f"m{number}")
-    assert after["created_at"] == before["created_at"] and after["updated_at"] > before["updated_at"]
-    assert after["metadata"]["source"] == "operator" and after["state"] == "embedded"
+    assert after["created_at"] == before["created_at"] and after["at"] > before["at"]
+    assert after["metadata"]["source"] == "operator" and not after["pending"]
     hit = called(provider, "recall_memory", {"query": "Crane costs 950 euros"})["results"][0]
     assert hit["id"] == number and hit["similarity"] > 0.99
     write_entries(home, "Atlas costs 900 euros", "Bolt is red", "Cord is green")
@@ -490,7 +533,7 @@ def test_need_16_forget_shows_first_and_then_removes_exactly_that(
     assert Database(dsn).column("SELECT count(*) FROM conversations") == [0]
     log = ask("themes", "log")
     assert [entry["counts"] for entry in log] == [{"turns": 3}, {"memories": 1, "turns": 1}]
-    said = [{name: value for name, value in row.items() if name != "done_at"} for row in log]  # a time may hold it
+    said = [{name: value for name, value in row.items() if name != "at"} for row in log]  # a time may hold it
     assert "900" not in json.dumps(said) and log[1]["arguments"]["themes"] == ["marketing"]
     assert "forget 'marketing'" in say("themes", "log")
 

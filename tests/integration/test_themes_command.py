@@ -334,7 +334,7 @@ def test_trap_13_what_was_done_is_logged_and_the_agents_role_cannot_unlog_it(
     log = themes("log")
     assert [entry["verb"] for entry in log] == ["delete", "export", "rename"]
     assert log[2]["arguments"] == {"theme": "sales", "into": "emea"} and log[2]["counts"]["turns"] == 2
-    assert all(entry["db_role"] == "hermes" and entry["os_user"] and entry["done_at"] for entry in log)
+    assert all(entry["db_role"] == "hermes" and entry["os_user"] and entry["at"] for entry in log)
     assert "900" not in json.dumps(log)
     assert "rename 'sales' -> 'emea': " in cli("themes", "log").stdout
     with psycopg.connect(dsn, autocommit=True) as runtime:

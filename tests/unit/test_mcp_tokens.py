@@ -40,7 +40,7 @@ def test_a_token_is_shown_once_and_kept_as_a_hash(home: Path, run: Run) -> None:
     assert sha256(made["token"].encode()).hexdigest() in text
     assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
     (listed,) = run("list")
-    assert listed == {key: made[key] for key in ("name", "themes", "any_theme", "read_only", "created")}
+    assert listed == {key: made[key] for key in ("name", "themes", "any_theme", "read_only", "created_at")}
     assert (listed["themes"], listed["read_only"]) == (["work", "home"], True)
 
 

@@ -96,7 +96,7 @@ def shown(
     stands_in = _meant(ref, list(dict.fromkeys(row["theme"] for row in rows or past)), theme, rules)
     # After a sequence was set back, rows of two themes, one of them perhaps removed, may have the same number.
     rows, past = _of_theme(rows, stands_in), _of_theme(past, stands_in)
-    found = {"ref": str(ref), "store": ref.store} | _described(rows, stands_in) | _structure_of(conn, ref)
+    found = {"ref": str(ref), "store": ref.store, "id": ref.id} | _described(rows, stands_in) | _structure_of(conn, ref)
     return found | {"history": [_event(each) for each in past]} if ref.store == "memories" else found
 
 
@@ -120,9 +120,7 @@ def _described(rows: Sequence[Mapping[str, Any]], theme: str) -> dict[str, Any]:
     if not rows:
         return {"theme": theme, "state": "removed"}
     found = fit_for_json(rows[0])
-    state = "waits for its vector" if found["pending"] else "embedded"
-    said = {"state": state, "parts": 1 + found.pop("more_parts"), "metadata": as_object(found["metadata"])}
-    return found | said
+    return found | {"parts": 1 + found.pop("more_parts"), "metadata": as_object(found["metadata"])}
 
 
 def _rows(conn: DeadlineConnection, ref: Ref, chars: int = WHOLE) -> list[dict[str, Any]]:
@@ -181,8 +179,7 @@ def _event(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return one entry of the history, with the memory's ref; empty values are left out."""
     who = as_object(row["who"])
     kept = {key: value for key, value in fit_for_json({**row, "who": who}).items() if value is not None}
-    memory = kept.pop("memory_id")
-    return {"ref": str(Ref("memories", memory)), "memory_id": memory, "by": author(who, row["db_role"]), **kept}
+    return {"ref": str(Ref("memories", row["id"])), "by": author(who, row["db_role"]), **kept}
 
 
 def sessions(conn: DeadlineConnection, theme: str, page: Page) -> list[dict[str, Any]]:
@@ -211,4 +208,4 @@ def transcript(
 ) -> Iterator[dict[str, Any]]:
     """Yield the turns of a session in the order in which they were said."""
     for row in stored_sessions.transcript(conn, theme, session_id, limit=limit, offset=offset):
-        yield {"ref": str(Ref("turns", row["id"]))} | fit_for_json(row)
+        yield fit_for_json({"ref": str(Ref("turns", row["id"])), "at": row.pop("ts"), **row})

@@ -13,7 +13,7 @@ from ...domain.errors import WrongUsage
 from ...domain.format import local_minute, plural
 from ...host.session_context import load_settings
 from ...store.vectors import STORES
-from ..common.commands import EXIT_OK, Command, action, argument, print_json, printed
+from ..common.commands import EXIT_OK, Command, action, argument, not_negative, positive, print_json, printed
 from ..common.console import Column, say, show_pairs, show_table, used
 from ..common.refs import WAYS, parse_refs
 from ..common.row_options import (
@@ -31,7 +31,7 @@ from . import browsing
 
 _ROWS = (
     Column("ref", "id", style="bold"),
-    Column("kind"),
+    Column("who", "kind"),
     Column("date", style="dim"),
     Column("session_id", "session", style="dim"),
     Column("about", style="dim"),
@@ -77,7 +77,7 @@ def _list(args: argparse.Namespace, home: Path) -> int:
     wanted = browsing.RowFilter(args.target or args.role, args.session, args.pending)
     bounds, chars = page(args), WHOLE if args.json else PIPED_CHARS + 1
     with reading_theme(args, home, args.store) as (conn, theme):
-        rows = browsing.listed(conn, args.store, theme, bounds, wanted, chars=chars)
+        rows = [_flat(row) for row in browsing.listed(conn, args.store, theme, bounds, wanted, chars=chars)]
     empty = f"the theme {theme!r} has no {'memory' if args.store == 'memories' else 'turn'} to show"
     # If recall uses words only, no row waits for a vector.
     waits = bool(load_settings(None, home).settings.embed_url.strip())
@@ -86,12 +86,17 @@ def _list(args: argparse.Namespace, home: Path) -> int:
 
 def _show_rows(rows: list[dict[str, Any]], *, empty: str, waits: bool) -> None:
     for row in rows:
-        said = row.get("structure", {})
         notes = ["no vector yet"] if row["pending"] and waits else []
-        notes += [said["state"]] if said.get("state", "active") != "active" else []
-        about = " ".join(str(said[name]) for name in ("kind", "subject", "scope") if name in said)
-        row |= {"date": local_minute(row["at"]), "about": about, "note": ", ".join(notes)}
+        notes += [row["state"]] if row.get("state", "active") != "active" else []
+        about = " ".join(str(row[name]) for name in ("kind", "subject", "scope") if name in row)
+        who = row.get("target") or row.get("role")
+        row |= {"who": who, "date": local_minute(row["at"]), "about": about, "note": ", ".join(notes)}
     show_table(used(_ROWS, rows), rows, empty=empty)
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with what a memory says of itself beside its other values, as searches and `facts list` have it."""
+    return {name: value for name, value in row.items() if name != "structure"} | dict(row.get("structure", {}))
 
 
 # -- show
@@ -103,13 +108,15 @@ def _show(args: argparse.Namespace, home: Path) -> int:
         raise WrongUsage("show takes one row at a time")
     with reading(args, home) as (conn, rules):
         row = browsing.shown(conn, refs[0], args.theme, rules)
-    return printed(args, row, lambda: _show_row(row))
+    return printed(args, _flat(row), lambda: _show_row(row))
 
 
 def _show_row(row: dict[str, Any]) -> None:
     past, content = row.pop("history", []), row.pop("content", None)
     metadata, said = row.pop("metadata", {}), row.pop("structure", {})
-    for name in ("id", "store", "pending"):
+    if "pending" in row:
+        row["state"] = "waits for its vector" if row.pop("pending") else "embedded"
+    for name in ("id", "store"):
         row.pop(name, None)
     known = {name: value for name, value in row.items() if value not in (None, "", 0)}
     show_pairs((name.replace("_", " "), _told(name, value)) for name, value in known.items())
@@ -126,7 +133,7 @@ def _show_row(row: dict[str, Any]) -> None:
 def _told(name: str, value: Any) -> Any:
     if isinstance(value, list):
         return ", ".join(map(str, value))
-    return local_minute(value) if name in ("ts", "created_at", "updated_at", "expires_at") else value
+    return local_minute(value) if name in ("at", "created_at", "expires_at") else value
 
 
 def _plain(value: Any) -> str:
@@ -202,8 +209,6 @@ def _sessions(args: argparse.Namespace, home: Path) -> int:
 
 
 def _session(args: argparse.Namespace, home: Path) -> int:
-    if (args.limit is not None and args.limit < 1) or args.offset < 0:
-        raise WrongUsage("--limit must be at least 1, --offset must not be negative")
     with reading(args, home) as (conn, rules):
         theme = theme_of_session(conn, args.session, args.theme, rules)
         whole = browsing.session(conn, theme, args.session)
@@ -218,7 +223,7 @@ def _session(args: argparse.Namespace, home: Path) -> int:
         for number, turn in enumerate(turns):
             if not number and (parent := turn["metadata"].get("parent_session_id")):
                 say(f"after the session {parent}", "dim")
-            say(f"{turn['ref']}  {turn['role']}  {local_minute(turn['ts'])}", "bold")
+            say(f"{turn['ref']}  {turn['role']}  {local_minute(turn['at'])}", "bold")
             say(turn["content"])
             say()
     return EXIT_OK
@@ -262,8 +267,8 @@ SESSIONS = Command(
             _session,
             [
                 argument("session SESSION", "its id, as `sessions list` shows it"),
-                argument("--limit N", "how many turns (default: all)", type=int),
-                argument("--offset N", "how many turns to leave out first", type=int, default=0),
+                argument("--limit N", "how many turns (default: all)", type=positive),
+                argument("--offset N", "how many turns to leave out first", type=not_negative, default=0),
                 theme_option("the theme (default: the one that has this session)"),
             ],
         ),

@@ -105,10 +105,17 @@ def _find(
         reranked |= answer.reranked
         for hit in answer.hits:
             ref = str(Ref(store, hit.id))
-            results.append({"ref": ref, "store": store} | as_result(hit, question.text, explain=explain))
+            results.append({"ref": ref, "store": store} | _told(as_result(hit, question.text, explain=explain)))
             unlike |= {ref} if is_unlike(hit) else set()
     mode = "hybrid" if "hybrid" in modes else "lexical"
     return {"results": results, "count": len(results), "mode": mode, "reranked": reranked}, unlike
+
+
+def _told(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a tool's result with its times under the name that they have in every command's JSON."""
+    told = {"at" if name == "date" else name: value for name, value in result.items()}
+    told |= {"around": [_told(turn) for turn in result["around"]]} if "around" in result else {}
+    return told | ({"replaced": _told(result["replaced"])} if "replaced" in result else {})
 
 
 def _word(args: argparse.Namespace) -> str:
@@ -136,7 +143,7 @@ def _check_scope(args: argparse.Namespace, word: str) -> None:
 def _say_hit(result: Mapping[str, Any], text: str, args: argparse.Namespace) -> None:
     kind = " ".join(str(result[name]) for name in ("role", "target", "kind", "subject", "scope") if name in result)
     near = "" if result["similarity"] is None else f"  similarity {result['similarity']:.2f}"
-    say(f"{result['ref']}  {kind}  {local_minute(result['date'])}  {result['theme']}{near}", "bold")
+    say(f"{result['ref']}  {kind}  {local_minute(result['at'])}  {result['theme']}{near}", "bold")
     say("    " + one_line(result["content"], text, lines=3, indent=4))
     if replaced := result.get("replaced"):
         say(f"    replaces: {one_line(replaced['content'], text, indent=14)}", "dim")

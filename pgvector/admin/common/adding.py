@@ -138,7 +138,7 @@ def masked(keep: Sanitizer, text: str) -> tuple[str, list[str]]:
 def embed_now(context: CommandContext, theme: str, row_id: int, content: str) -> dict[str, Any]:
     """Embed a memory now if that is possible; otherwise the agents do it later."""
     row = PendingRow("memories", row_id, theme, content)
-    return {"embedded": fill_now(context, row, patience_s=_EMBED_S)}
+    return {"pending": not fill_now(context, row, patience_s=_EMBED_S)}
 
 
 def fill_now(context: CommandContext, row: PendingRow, *, patience_s: float) -> bool:

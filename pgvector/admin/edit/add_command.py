@@ -41,7 +41,7 @@ def given_text(given: str) -> str:
 
 def vector_follows(done: Outcome, context: CommandContext) -> list[str]:
     """Return a note if a row has no vector yet."""
-    if context.embedder is None or not any(row.get("embedded") is False for row in done.rows):
+    if context.embedder is None or not any(row.get("pending") for row in done.rows):
         return []
     return [typed("it is found by words; its vector follows with the next agent, or hermes-pgvector backfill")]
 

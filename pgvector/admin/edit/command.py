@@ -37,7 +37,7 @@ _SHOWN = 20  # of the rows that would be deleted
 _ROWS = (
     Column("ref", "id", style="bold"),
     Column("theme"),
-    Column("kind"),
+    Column("who", "kind"),
     Column("at", "date", style="dim"),
     Column("content", "text", flexible=True),
 )
@@ -203,7 +203,10 @@ def _found(args: argparse.Namespace, context: CommandContext, rules: ThemeRules,
 
 
 def _show_forgotten(done: Outcome) -> None:
-    rows = [row | {"at": local_minute(row["at"])[:10] if "at" in row else ""} for row in done.rows[:_SHOWN]]
+    rows = [
+        row | {"who": row.get("target") or row.get("role"), "at": local_minute(row["at"])[:10] if "at" in row else ""}
+        for row in done.rows[:_SHOWN]
+    ]
     show_table(_ROWS if rows and rows[0]["at"] else [each for each in _ROWS if each.key != "at"], rows)
     if (more := max(len(done.rows), sum(done.counts.values())) - len(rows)) > 0 and not done.counts.get("texts"):
         say(f"... and {more:,} more")

@@ -65,8 +65,12 @@ class _Meant:
 
 
 def _row(ref: Ref, theme: str, kind: str, at: Any, content: str) -> dict[str, Any]:
-    said = {"kind": kind, "at": at.isoformat(timespec="seconds"), "content": content}
-    return {"ref": str(ref), "store": ref.store, "theme": theme} | said
+    return _named(ref, theme, kind) | {"at": at.isoformat(), "content": content}
+
+
+def _named(ref: Ref, theme: str, kind: str) -> dict[str, Any]:
+    who = "target" if ref.store == "memories" else "role"
+    return {"ref": str(ref), "store": ref.store, "id": ref.id, "theme": theme, who: kind}
 
 
 def forget(
@@ -177,7 +181,7 @@ def forget_versions(conn: DeadlineConnection, refs: Sequence[Ref], *, really: bo
         _lock(conn, found)
     rows = []
     for ref, row in found.items():
-        told = {"ref": str(ref), "theme": row.theme, "kind": row.kind}
+        told = _named(ref, row.theme, row.kind)
         rows.append(told | {"texts": _old_texts(conn, row.theme, [row.id]), "content": row.content})
     counts = {"texts": sum(row["texts"] for row in rows)}
     if really and counts["texts"]:

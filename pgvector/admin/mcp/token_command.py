@@ -15,7 +15,12 @@ from ..common.console import Column, say, show_table, warn
 from ..common.theme_names import not_allowed
 from .token_changes import add_token, remove_token
 
-_COLUMNS = (Column("name", style="bold"), Column("themes", flexible=True), Column("may"), Column("created"))
+_COLUMNS = (
+    Column("name", style="bold"),
+    Column("themes", flexible=True),
+    Column("may"),
+    Column("created_at", "created"),
+)
 
 
 def _add(args: argparse.Namespace, home: Path) -> int:
@@ -66,7 +71,7 @@ def _told(token: Token) -> dict[str, Any]:
         "themes": [] if token.any_theme else list(token.themes),
         "any_theme": token.any_theme,
         "read_only": token.read_only,
-        "created": token.created,
+        "created_at": token.created,
     }
 
 

@@ -119,8 +119,10 @@ def _shown(theme: str, row: Any) -> dict[str, Any]:
     said = {"state": row.state, "kind": row.kind, "subject": row.subject}
     return {
         "ref": str(Ref("memories", row.id)),
+        "id": row.id,
         "theme": theme,
+        "target": row.target,
         **{name: value for name, value in said.items() if value is not None},
-        "hidden_at": row.hidden_at.isoformat(timespec="seconds"),
+        "hidden_at": row.hidden_at.isoformat(),
         "content": row.content,
     }

@@ -96,7 +96,7 @@ def _show_log(rows: list[dict[str, Any]]) -> None:
         counts = counted(dict(sorted(row["counts"].items())), also_none=True)
         unfinished = "" if state == "done" else f" ({state})"
         who = f"{row['db_role']} ({row['os_user']}@{row['host']})"
-        say(f"{local_minute(row['done_at'])}  {who}  {row['verb']} {_named(row['arguments'])}: {counts}{unfinished}")
+        say(f"{local_minute(row['at'])}  {who}  {row['verb']} {_named(row['arguments'])}: {counts}{unfinished}")
     if not rows:
         print("nothing was done to a theme yet")
 

@@ -135,4 +135,4 @@ DELETE FROM hermes_retention WHERE agent_identity = %(theme)s;
 
 -- name: read_maintenance
 -- exempt: the log of operators' changes, no stored text.
-SELECT id, done_at, db_role, os_user, host, verb, arguments, counts FROM hermes_maintenance ORDER BY id DESC LIMIT %(limit)s;
+SELECT id, done_at AS at, db_role, os_user, host, verb, arguments, counts FROM hermes_maintenance ORDER BY id DESC LIMIT %(limit)s;
