@@ -619,7 +619,10 @@ def test_need_40_a_rejected_copy_in_a_spool_that_is_held_is_not_said_to_be_dropp
         ("add - --theme marketing --json <&-", "utf-8", 2, "the text is empty"),
         ("list --theme marketing", "latin-1", 0, "Atlas costs 900 \\u20ac"),
         ("list --theme marketing", "ascii:surrogateescape", 0, "Atlas costs 900 \\u20ac"),  # as the locale C has it
-        ("add - --theme marketing --json", "utf-8:strict", 2, "not text in utf-8"),
+        ("add - --theme marketing --json", "utf-8:strict", 2, "what stands on stdin is not text in utf-8"),
+        ("add - --theme marketing --json", "utf-8:surrogateescape", 2, "what stands on stdin is not text in utf-8"),
+        ("add $'caf\\xe9' --theme marketing --json", "utf-8", 2, "this is not text in utf-8"),
+        ("edit m1 $'caf\\xe9' --yes --json", "utf-8", 2, "this is not text in utf-8"),
     ],
 )
 def test_a_closed_stream_or_another_encoding_is_no_failure_of_what_was_done(

@@ -30,13 +30,18 @@ from ..common.theme_names import theme_to_write
 
 def given_text(given: str) -> str:
     """Return the text of an argument, or stdin's content for `-`. Raises WrongUsage if that is no text."""
+    piped = given == "-"
     try:
-        return sys.stdin.read() if given == "-" else given
-    except UnicodeDecodeError as exc:
+        text = sys.stdin.read() if piped else given
+        text.encode()  # as an argument, or where no locale is set, what is no text comes as halves of surrogate pairs
+    except UnicodeError as exc:
+        what, encoding = (
+            ("what stands on stdin", sys.stdin.encoding) if piped else ("this", sys.getfilesystemencoding())
+        )
         raise WrongUsage(
-            f"what stands on stdin is not text in {exc.encoding}: write it in that encoding, as with "
-            f"iconv -f latin1 -t {exc.encoding}"
+            f"{what} is not text in {encoding}: write it in that encoding, as with iconv -f latin1 -t {encoding}"
         ) from exc
+    return text
 
 
 def vector_follows(done: Outcome, context: CommandContext) -> list[str]:
