@@ -24,7 +24,7 @@ _HEAD = f"""# Commands
 memory provider. On a terminal tables are drawn, elsewhere they are plain columns; `--json` gives JSON and nothing else
 on stdout, also of an error: `{{"error": "what is wrong and what to do", "type": "StoreUnavailable"}}`. Only
 where `export` writes rows to stdout is an error on stderr alone. `NO_COLOR` is honoured. What deletes or replaces
-something shows what it would do until `--yes` is given.
+something shows what it would do until `--yes` is given; in JSON, `done` is false then, as with `--dry-run`.
 Every command takes `--hermes-home DIR`, the hermes home (default: `$HERMES_HOME` or `~/.hermes`), and `--help`.
 
 {EXITS}

@@ -150,7 +150,7 @@ def test_need_16_a_dry_run_says_what_arrives_and_what_the_first_copy_removes_and
         )
     before = all_rows(second_dsn)
     told = copied(capsys, "--to", second_dsn, "--dry-run")
-    assert (told["dry_run"], told["memories_added"], told["turns_added"], told["removed"]) == (True, 2, 5, 1)
+    assert (told["done"], told["memories_added"], told["turns_added"], told["removed"]) == (False, 2, 5, 1)
     assert told["verified"] is None
     assert cli.main(["copy", "--to", second_dsn, "--dry-run"]) == 0
     shown = capsys.readouterr()

@@ -86,7 +86,8 @@ def test_need_24_the_indexes_go_for_a_bulk_load_and_come_back_the_same(
     assert f"would drop: {', '.join(INDEXES)}; nothing was changed: add --yes" in capsys.readouterr().out
     assert cli.main(["index", "drop", "--json", *where]) == 0
     would = json.loads(capsys.readouterr().out)
-    assert (would["dropped"], would["to_drop"]) == ([], INDEXES) and database.column(WHOLE) == INDEXES
+    assert (would["done"], would["dropped"], would["to_drop"]) == (False, [], INDEXES)
+    assert database.column(WHOLE) == INDEXES
     assert cli.main(["index", "drop", "--yes", "--json", *where]) == 0
     assert json.loads(capsys.readouterr().out)["dropped"] == INDEXES
     assert database.column(WHOLE) == []

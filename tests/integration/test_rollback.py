@@ -90,7 +90,7 @@ def test_uninstall_is_a_dry_run_and_keeps_memory_unless_told_otherwise(
     before = sorted(str(path) for path in home.rglob("*"))
 
     code, planned = verb("uninstall", "--json")
-    assert code == 0 and not planned["removed"]
+    assert code == 0 and not planned["done"]
     assert sorted(str(path) for path in home.rglob("*")) == before
     assert any("drop_everything.sql" in line for line in planned["left"])
     assert any(line.endswith(": hermes config unset plugins.pgvector") for line in planned["left"])

@@ -69,6 +69,38 @@ def talk(make_provider: MakeProvider, session_id: str, *said: str, **kwargs: Any
     landed(provider)
 
 
+# -- what all commands have in common
+
+
+def test_every_command_that_only_shows_says_so_by_one_name(
+    say: Say, ask: Ask, home: Path, dsn: str, admin_dsn: str, embedder: ScriptedEmbedder, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    configure(home, dsn, embed_url=embedder.url, embed_model="another")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    say("add", "The crane is yellow", "--theme", "sre")
+    say("add", "The harbour is deep", "--theme", "port")
+    say("mcp", "token", "add", "laptop", "--theme", "sre")
+    file = tmp_path / "rows.jsonl"
+    say("export", str(file))
+    admin = ("--admin-dsn", admin_dsn)
+    for line in (
+        ("edit", "m1", "The crane is green"), ("forget", "m1"), ("themes", "rename", "sre", "ops"),
+        ("themes", "merge", "sre", "port"), ("themes", "delete", "sre"), ("prune", "--all-themes", "--keep-rows", "1"),
+        ("purge", "--all-themes"), ("compact", "--all-themes"), ("relieve",), ("restore", "--dry-run"),
+        ("import", str(file), "--dry-run"), ("spool", "retry", "--all"), ("spool", "drop", "--all"), ("spool", "send"),
+        ("index", "drop", *admin), ("index", "build", "--dry-run", *admin), ("migrate", "--dry-run", *admin),
+        ("reembed", *admin), ("mcp", "token", "remove", "laptop", "--dry-run"),
+        ("mcp", "install", "--client", "cursor", "--dry-run"), ("uninstall",),
+    ):  # fmt: skip
+        assert ask(*line)["done"] is False, line
+    for line in (
+        ("import", str(file)), ("spool", "drop", "--all", "--yes"), ("index", "build", *admin), ("migrate", *admin),
+        ("mcp", "token", "remove", "laptop"), ("mcp", "install", "--client", "cursor"),
+    ):  # fmt: skip
+        assert ask(*line)["done"] is True, line
+
+
 # -- search, list, show, sessions
 
 

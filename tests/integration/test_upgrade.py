@@ -271,7 +271,7 @@ def test_need_36_an_undo_puts_everything_back_as_it_was(
     back = cli("migrate", "--admin-dsn", empty_admin_dsn, "--undo-upgrade", "--json")
 
     assert back.returncode == 0, back.stderr
-    assert json.loads(back.stdout) == {"undone": True, "written_since": {"memories": 0, "turns": 0, "changes": 0}}
+    assert json.loads(back.stdout) == {"done": True, "written_since": {"memories": 0, "turns": 0, "changes": 0}}
     assert (database.column(SHAPE), rows(empty_admin_dsn)) == (shape, kept)
 
     upgraded(cli, empty_admin_dsn)
@@ -334,7 +334,7 @@ def test_need_36_doctor_names_the_upgrade_until_it_is_confirmed(
     looked = cli("migrate", "--admin-dsn", empty_admin_dsn, "--confirm-upgrade", "--dry-run")
     assert looked.returncode == 0 and len(check_of(cli, "upgrade")) == 1
     done = cli("migrate", "--admin-dsn", empty_admin_dsn, "--confirm-upgrade", "--json")
-    assert done.returncode == 0 and json.loads(done.stdout) == {"confirmed": True}
+    assert done.returncode == 0 and json.loads(done.stdout) == {"done": True}
     assert check_of(cli, "upgrade") == []
     database = Database(empty_admin_dsn)
     assert database.column("SELECT nspname::text FROM pg_namespace WHERE nspname ^@ 'hermes'") == []

@@ -60,9 +60,9 @@ def test_tokens_are_unlike_each_other(home: Path, run: Run) -> None:
 def test_removing_is_tried_first_where_asked(home: Path, run: Run) -> None:
     run("add", "laptop", "--theme", "work")
 
-    assert run("remove", "laptop", "--dry-run")["removed"] is False
+    assert run("remove", "laptop", "--dry-run")["done"] is False
     assert len(run("list")) == 1
-    assert run("remove", "laptop")["removed"] is True
+    assert run("remove", "laptop")["done"] is True
     assert run("list") == []
 
 

@@ -381,7 +381,7 @@ def test_the_commands_from_list_to_remove(home: Path, capsys: pytest.CaptureFixt
     assert main(["model", "remove", MODEL_NAME, *at]) == 0
     assert "add --yes" in capsys.readouterr().out
     assert main(["model", "remove", MODEL_NAME, "--yes", "--json", *at]) == 0
-    assert json.loads(capsys.readouterr().out)["removed"] is True
+    assert json.loads(capsys.readouterr().out)["done"] is True
     assert listed()["installed"] is False
     with pytest.raises(SystemExit) as left:
         main(["model", "remove", *at])

@@ -67,7 +67,7 @@ def _drop(args: argparse.Namespace, home: Path) -> int:
     with _admin(args, home) as (conn, _, rules):
         names = _dropped(conn, args.theme, rules, really=args.yes)
         left = _all(conn)
-    told = {"dropped": names} if args.yes else {"dropped": [], "to_drop": names}
+    told = {"done": args.yes} | ({"dropped": names} if args.yes else {"dropped": [], "to_drop": names})
     return printed(args, told | {"left": _as_json(left)}, lambda: _show_dropped(left, names, args.theme, done=args.yes))
 
 
@@ -101,7 +101,7 @@ def _build(args: argparse.Namespace, home: Path) -> int:
         ours = not (settings_of(home).dsn or given_admin_dsn(args))
         todo = to_build(conn, full=args.full) if args.theme is None else _of_theme(conn, args.theme, rules)
         memory = args.memory or _memory_for(todo, ours=ours)
-        told: dict[str, Any] = {"memory": memory}
+        told: dict[str, Any] = {"done": not args.dry_run, "memory": memory}
         if args.dry_run:
             told |= {"built": [], "to_build": [index.name for index in todo]}
         else:

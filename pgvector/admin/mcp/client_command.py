@@ -45,6 +45,7 @@ def _install(args: argparse.Namespace, home: Path) -> int:
     known = {*read_dotenv(home), *done.entry["env"]}
     told = {
         "action": done.action,
+        "done": not args.dry_run,
         "changed": done.action != "unchanged" and not args.dry_run,
         "file": str(done.path),
         "name": args.name,

@@ -62,7 +62,7 @@ def _list(args: argparse.Namespace, home: Path) -> int:
 def _remove(args: argparse.Namespace, home: Path) -> int:
     token = remove_token(home, args.name, really=not args.dry_run)
     said = f"{'would remove' if args.dry_run else 'removed'} the token {token.name}: {_rights(token)} {_themes(token)}"
-    return printed(args, _told(token) | {"removed": not args.dry_run}, lambda: say(said))
+    return printed(args, _told(token) | {"done": not args.dry_run}, lambda: say(said))
 
 
 def _told(token: Token) -> dict[str, Any]:

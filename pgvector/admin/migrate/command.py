@@ -135,7 +135,7 @@ def _confirm(args: argparse.Namespace, settings: Settings) -> int:
     said = "the tables of before are dropped; the upgrade is complete"
     if args.dry_run:
         said = f"would drop the tables of before, in the schema {SCHEMA}; nothing was changed"
-    return printed(args, {"confirmed": not args.dry_run}, lambda: say(said))
+    return printed(args, {"done": not args.dry_run}, lambda: say(said))
 
 
 def _distribute(args: argparse.Namespace, settings: Settings) -> int:
@@ -159,7 +159,7 @@ def _show_distribution(plan: Distribution, *, done: bool) -> None:
 def _undo(args: argparse.Namespace, settings: Settings) -> int:
     with admin_conninfo(settings, given_admin_dsn(args)) as conninfo:
         done, since = undo_upgrade(conninfo, really=not args.dry_run, yes=args.yes)
-    printed(args, {"undone": done, "written_since": since}, lambda: _show_undone(done, since))
+    printed(args, {"done": done, "written_since": since}, lambda: _show_undone(done, since))
     return EXIT_OK if done or args.dry_run else EXIT_FAILED
 
 

@@ -196,7 +196,7 @@ def undo_upgrade(admin_dsn: str, *, really: bool, yes: bool) -> tuple[bool, dict
 
 def as_json(report: MigrationReport, upgraded: Upgraded | None) -> dict[str, Any]:
     """Return everything that `migrate` did, as JSON."""
-    known = asdict(report) | {"upgrade": None}
+    known = {"done": True} | asdict(report) | {"upgrade": None}
     if upgraded is not None:
         done = {"merged": upgraded.merged, "left_out": upgraded.left_out}
         known["upgrade"] = {"done": True} | asdict(upgraded.plan) | done

@@ -90,7 +90,7 @@ def _remove(args: argparse.Namespace, home: Path) -> int:
         lines.append("  embed_url names it: recall finds by words only until it is installed again or another is named")
     if not args.yes:
         lines.append(f"  {ADD_YES}")
-    told = {"removed": args.yes, **asdict(model)}
+    told = {"done": args.yes, **asdict(model)}
     return printed(args, told, lambda: say("\n".join(lines)))
 
 

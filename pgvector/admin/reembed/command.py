@@ -110,7 +110,7 @@ def _reembed(args: argparse.Namespace, home: Path) -> int:
             planned = plan(conn, embedder, wanted.chunk_tokens)
             if not args.yes:
                 said = planned.render(again=args.again) + (f"\n{ADD_YES}" if planned.needed or args.again else "")
-                return printed(args, dataclasses.asdict(planned) | {"done_now": False}, lambda: say(said))
+                return printed(args, {"done": False} | dataclasses.asdict(planned), lambda: say(said))
             worker = Reembedding(
                 conn, embedder, chunk_tokens=wanted.chunk_tokens, rows_per_s=args.rate, again=args.again
             )
@@ -122,7 +122,11 @@ def _reembed(args: argparse.Namespace, home: Path) -> int:
         with after(f"the database holds vectors of {embedder.model} now, {wanted.dims} dimensions"):
             set_settings(home, changes)
     told = {"model": embedder.model, "dims": wanted.dims, "refused": refused, "config_changed": not args.no_config}
-    return printed(args, told, lambda: _report(embedder.model, wanted.dims, refused, changes, noted=not args.no_config))
+    return printed(
+        args,
+        {"done": True} | told,
+        lambda: _report(embedder.model, wanted.dims, refused, changes, noted=not args.no_config),
+    )
 
 
 def _came_to(worker: Reembedding, planned: ReembedPlan) -> str:
@@ -185,7 +189,7 @@ def _abort(args: argparse.Namespace, settings: Settings, admin_dsn: str) -> int:
         said = f"the new vectors of {under_way.model} are dropped, the old ones stay"
     else:
         said = f"the new vectors of {under_way.model} would be dropped; {ADD_YES}"
-    return printed(args, {"under_way": under_way is not None, "dropped": done}, lambda: say(said))
+    return printed(args, {"done": done, "under_way": under_way is not None}, lambda: say(said))
 
 
 def _embedder(settings: Settings, home: Path) -> Any:

@@ -38,7 +38,7 @@ class ReembedPlan:
     current: EmbeddingSpace
     wanted: EmbeddingSpace
     total: int
-    done: int
+    embedded: int
     rows_per_s: float
     under_way: bool
 
@@ -50,7 +50,7 @@ class ReembedPlan:
     @property
     def left_s(self) -> float:
         """Return how long one worker takes for the remaining rows, without the indexes; 0 if that is unknown."""
-        return (self.total - self.done) / self.rows_per_s if self.rows_per_s else 0.0
+        return (self.total - self.embedded) / self.rows_per_s if self.rows_per_s else 0.0
 
     def render(self, *, again: bool = False) -> str:
         """Return the plan as text; `again`: vectors of the same model are to be made anew."""
@@ -60,9 +60,9 @@ class ReembedPlan:
         lines = [
             f"from  {now}",
             f"to    {self.wanted.model}, {self.wanted.dims} dimensions",
-            f"rows  {describe(self.done, self.total, 0)} have their new vector" if self.total else "rows  none yet",
+            f"rows  {describe(self.embedded, self.total, 0)} have their new vector" if self.total else "rows  none yet",
         ]
-        if self.rows_per_s and self.total > self.done:
+        if self.rows_per_s and self.total > self.embedded:
             lines.append(
                 f"time  about {format_duration(self.left_s)} at {self.rows_per_s:,.0f} rows/s, measured on "
                 f"{min(_SAMPLE, self.total):,} rows; then the indexes"

@@ -231,7 +231,7 @@ def _uninstall(args: argparse.Namespace, home: Path) -> int:
         removal = remove(home, settings, data=args.data, force=args.force)
     else:
         removal = plan_removal(home, settings, data=args.data)
-    return printed(args, {"removed": args.yes, **asdict(removal)}, lambda: _show(removal, done=args.yes))
+    return printed(args, {"done": args.yes, **asdict(removal)}, lambda: _show(removal, done=args.yes))
 
 
 def _show(removal: Removal, *, done: bool) -> None:

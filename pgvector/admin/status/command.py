@@ -18,7 +18,7 @@ from ..common.commands import EXIT_FAILED, EXIT_OK, Command, action, add_yes, ar
 from ..common.console import say, warn
 from ..common.database import settings_of
 from ..common.embedded_server import borrowed_server
-from ..common.outcome import ADD_YES
+from ..common.outcome import ADD_YES, Outcome
 from ..common.repeat import repeatedly, seconds, until_ended
 from ..common.spool_views import SpoolView, change_rejected, rejected_as_dict, render_rejected, send
 from .detail import detail_lines
@@ -94,8 +94,9 @@ def _list_rejected(args: argparse.Namespace, home: Path) -> int:
 
 def _send(args: argparse.Namespace, home: Path) -> int:
     meant = send(settings_of(home), home, really=args.yes)
-    told = [{"spool": str(each.path), "writes": each.waiting, "for": each.place} for each in meant]
-    return printed(args, told, lambda: _show_sent(meant, done=args.yes))
+    rows = [{"spool": str(each.path), "writes": each.waiting, "for": each.place} for each in meant]
+    told = Outcome("send", args.yes, {"writes": sum(each.waiting for each in meant)}, rows)
+    return printed(args, told.as_json(), lambda: _show_sent(meant, done=args.yes))
 
 
 def _show_sent(meant: Sequence[SpoolView], *, done: bool) -> None:
@@ -112,9 +113,8 @@ def _change_rejected(action: Literal["retry", "drop"], done: str, args: argparse
     if not args.ids and not args.all:
         raise WrongUsage(f"name the writes to {action}, or --all; see: hermes-pgvector spool list")
     meant = change_rejected(home, action, args.ids, everything=args.all, really=args.yes)
-    return printed(
-        args, list(map(rejected_as_dict, meant)), lambda: _show_changed(meant, done=done if args.yes else "")
-    )
+    told = Outcome(action, args.yes, {"writes": len(meant)}, list(map(rejected_as_dict, meant)))
+    return printed(args, told.as_json(), lambda: _show_changed(meant, done=done if args.yes else ""))
 
 
 def _show_changed(meant: list[RejectedWrite], *, done: str) -> None:

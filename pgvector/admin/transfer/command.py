@@ -88,7 +88,7 @@ def _import(args: argparse.Namespace, home: Path) -> int:
         )
         with said_if_stopped(if_stopped(really=not args.dry_run)):
             done = import_file(conn, None if args.file == "-" else Path(args.file), options)
-    printed(args, done.as_json() | {"dry_run": args.dry_run}, lambda: _show_imported(done, dry_run=args.dry_run))
+    printed(args, {"done": not args.dry_run} | done.as_json(), lambda: _show_imported(done, dry_run=args.dry_run))
     if done.absent:
         warn(absent_themes(done.absent, done.held))
     if done.damage:

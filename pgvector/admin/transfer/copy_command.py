@@ -61,10 +61,10 @@ def _copy(args: argparse.Namespace, home: Path) -> int:
     ):
         done = copy(CopyRequest(here, there, settings, Policy.of(settings).rules, args.themes, not args.dry_run))
     if args.dry_run:
-        return printed(args, done.as_json() | {"verified": None, "dry_run": True}, lambda: _show_planned(done))
+        return printed(args, {"done": False} | done.as_json() | {"verified": None}, lambda: _show_planned(done))
     switched = args.switch and done.verified and _switch(home, settings, to)
     note = profiles_left(home, settings, target) if switched else ""
-    told = done.as_json() | {"switched": switched, "dry_run": False, "note": typed(note)}
+    told = {"done": True} | done.as_json() | {"switched": switched, "note": typed(note)}
     printed(args, told, lambda: _show(done, switched=switched, left=settings.dsn, note=note))
     if args.switch and not done.verified:
         warn("the settings were left as they are: not everything arrived")
