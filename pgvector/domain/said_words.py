@@ -10,7 +10,9 @@ import re
 from collections.abc import Set
 from functools import cache
 
+from . import east_asian_times as east_asian
 from . import time_words as words
+from .time_patterns import asks_for_a_plan
 from .time_ranges import spoken_times
 
 SAID_MAX_CHARS = 200  # a longer message says what it is about
@@ -90,9 +92,10 @@ _LANGUAGES = (
     ),
 )
 _TIMES = """
-    st nd rd th er ago vor fa geleden назад last past day afternoon evening morning night today tonight week heute
-    woche diese dieser aujourd hui cette semaine hoy esta semana noche oggi questa settimana stasera hoje noite vandaag
-    vanavond deze week сегодня этои неделе утром днем вечером
+    st nd rd th er d w ago vor fa geleden назад last past between zwischen entre until from bis von hasta day
+    afternoon evening morning night today tonight week so far back heute bisher diese dieser diesem dieses jour
+    aujourd hui cette ce cet semaine mois ci hoy esta este noche oggi questa questo settimana stasera hoje noite
+    vandaag vanavond deze dit сегодня этои этом неделе утром днем вечером
 """
 # Chinese, Japanese and Korean, each word before those that it begins with. Single signs do not tell what is a subject:
 # those of "生日" are in "发生" and "今日" as well.
@@ -115,17 +118,15 @@ _CJK_SPEAKING = re.compile(
 # Beside one of these words, what was said or done is a noun: "about work" names a subject, "did we work on" none.
 _AS_NOUN = re.compile(r"\b(?:about|at|from|with|for|in|after|before)\s+(?:(?:my|your|the)\s+)?(?:work|go|list)\b")
 _SHORTENED = re.compile(r"(?<=\w)['\u2019](?:s|t|d|m|ve|re|ll)\b")
-_NUMBER = re.compile(r"\d{1,4}(?:st|nd|rd|th|er|h|hrs?|mins?)?")
+_NUMBER = re.compile(rf"\d{{1,4}}(?:st|nd|rd|th|er|h|hrs?|mins?|{words.either(words.SHORT_UNITS)})?")
 
 
 @cache
-def _present() -> re.Pattern[str]:
-    """Return the pattern for this week or today."""
+def _today() -> re.Pattern[str]:
     return re.compile(
-        r"\b(?:(?P<week>this week|diese[rn]? woche|cette semaine|esta semana|questa settimana|deze week|этои неделе)"
-        r"|today|tonight|this (?:morning|afternoon|evening)|heute|aujourd'hui|ce soir|hoy|esta noche|oggi|stasera|hoje"
-        r"|esta noite|vandaag|vanavond|сегодня)\b"
-        r"|(?:(?P<cjk_week>[这這][个個]?(?:周|星期)|今週|이번 ?주)|今天|今日|오늘).*(?:[了过過]|した|했)"
+        r"\b(?:today|tonight|this (?:morning|afternoon|evening)|heute|aujourd'hui|ce soir|cet apres-midi|hoy|esta noche"
+        r"|esta tarde|oggi|stasera|hoje|esta noite|vandaag|vanavond|сегодня)\b"
+        r"|(?:今天|今日|오늘).*(?:[了过過]|した|했)"
     )
 
 
@@ -154,6 +155,7 @@ def _sessions() -> re.Pattern[str]:
         r"|waar waren we(?: gebleven)?|на чем мы остановились)"
         rf"|(?P<last>(?:last|previous|most recent) {talk}|(?:letzte[nmrs]?|vorige[nmrs]?) {gesprach}"
         r"|(?:derniere|precedente) (?:fois|conversation|discussion)"
+        r"|recently|lately|zuletzt|in letzter zeit|recemment|dernierement|ces derniers temps|recientemente|ultimamente"
         r"|ultima (?:vez|conversacion|volta|conversazione|conversa)"
         r"|(?:vorige|laatste) (?:keer|gesprek)|(?:в )?прошлыи раз|прошлого раза|последнего разговора)"
         rf"|(?P<first>(?:very )?first (?:{talk}|things?|message|question)|erste[nmrs]? {gesprach}"
@@ -161,7 +163,7 @@ def _sessions() -> re.Pattern[str]:
         r"|prim(?:era|a|eira) (?:vez|conversacion|volta|conversazione|conversa)|eerste (?:keer|gesprek)"
         r"|первыи раз|первого разговора))\b"
         r"|(?P<cjk_end>上次[我咱]?[们們]?[聊说說谈談讲講]到哪[里裡儿兒]?|어디까지)"
-        r"|(?P<cjk_last>上一?次|前回|지난번|저번에?)|(?P<cjk_first>第一次|初めて|最初|처음)"
+        r"|(?P<cjk_last>最近|上一?次|前回|지난번|저번에?)|(?P<cjk_first>第一次|初めて|最初|처음)"
     )
 
 
@@ -186,7 +188,7 @@ def only_said(plain: str, *, limited: bool = False) -> bool:
     With `limited` it need not name what was said: "everything" is enough beside a limit in time.
     """
     rest = _SHORTENED.sub(" ", _sessions().sub(" ", plain))
-    if _AS_NOUN.search(rest):
+    if _AS_NOUN.search(rest) or asks_for_a_plan(plain):
         return False
     speaks = limited or _names_a_conversation(plain) or _CJK_SPEAKING.search(rest) is not None
     said = {word for word in re.findall(r"\w+", _without_dates(rest)) if not _NUMBER.fullmatch(word)}
@@ -208,7 +210,7 @@ def _without_dates(plain: str) -> str:
     rest += plain[end:]
     if not words.CJK.search(rest):
         return rest
-    for pattern in (words.cjk_date(), words.cjk_hours(), words.cjk_ago(), words.cjk_last()):
+    for pattern in east_asian.every_time():
         rest = pattern.sub(" ", rest)
     return rest
 
@@ -223,9 +225,6 @@ def _is_asian_talk(said: Set[str]) -> bool:
     return any(not any(each.sub("", text) for text in said) for each in _cjk_words())
 
 
-def present_named(plain: str) -> str:
-    """Return which present time such a text names: `week`, `day`, or "" if neither."""
-    found = _present().search(plain)
-    if found is None:
-        return ""
-    return "week" if found["week"] or found["cjk_week"] else "day"
+def names_today(plain: str) -> bool:
+    """Return whether such a text names today."""
+    return _today().search(plain) is not None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from datetime import timedelta
 
+from . import east_asian_times as east_asian
+from . import time_patterns as patterns
 from . import time_words as words
 
 _MINUTE = timedelta(minutes=1)
@@ -18,16 +20,16 @@ def hours_ago(plain: str, said: Set[str]) -> Iterator[tuple[timedelta, timedelta
     People round: a number of hours gets half an hour on both sides, one of minutes a half of it. `said`: its words.
     """
     if said & words.HOUR_SIGNS:
-        for match in words.ago(hours=True).finditer(plain):
-            least, most, length = words.counted(match, words.HOUR_UNITS)
+        for match in patterns.ago(hours=True).finditer(plain):
+            least, most, length = patterns.counted(match, words.HOUR_UNITS)
             yield _around(least * length, most * length, length)
-        for match in words.within(hours=True).finditer(plain):
-            _, most, length = words.counted(match, words.HOUR_UNITS)
+        for match in patterns.within(hours=True).finditer(plain):
+            _, most, length = patterns.counted(match, words.HOUR_UNITS)
             yield most * length, timedelta(0)
     if words.CJK.search(plain):
-        for match in words.cjk_hours().finditer(plain):
+        for match in east_asian.hours().finditer(plain):
             unit = _MINUTE if match["minute"] else _HOUR
-            low, high = (0.25, 0.75) if match["count"] == "半" else (words.cjk_number(match["count"]),) * 2
+            low, high = east_asian.counted(match)
             yield (high * unit, timedelta(0)) if match["last"] else _around(low * unit, high * unit, unit)
 
 

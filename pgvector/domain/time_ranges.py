@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cache
 
+from . import time_patterns as patterns
 from . import time_words as words
-from .dates import whole_unit
-
-Days = tuple[date, date]  # the first and the last one
+from .counted_days import UNIT_NAMES, Days, from_weekday, since_first
+from .time_patterns import LEADING, leading
 
 _UP_TO = (
     r"-|\u2013|\u2014|~|\u301c|\uff5e|(?:up )?to|until|till|through|bis(?: zu[mr])?|jusqu'?(?: ?a| ?au| ?en)|au|al?"
@@ -39,7 +39,6 @@ _NO_HOUR = r"\b(?!\s*(?:[:.]\d|am|pm|o'clock|h\b))"
 _DAY_AFTER = re.compile(
     rf"\s*(?:(?P<to>{_UP_TO})|(?:{_AND}))\s*(?:the\s+)?(?P<day>\d{{1,2}})(?:{_ENDS}|(?(to){_NO_HOUR}|(?!)))"
 )
-_LEADING = 24  # characters before a time that tell how it is meant
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +60,13 @@ def spoken_times(plain: str) -> Iterator[re.Match[str]]:
     In "in May and June", "between May and June" and "May to June" the one month says what the other one is.
     """
     before: re.Match[str] | None = None
-    for match in words.spoken_date().finditer(plain):
-        if words.names_a_time(match) or _is_listed(before, match) or _leads_to_a_month(match) or _has_more_days(match):
+    for match in patterns.spoken_date().finditer(plain):
+        if (
+            patterns.names_a_time(match)
+            or _is_listed(before, match)
+            or _leads_to_a_month(match)
+            or _has_more_days(match)
+        ):
             before = match
             yield match
 
@@ -75,7 +79,7 @@ def _is_listed(before: re.Match[str] | None, match: re.Match[str]) -> bool:
 
 def _leads_to_a_month(match: re.Match[str]) -> bool:
     joint = _joint_to_a_month().match(match.string, match.end())
-    return joint is not None and _spans(joint, words.leading(match))
+    return joint is not None and _spans(joint, leading(match.string, match.start()))
 
 
 @cache
@@ -91,7 +95,7 @@ def _has_more_days(match: re.Match[str]) -> bool:
 
 def _joint(between: str) -> re.Match[str] | None:
     """Return what joins two times with this text between them, in the group `to` or `and`; None if nothing does."""
-    return _whole_joint().fullmatch(between) if len(between) <= _LEADING else None
+    return _whole_joint().fullmatch(between) if len(between) <= LEADING else None
 
 
 @cache
@@ -99,9 +103,9 @@ def _whole_joint() -> re.Pattern[str]:
     return re.compile(_JOINT)
 
 
-def _spans(joint: re.Match[str], leading: str) -> bool:
+def _spans(joint: re.Match[str], lead: str) -> bool:
     """Return whether all between two times is meant."""
-    return joint["to"] is not None or _BETWEEN.search(leading) is not None
+    return joint["to"] is not None or _BETWEEN.search(lead) is not None
 
 
 def day_numbers(match: re.Match[str]) -> tuple[Sequence[int | None], str | None]:
@@ -109,11 +113,11 @@ def day_numbers(match: re.Match[str]) -> tuple[Sequence[int | None], str | None]
 
     The day is None for the whole month.
     """
-    day, year = words.day_of(match), match["year"]
+    day, year = patterns.day_of(match), match["year"]
     if day is None:
         return (None,), year
     if match["before"]:
-        other = _DAY_BEFORE.search(_leading(match.string, match.start()))
+        other = _DAY_BEFORE.search(leading(match.string, match.start()))
         return ((int(day),) if other is None else _in_order(int(other[1]), int(day))), year
     other = None if year else _DAY_AFTER.match(match.string, match.end())
     if other is None:
@@ -136,8 +140,10 @@ def joined(text: str, named: Iterable[NamedDays], today: date) -> list[Days]:
     found: list[NamedDays] = []
     for each in sorted(named, key=lambda named: named.start):
         last = found[-1] if found else each
+        if last.reaches and last is not each and each.start < last.stop:
+            continue  # the end of what is named as a whole
         joint = _joint(text[last.stop : each.start]) if last.stop <= each.start else None
-        if joint and _spans(joint, _leading(text, last.start)):
+        if joint and _spans(joint, leading(text, last.start)):
             found[-1] = NamedDays(last.start, each.stop, _from_to(last.days, each.days), reaches=True)
         else:
             found.append(each)
@@ -146,13 +152,9 @@ def joined(text: str, named: Iterable[NamedDays], today: date) -> list[Days]:
 
 def _until(text: str, named: NamedDays, today: date) -> Sequence[Days]:
     """Return the days; those of a time since which something is meant are up to today."""
-    if named.reaches or not (_SINCE.search(_leading(text, named.start)) or _UNTIL_NOW.match(text, named.stop)):
+    if named.reaches or not (_SINCE.search(leading(text, named.start)) or _UNTIL_NOW.match(text, named.stop)):
         return named.days
     return [(max(past), today)] if (past := [first for first, _ in named.days if first <= today]) else []
-
-
-def _leading(text: str, place: int) -> str:
-    return text[max(0, place - _LEADING) : place]
 
 
 def _from_to(firsts: Sequence[Days], lasts: Sequence[Days]) -> Sequence[Days]:
@@ -165,21 +167,22 @@ def _from_to(firsts: Sequence[Days], lasts: Sequence[Days]) -> Sequence[Days]:
     return sorted(ends.items(), reverse=True)
 
 
-def current(plain: str, said: Set[str], today: date) -> Iterator[NamedDays]:
-    """Yield this week and this month where a text asks what was: "this week" alone is more often about plans."""
-    for past, pattern in _currents():
-        if said & past:
+def between_weekdays(plain: str, past: Set[str], today: date) -> Iterator[NamedDays]:
+    """Yield the last days from one weekday to another where a text asks what was, in one of the languages `past`."""
+    for language, pattern in patterns.weekday_to_weekday():
+        if language in past:
+            for match in pattern.finditer(plain):
+                first, last = (words.WEEKDAYS[day] for day in match.groups() if day)
+                yield NamedDays(*match.span(), [from_weekday(first, last, today)], reaches=True)
+
+
+def present(plain: str, past: Set[str], today: date, *, only_said: bool) -> Iterator[NamedDays]:
+    """Yield this week, month or year where a text asks what was: "this week" alone is more often about plans.
+
+    `past`: the languages in which it asks that. `only_said`: it names nothing else, see `said_words`.
+    """
+    for language, pattern in patterns.this_unit():
+        if only_said or not language or language in past:
             for match in pattern.finditer(plain):
                 unit = next(filter(None, match.groups()))
-                first, _ = whole_unit(today, "month" if unit.startswith("mon") else "week", last=False)
-                yield NamedDays(*match.span(), [(first, today)])
-
-
-@cache
-def _currents() -> Sequence[tuple[Set[str], re.Pattern[str]]]:
-    english = r"\bthis (week|month)\b"
-    return (
-        (words.WAS, re.compile(english)),
-        (frozenset(("earlier", "far")), re.compile(rf"(?:earlier|so far) {english}|{english} so far")),
-        (words.WAR, re.compile(r"\bdiese[rnms]? (woche|monat)\b")),
-    )
+                yield NamedDays(*match.span(), [since_first(UNIT_NAMES[words.UNITS[unit]], today)])

@@ -121,6 +121,42 @@ def test_need_39_what_was_said_between_two_days_or_since_one(provider: PgvectorM
     assert set(found) == {told(subject) for days in (5, 19) for subject in SUBJECTS[days]}
 
 
+GERMAN_DAYS = ("Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "Samstag", "Sonntag")
+
+
+def test_need_39_what_was_said_from_one_weekday_to_another(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider()
+    for days in range(1, 12):
+        provider.sync_turn(told(f"piano {days}"), None, session_id=f"session-{days}")
+    landed(provider)
+    for days in range(1, 12):
+        age(dsn, told(f"piano {days}"), days=days)
+    german = [GERMAN_DAYS[(datetime.now(UTC) - timedelta(days=days)).weekday()] for days in (4, 2)]
+    for question in (
+        f"What did we talk about between {on(4, '%A')} and {on(2, '%A')}?",
+        f"What did we talk about from {on(4, '%A')} to {on(2, '%A')}?",
+        "Worüber haben wir von {} bis {} gesprochen?".format(*german),
+    ):
+        provider.on_session_switch(question, parent_session_id="", reset=True)
+        block = provider.prefetch(question)
+        assert [days for days in range(1, 12) if f"piano {days} " in block] == [2, 3, 4], question
+        found = recalled(provider, question, tool=TURNS, limit=3)
+        assert set(found) == {told(f"piano {days}") for days in (2, 3, 4)}
+
+
+def test_need_39_a_plan_for_a_weekday_was_said_on_any_day(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider()
+    plan = f"On {on(3, '%A')} I have to see the dentist in Mill Street."
+    for text, days in ((plan, 20), (told("piano"), 3), (told("garden fence"), 3)):
+        provider.sync_turn(text, None, session_id=f"session-{days}")
+        landed(provider)
+        age(dsn, text, days=days)
+    provider.on_session_switch("another", parent_session_id="", reset=True)
+    question = f"What did I say I have to do on {on(3, '%A')}?"
+    assert plan in provider.prefetch(question)
+    assert recalled(provider, question, tool=TURNS)[0] == plan
+
+
 def test_need_39_what_was_said_earlier_today(make_provider: MakeProvider) -> None:
     provider = make_provider()
     provider.sync_turn(told("piano"), None, session_id="session-of-today")

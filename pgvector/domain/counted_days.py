@@ -1,0 +1,76 @@
+"""Days that are counted back from today, and those of a month in the last years."""
+
+from __future__ import annotations
+
+from calendar import monthrange
+from collections.abc import Iterator, Sequence
+from datetime import date, timedelta
+from itertools import islice
+
+from . import time_words as words
+from .dates import whole_unit
+
+Days = tuple[date, date]  # the first and the last one
+
+YEARS = 8  # "in May" without a year means each of the last so many Mays
+# How many days a count of units may be off, because people round, by the days of the unit.
+_SLACK = {1: 0, 7: 3, 14: 3, 30: 15, 365: 182}
+UNIT_NAMES = {7: "week", 30: "month", 365: "year"}
+
+
+def around(today: date, least: float, most: float, unit_days: int) -> Iterator[Days]:
+    """Yield the days so long ago; one number gets about half a unit on both sides."""
+    far, near = int(most * unit_days), int(least * unit_days)
+    if far < (today - date(1970, 1, 1)).days:
+        slack = _SLACK[unit_days] if least == most else 0
+        first, last = today - timedelta(days=far + slack), today - timedelta(days=near - slack)
+        yield first, min(last, today)
+
+
+def last_few(today: date, most: float, unit_days: int) -> Iterator[Days]:
+    """Yield the days since so many units ago, until today."""
+    yield from around(today, 0, int(most * unit_days), 1)
+
+
+def last_of(name: str, today: date) -> Iterator[Days]:
+    """Yield the last whole week, month or year, the weekend, or the weekday."""
+    if name in words.WEEKENDS:
+        saturday = today - timedelta(days=today.weekday() + 2)
+        yield saturday, saturday + timedelta(days=1)
+    elif name in words.WEEKDAYS:
+        yield from last_weekday(words.WEEKDAYS[name], today)
+    else:
+        yield whole_unit(today, UNIT_NAMES[words.UNITS[name]], last=True)
+
+
+def before_last(name: str, today: date) -> Iterator[Days]:
+    """Yield the week, month or year, the weekend or the weekday before the last one."""
+    for first, _ in islice(last_of(name, today), 1):
+        yield from islice(last_of(name, first), 1)
+
+
+def last_weekday(weekday: int, today: date) -> Iterator[Days]:
+    """Yield the last such weekday; if it is in this week, also the one before, which people may mean."""
+    day = today - timedelta(days=(today.weekday() - weekday) % 7 or 7)
+    yield day, day
+    if day.isocalendar()[:2] == today.isocalendar()[:2]:
+        yield day - timedelta(days=7), day - timedelta(days=7)
+
+
+def from_weekday(first: int, last: int, today: date) -> Days:
+    """Return the days from one weekday to another, the last ones that are over or end today."""
+    stop = today - timedelta(days=(today.weekday() - last) % 7)
+    return stop - timedelta(days=(last - first) % 7), stop
+
+
+def since_first(unit: str, today: date) -> Days:
+    """Return the days of the present week, month or year until today."""
+    return whole_unit(today, unit, last=False)[0], today
+
+
+def of_month(year: str | None, month: int, days: Sequence[int | None], today: date) -> Iterator[Days]:
+    """Yield the first to the last of some days of a month, or all of it, in each of the last YEARS years if none is
+    named; skip what does not exist."""
+    for each in [int(year)] if year else range(today.year, today.year - YEARS, -1):
+        if 1 <= month <= 12 and all(day is None or 1 <= day <= monthrange(each, month)[1] for day in days):
+            yield date(each, month, days[0] or 1), date(each, month, days[-1] or monthrange(each, month)[1])
