@@ -92,7 +92,7 @@ _LANGUAGES = (
     ),
 )
 _TIMES = """
-    st nd rd th er d w ago vor fa geleden назад last past between zwischen entre until from bis von hasta day
+    st nd rd th er ago vor fa geleden назад last past between zwischen entre until from bis von hasta day
     afternoon evening morning night today tonight week so far back heute bisher diese dieser diesem dieses jour
     aujourd hui cette ce cet semaine mois ci hoy esta este noche oggi questa questo settimana stasera hoje noite
     vandaag vanavond deze dit сегодня этои этом неделе утром днем вечером

@@ -244,7 +244,7 @@ YEAR = r"(?:19|20)\d\d"
 def phrases() -> Iterable[str]:
     """Return the words and phrases that times are named with, besides numbers and months, which are names as well."""
     days = (WEEKDAYS, WEEKENDS, DAYS_AGO, DAYTIMES, GERMAN_EVENINGS, BEFORE_DAY)
-    counts = (UNITS, SHORT_UNITS, HOUR_UNITS, COUNTS, AND_A_HALF, LAST_FEW)
+    counts = (UNITS, (unit for unit in SHORT_UNITS if len(unit) > 1), HOUR_UNITS, COUNTS, AND_A_HALF, LAST_FEW)
     lasts = (LAST_BEFORE, LAST_AFTER, WITHIN, BEFORE_LAST_BEFORE, BEFORE_LAST_AFTER)
     return chain.from_iterable((*days, *counts, *lasts))
 

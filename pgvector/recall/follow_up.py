@@ -10,16 +10,23 @@ from collections.abc import Iterable
 
 from ..domain.small_talk import CJK_LEAST, says_something
 from .asking import asks
-from .questions import MAX_CHARS, questions_in
+from .questions import MAX_CHARS, has_name, questions_in
 
 _MOST_CHARS = 120  # of a message that needs an earlier one
 _CONTENT_MOST = 2  # words before the pronoun that may be what it is about
 _CONTENT_LEAST = 3  # words of a statement that others can be about
 _WORD = re.compile(r"[\w'\u2019]+")
+_ORDINAL = "other|next|last|first|second|third|previous|same|older|newer"
 _PRONOUN = re.compile(
     r"\b(?:he|she|him|her|his|hers|they|them|their|theirs|its?"
-    r"|er|ihm|ihn|sein(?:e[nmrs]?)?|dessen|deren|davon|damit|dafür|dazu|darüber"
-    r"|ellas?|ellos?|suyos?|elles?|ils|lui|leurs?)\b|^(?:那么?|那麼|[还還]有|另外)?[，,]?[它他她]",
+    r"|er|ihm|ihn|sein(?:e[nmrs]?)?|dessen|deren|davon|damit|dafür|dazu|darüber|danach|davor|daran|darauf|dort"
+    r"|ellas?|ellos?|suyos?|elles?|ils|lui|leurs?|(?<!por )eso|aquello|cela|ça(?! va\b))\b"
+    rf"|\b(?:that|those|das|the (?:{_ORDINAL}) ones?(?! (?:of|that|who)\b))(?=\s*(?:[?.!,]|$))"
+    r"|\bwhich ones?\b(?! (?:of|from|to)\b)|\b(?:kostet|dauert|liegt|steht|gehört) es(?=\s*(?:[?.!]|$))"
+    r"|\b(?:does|did|is|was|will|would|can|could|has|should) (?:that|those)(?= (?:cost|take|work|happen|start|begin|end"
+    r"|expire|open|close|belong|come|go|run|weigh|need|include|in|on|at|again|from|for|with|due|done)\b)"
+    r"|\b(?:hat|habe|haben|ist|war|wird) das(?= (?:gemacht|gesagt|passiert|gewesen|geschehen|gekostet|im|am|noch)\b)"
+    r"|^(?:那么?|那麼|[还還]有|另外)?[，,]?[它他她]|^[那这這][个個]?(?=多少|什么|什麼|怎么|怎麼|在哪|是谁|几)",
     re.IGNORECASE,
 )
 # "It" that stands for nothing: "Is it going to rain?", "How long does it take?".
@@ -41,14 +48,35 @@ _JOINED = re.compile(
 )
 _AND = re.compile(r"\b(?:and|or|so|also|und|oder|y|et|e)[, ]+$", re.IGNORECASE)
 _WHAT_ABOUT = r"¿?(?:(?:and )?(?:what|how) about|(?:und )?was ist mit|(?:y )?qué hay de|et pour)\b"
-_ANOTHER = re.compile(rf"{_WHAT_ABOUT}(?! (?:on|at|in|for|with|from|to|am|im|um|mit|für|en|el)\b)", re.IGNORECASE)
-_GOES_ON = re.compile(rf"¿?(?:and|or|so|also|und|oder|y|et|e)[, ]+\S|{_WHAT_ABOUT}", re.IGNORECASE)
+_PREPOSITION = r"(?:on|at|in|for|with|from|to|by|since|until|am|im|um|mit|für|seit|bis|en|el|con|para|pour|avec|à|au)"
+# "And the tour?" may begin with another thing, "and the next one?" does not.
+_LATER = (
+    r"(?:nächst|letzt|erst|zweit|ander|vorig|primer|premi)\w*|siguiente|anterior|otr[oa]|segund[oa]|suivante?"
+    r"|précédente?|autre|deuxième|derni[eè]re?"
+)
+_AND_THE = (
+    r"¿?(?:and|und|y|et|e) (?:the|my|our|der|die|das|mein\w*|unser\w*|el|la|los|las|mi|nuestr\w*|le|les|mon|ma|mes"
+    rf"|notre) (?!(?:ones?|{_ORDINAL}|{_LATER})\b)\w"
+)
+# "价格呢？" asks for another thing, "然后呢？" goes on.
+_NE = r"[^，,。？?]{0,8}[^，,。？?后後前然有么麼]呢[？?]?$"
+_ASKS_ZH = "如果|要是|万一|什么|什麼|怎么|怎麼|谁|誰|哪|几|多少|为何|是不是"
+_ANOTHER = re.compile(
+    rf"{_WHAT_ABOUT}(?! {_PREPOSITION}\b)|{_AND_THE}|(?:那么?|那麼)?(?!.{{0,10}}(?:{_ASKS_ZH})){_NE}", re.IGNORECASE
+)
+_GOES_ON = re.compile(
+    rf"¿?(?:and|or|so|also|und|oder|y|et|e)[, ]+\S|{_WHAT_ABOUT}|(?:what|who|where|anything|was|wer) (?:else|noch)\b"
+    rf"|(?={_PREPOSITION} \S+(?: \S+){{0,2}}\s*\?$)|(?!.{{0,10}}(?:{_ASKS_ZH}))[^，,。？?]{{1,10}}呢[？?]?$",
+    re.IGNORECASE,
+)
 _REST_WORDS = 6  # of a message that goes on without a verb
 _AUXILIARY = (
     r"(?:is|are|was|were|do|does|did|can|could|should|would|will|has|have|had|may|ist|sind|war|hat|haben|kann|wird)"
 )
 _VERB = re.compile(rf"\b{_AUXILIARY}\b", re.IGNORECASE)
 _SUBJECT = re.compile(rf"\b{_AUXILIARY}\s+(\w+)", re.IGNORECASE)
+# "What did we do before that?", "Was kostet das?"
+_NO_SUBJECT = frozenset(("before", "after", "kostet", "war", "hat", "macht", "machen", "bedeutet", "passiert", "folgt"))
 
 
 def is_follow_up(text: str) -> bool:
@@ -69,10 +97,11 @@ def in_context(text: str, subject: str) -> tuple[str, ...]:
     "What about the spare key?" may ask the same of something else, or be a new subject, and is searched as both.
     """
     first, *others = questions_in(text)
-    if not subject or not _follows(text, first):
+    asked = _with_and(text, first)
+    if not subject or not is_follow_up(asked):
         return first, *others
     joined = f"{subject} {first}"
-    return (joined, first, *others) if _ANOTHER.match(first) else (joined, *others)
+    return (joined, first, *others) if _ANOTHER.match(asked) else (joined, *others)
 
 
 def subject_of(text: str, before: str) -> str:
@@ -83,9 +112,10 @@ def subject_of(text: str, before: str) -> str:
     """
     subject = before
     for each in filter(_names_something, questions_in(text)):
-        if not _follows(text, each):
+        asked = _with_and(text, each)
+        if not is_follow_up(asked):
             subject = each
-        elif _ANOTHER.match(each):
+        elif _ANOTHER.match(asked):
             subject = f"{before} {each}".strip() if len(before) + len(each) < MAX_CHARS else each
     return subject if len(subject) <= MAX_CHARS else ""
 
@@ -102,19 +132,18 @@ def _content(words: Iterable[str]) -> int:
     return sum(map(says_something, words))
 
 
-def _follows(text: str, question: str) -> bool:
-    """Return whether a question of a message is a follow-up, with the "and" before it that is not searched for."""
+def _with_and(text: str, question: str) -> str:
+    """Return a question of a message with the "and" before it that is not searched for."""
     before = _AND.search(text, 0, max(0, text.find(question)))
-    return is_follow_up(f"{before[0]}{question}" if before else question)
+    return f"{before[0]}{question}" if before else question
 
 
 def _is_named(before: str) -> bool:
     """Return whether the text before a pronoun has what that stands for."""
-    words = _WORD.findall(before)
-    if any(len(word) > 1 and word[0].isupper() for word in words[1:]) or _NAMED.search(before):
+    if has_name(before) or _NAMED.search(before):
         return True
     # "How long do suppliers wait for their money?"
-    if any(says_something(verb[1]) for verb in _SUBJECT.finditer(before)):
+    if any(says_something(verb[1]) for verb in _SUBJECT.finditer(before) if verb[1].casefold() not in _NO_SUBJECT):
         return True
     joined = _JOINED.search(before, before.find(" "))
-    return joined is not None or _content(words) > _CONTENT_MOST
+    return joined is not None or _content(_WORD.findall(before)) > _CONTENT_MOST

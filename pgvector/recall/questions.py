@@ -73,8 +73,12 @@ def _refers_back(question: str) -> bool:
     back = _BACK.search(question)
     if back is None:
         return False
-    before = _WORD.findall(question[: back.start()])
-    return not any(len(word) > 1 and word[0].isupper() for word in before[1:])
+    return not has_name(question[: back.start()])
+
+
+def has_name(text: str) -> bool:
+    """Return whether a text that begins a sentence has a word in capitals besides the first one."""
+    return any(len(word) > 1 and word[0].isupper() for word in _WORD.findall(text)[1:])
 
 
 def _is_a_rest(question: str) -> bool:

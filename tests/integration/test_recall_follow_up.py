@@ -39,6 +39,18 @@ def test_need_39_a_follow_up_gets_what_it_is_about(
     assert asked_for(embedder, f"{FIRST} {FOLLOW_UP.removeprefix('And ')}")
 
 
+def test_need_39_that_is_what_was_named_before(provider: PgvectorMemoryProvider) -> None:
+    provider.prefetch(FIRST)
+    assert ANSWER in provider.prefetch("And which port is that?").splitlines()[1]
+
+
+def test_need_39_and_another_thing_may_be_a_new_subject(provider: PgvectorMemoryProvider) -> None:
+    provider.on_memory_write("add", "memory", "The tour ends in Porto on Sunday")
+    landed(provider)
+    assert "Porto" not in provider.prefetch("On which of all the ports of this machine does garnet listen by itself?")
+    assert "Porto" in provider.prefetch("And the tour?")
+
+
 def test_need_39_it_is_about_the_last_thing_that_was_named(
     provider: PgvectorMemoryProvider, embedder: ScriptedEmbedder
 ) -> None:

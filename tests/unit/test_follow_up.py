@@ -26,7 +26,24 @@ Was ist mit Sonntag?
 Wann fing er damit an?
 ¿Y el domingo?
 ¿Dónde viven ellos?
+How much does that cost?
+When was that?
+What happens after that?
+What did we do before that?
+Which one is cheaper?
+the next one?
+What else?
+On Sundays?
+And the tour?
+Was kostet das?
+Wer hat das gemacht?
+Was machen wir danach?
+Combien ça coûte ?
+¿Cuándo fue eso?
 它的预算是多少？
+那个多少钱？
+然后呢？
+价格呢？
 那他的电话号码是多少？
 """
 ALONE = """
@@ -48,6 +65,19 @@ Her number is 4711.
 It is late.
 Should I call the plumber if they are open?
 Wo hat mein Bruder sein Rad?
+What does that mean?
+Is that possible?
+What is that song I like?
+Did that restaurant call?
+Which one of the kayaks is cheaper?
+In which drawer is the key?
+Where is the letter that we wrote about that?
+Wer macht das Essen?
+Wie lange dauert es, Brot zu backen?
+Comment ça va ?
+¿Por eso vino Marta?
+你在做什么呢？
+如果我选错了呢？
 如果她还是很生气怎么办？
 那个39岁的人的电话号码是多少？
 """
@@ -78,6 +108,12 @@ def test_what_about_another_thing_may_be_a_new_subject() -> None:
     about, another = "When does the gym open?", "What about the spare key?"
     assert in_context(another, about) == (f"{about} {another}", another)
     assert in_context("What about on Sundays?", about) == (f"{about} What about on Sundays?",)
+    for message, searched in (("And the tour?", "the tour?"), ("Und mein Sohn?", "Und mein Sohn?"), ("价格呢？",) * 2):
+        assert in_context(message, about) == (f"{about} {searched}", searched)
+        assert subject_of(message, about) == f"{about} {searched}"
+    for message in ("And the one before that?", "and the next one?", "¿Y el anterior?", "Und das letzte?", "然后呢？"):
+        assert len(in_context(message, about)) == 1
+        assert subject_of(message, about) == about
     assert subject_of(another, about) == f"{about} {another}"
     assert subject_of(another, "") == another
     assert subject_of(another, "a" * 240) == another
@@ -94,7 +130,9 @@ def test_a_conversation_stays_about_the_last_question_that_names_something() -> 
     assert subject_of("The log says: " + "out of memory " * 100, about) == ""
 
 
-@pytest.mark.parametrize("part", ["it is ", "and ", "und ", "its", " " * 9, "it still really also "])
+@pytest.mark.parametrize(
+    "part", ["it is ", "and ", "und ", "its", " " * 9, "it still really also ", "that ", "does that ", "呢", "in a "]
+)
 def test_need_19_many_such_words_take_no_time(part: str) -> None:
     started = time.thread_time()
     is_follow_up(part * 10_000)
