@@ -68,6 +68,16 @@ def since_first(unit: str, today: date) -> Days:
     return whole_unit(today, unit, last=False)[0], today
 
 
+def is_unit(days: Days, today: date) -> bool:
+    """Return whether days are a whole week, month or year, or the present one until today."""
+    first, last = days
+    for unit in UNIT_NAMES.values():
+        begins, ends = whole_unit(first, unit, last=False)
+        if first == begins < last and last in (ends, today):
+            return True
+    return False
+
+
 def of_month(year: str | None, month: int, days: Sequence[int | None], today: date) -> Iterator[Days]:
     """Yield the first to the last of some days of a month, or all of it, in each of the last YEARS years if none is
     named; skip what does not exist."""

@@ -21,8 +21,8 @@ _WEEKDAYS = {
     for number, sign in enumerate(signs)
 }
 _WEEK = "(?:周|週|星期|礼拜|禮拜)"
-# With one of these a text asks what was; in a question for a habit or a plan there is none before the verb.
-_PAST = re.compile("[了过過]|した|했")
+# Behind a time, it tells that a text asks what was; "今年多大了" does not.
+_DONE = r"(?=[^。？?！!]{0,20}(?:[了过過](?!\s*(?:[，,。？?！!呢吧]|$))|した|했))"
 _SOMEONE = "(?=[我你您咱他她大谁誰])"
 _UNITS = (("day", 1), ("week", 7), ("month", 30), ("year", 365))
 _UNIT = (
@@ -71,7 +71,7 @@ def last() -> re.Pattern[str]:
         r"(?P<before>上上[个個]?(?:(?P<week_before>周|週|星期|礼拜|禮拜)(?![一二三四五六日天末])|(?P<month_before>月))"
         r"|(?<![之以目])(?P<year_before>前年))|"
         r"(?:(?<![上晚早网身])上[个個]?(?:周|週|星期|礼拜|禮拜)|(?<!首)先週の?)(?:(?P<weekday>[一二三四五六日天月火水木金土])"
-        r"|(?P<weekend>末))?|"
+        r"(?:[到至和](?:周|週|星期|礼拜|禮拜)?(?P<stop>[一二三四五六日天]))?|(?P<weekend>末))?|"
         r"(?<!지)(?:지난|저번)\s*(?:주|(?P<weekday_ko>[월화수목금토일])요일)|"
         r"(?P<month>(?<![上晚早网身])上[个個]?月|(?<!先)先月|(?<!지)(?:지난|저번)\s*달)|"
         r"(?P<year>(?<![过過])去年|(?<!一)昨年|(?<!재)작년)|"
@@ -82,20 +82,21 @@ def last() -> re.Pattern[str]:
 
 
 @cache
-def _on_weekday() -> re.Pattern[str]:
-    """Return the pattern for a weekday, or one to another, on which someone did something, or one of this week."""
+def _on_weekday(done: str = "") -> re.Pattern[str]:
+    """Return the pattern for a weekday, or one to another, on which someone did something; `done` has to follow."""
     day = r"[一二三四五六日天]"
     return re.compile(
-        rf"(?:(?<![上下每到至和])(?:[从從])?{_WEEK}(?P<first>{day})(?:[到至和]{_WEEK}?(?P<stop>{day}))?"
-        r"(?:之间|之間|期间|期間|早上|上午|中午|下午|晚上)?[，,]?)(?:都)?" + _SOMEONE
+        rf"(?<![上下每到至和])(?:[从從])?{_WEEK}(?P<first>{day})(?:[到至和]{_WEEK}?(?P<stop>{day}))?"
+        rf"(?:之间|之間|期间|期間|早上|上午|中午|下午|晚上)?[，,]?都?{_SOMEONE}{done}"
     )
 
 
 @cache
-def _present() -> re.Pattern[str]:
+def _present(done: str = "") -> re.Pattern[str]:
+    """Return the pattern for the present week, month or year, which `done` has to follow."""
     return re.compile(
-        rf"(?P<week>(?:[这這][个個]?|本){_WEEK}(?![一二三四五六日天末])|今週|이번\s*주)|(?P<month>[这這][个個]月|本月|今月|이번\s*달)"
-        r"|(?P<year>今年|올해)"
+        rf"(?:(?P<week>(?:[这這][个個]?|本){_WEEK}(?![一二三四五六日天末])|今週|이번\s*주)"
+        rf"|(?P<month>[这這][个個]月|本月|今月|이번\s*달)|(?P<year>今年|올해)){done}"
     )
 
 
@@ -141,8 +142,7 @@ def named_days(text: str, today: date, *, only_said: bool) -> Iterator[NamedDays
         yield _at(match, last_few(today, counted(match)[1], _unit_days(match)))
     for match in last().finditer(text):
         yield _at(match, _last(match, today))
-    if only_said or _PAST.search(text):
-        yield from _in_the_past(text, today)
+    yield from _in_the_past(text, today, "" if only_said else _DONE)
 
 
 def _at(match: re.Match[str], days: Iterator[Days]) -> NamedDays:
@@ -153,13 +153,13 @@ def _unit_days(match: re.Match[str]) -> int:
     return next(days for unit, days in _UNITS if match[unit])
 
 
-def _in_the_past(text: str, today: date) -> Iterator[NamedDays]:
-    """Yield weekdays and the present week, month or year of a text that asks what was."""
-    for match in _on_weekday().finditer(text):
+def _in_the_past(text: str, today: date, done: str) -> Iterator[NamedDays]:
+    """Yield weekdays and the present week, month or year that `done` follows, if any."""
+    for match in _on_weekday(done).finditer(text):
         first = _WEEKDAYS[match["first"]]
         days = from_weekday(first, _WEEKDAYS[match["stop"]] if match["stop"] else first, today)
         yield NamedDays(*match.span(), [days], reaches=True)
-    for match in _present().finditer(text):
+    for match in _present(done).finditer(text):
         unit = match.lastgroup or "week"
         yield NamedDays(*match.span(), [since_first(unit, today)])
 
@@ -179,5 +179,6 @@ def _last(match: re.Match[str], today: date) -> Iterator[Days]:
     else:
         monday, sunday = whole_unit(today, "week", last=True)
         if weekday := match["weekday"] or match["weekday_ko"]:
-            monday = sunday = monday + timedelta(days=_WEEKDAYS[weekday])
+            first, last = _WEEKDAYS[weekday], _WEEKDAYS[match["stop"] or weekday]
+            monday, sunday = monday + timedelta(days=first), monday + timedelta(days=max(first, last))
         yield monday, sunday

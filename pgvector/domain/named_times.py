@@ -13,8 +13,8 @@ from itertools import islice
 from . import east_asian_times as east_asian
 from . import time_patterns as patterns
 from . import time_words as words
-from .counted_days import Days, around, before_last, last_few, last_of, of_month
-from .dates import Zone, in_zone, midnight
+from .counted_days import Days, around, before_last, is_unit, last_few, last_of, of_month
+from .dates import Zone, in_zone, midnight, whole_unit
 from .said_words import SAID_MAX_CHARS, names_today, only_said, session_named
 from .time_hours import hours_ago
 from .time_ranges import NamedDays, between_weekdays, day_numbers, joined, present, spoken_times
@@ -47,7 +47,7 @@ def named_periods(text: str, now: datetime, zone: Zone = UTC) -> list[TimeSpan]:
     only = asks_what_was_said(text)
     asian = east_asian.named_days(text, today, only_said=only) if words.CJK.search(text) else ()
     days = [*_past(plain, _western(plain, said, today, only_said=only), today), *_past(text, asian, today)]
-    found = _in_named_year(days[:MAX_PERIODS])
+    found = _narrowest(days[:MAX_PERIODS], today)
     if not found and not hours and only and names_today(plain):  # other texts with such a word are about plans
         found = [(today, today)]
     in_days = [
@@ -105,12 +105,16 @@ def _counted_times(said: Set[str]) -> Iterator[re.Pattern[str]]:
         yield from (patterns.ago(hours=True), patterns.within(hours=True))
 
 
-def _in_named_year(spans: list[Days]) -> list[Days]:
-    """Return only the times within the year that is named as well, if one is: "in May last year"."""
-    for year in spans:
-        if year == (date(year[0].year, 1, 1), date(year[0].year, 12, 31)):
-            inside = [each for each in spans if each != year and year[0] <= each[0] and each[1] <= year[1]]
-            return inside or spans
+def _narrowest(spans: list[Days], today: date) -> list[Days]:
+    """Return the times without others than those within the week, month or year that is named as well.
+
+    Such are "in May last year", which is no other May, and "on Monday this week".
+    """
+    for outer in spans:
+        if is_unit(outer, today):
+            inside = [each for each in spans if each != outer and outer[0] <= each[0] and each[1] <= outer[1]]
+            if inside:
+                return inside
     return spans
 
 
@@ -172,10 +176,20 @@ def _relative(plain: str, today: date, *, french: bool) -> Iterator[NamedDays]:
 
 def _on_weekdays(plain: str, past: Set[str], today: date) -> Iterator[NamedDays]:
     """Yield the last weekday of a name where a text asks what was, in one of the languages `past`, or since when."""
+    before = _end_of_named_week(plain, today)
     for language, pattern in patterns.on_weekday():
         if not language or language in past:
             for match in pattern.finditer(plain):
-                yield NamedDays(*match.span(1), [next(last_of(match[1], today))])
+                for place, name in enumerate(match.groups(), 1):
+                    if name is not None:
+                        yield NamedDays(*match.span(place), [next(last_of(name, before))])
+
+
+def _end_of_named_week(plain: str, today: date) -> date:
+    """Return the day before which a weekday is meant: today, or the end of last week if that is named as well."""
+    if any(words.UNITS.get(match[1] or match[2]) == 7 for match in patterns.last().finditer(plain)):
+        return whole_unit(today, "week", last=False)[0]
+    return today
 
 
 def _dated(match: re.Match[str], today: date) -> Iterator[Days]:

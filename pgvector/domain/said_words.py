@@ -42,8 +42,8 @@ _LANGUAGES = (
         """,
         """
         aber all alles am an auf beim bitte chat da dann das dass dem den denn der die dir du eigentlich ein eine
-        einmal erinnere erinnerst erzahl es euch fass fasse gab geht gib habe haben habt hallo hast hat hatte hatten hey
-        hi ich ihr im in ist kannst kurz lass lief los mal mich mir mit nach noch ok okay sag so stand tun uber
+        einmal erinnere erinnerst erzahl es euch fass fasse gab geht gib hab habe haben habt hallo hast hat hatte hatten
+        hey hi ich ihr im in ist kannst kurz lass lief los mal mich mir mit nach noch ok okay sag so stand tun uber
         uberblick uns unserem vom von war waren was weisst weiter weitermachen welche wir wofur womit woran woruber
         worum wovon zu zum zusammen
         """,
@@ -52,7 +52,7 @@ _LANGUAGES = (
         """
         discute dit fait mentionne parle parles passe raconte resume session sujet sujets theme themes travaille
         charlamos comentamos conto conversacion conversamos dije dijimos dijiste hablado hablamos hable hablo hecho
-        hice hicimos hiciste ocurrio paso resumen tema temas trabajamos tratado tratamos
+        hice hicimos hiciste ocurrio paso platicamos resumen tema temas trabajamos tratado tratamos
         argomenti argomento conversazione detto discorso discusso fatto parlato parlavamo raccontato riassunto
         successo temi
         aconteceu assunto assuntos conversa conversas disse dissemos falado falamos falei falou fez fiz fizemos

@@ -66,7 +66,7 @@ def ago(*, hours: bool = False) -> re.Pattern[str]:
     long = words.HOUR_UNITS if hours else words.UNITS
     before = _many(words.COUNTS, long if hours else long | words.SHORT_UNITS)
     alone = "час|минуту" if hours else "неделю|месяц|год"
-    after = r"ago|back(?!\s+(?:to|pay|in|at|from|home|on|with)\b|-)|fa|geleden|atras|назад"
+    after = r"ago|back(?!\s+(?:to|and|pay|in|at|from|home|on|with)\b|-)|fa|geleden|atras|назад"
     return re.compile(
         rf"(?:(?<!\d[.,])\b{before}\s+(?:{after})|()\b({alone})\s+назад"
         rf"|\b(?:vor|il y a|hace)\s+{_many(words.COUNTS, long)})\b"
@@ -162,7 +162,7 @@ def _plan() -> re.Pattern[str]:
     return re.compile(
         rf"\b(?:{english})(?: (?:that|you|me|us|what|when|where|who))?(?: (?:that|what|when|where|who))? "
         rf"(?:{someone}(?:'(?:ll|m|re|s)\b| {verb})|(?:is|are|will)\b)"
-        r"|\b(?:agreed?|decided?|promised?|planned|want(?:ed)?|need(?:ed)?|going) to (?!know\b)"
+        r"|\bdid \w{1,20} (?:agree|decide|promise|plan|want|need) to (?!know\b)"
         rf"|\b(?:{german}),? (?:dass|was|wann|wo|wer|wie)\b[^.?!]{{0,60}}\b(?:{muss})\b"
     )
 
@@ -173,7 +173,8 @@ def _past_verbs() -> _Rows:
     irregular = "broke|came|went|sent|got|made|won|wrote|bought|paid|left|took|gave|saw|met|found|sold|ran|began|fell"
     return (
         ("en", re.compile(rf"\b(?:who|what|which \w+)\s+(?!\w*eed\b)(?:\w{{2,20}}ed|{irregular})\b")),
-        ("de", re.compile(r"\b(?:hat|habe|haben|habt|hast)\b[^.?!]{0,60}\bge\w{2,20}t\b")),
+        ("fr", re.compile(r"\bon (?:en |y |nous |vous )?(?:a|s'est)\b")),
+        ("de", re.compile(r"\b(?:hat|hab|habe|haben|habt|hast)\b[^.?!]{0,60}\bge\w{2,20}t\b")),
     )
 
 
@@ -192,20 +193,23 @@ def on_weekday() -> _Rows:
     at_end = rf"(?: (?:{either(words.DAYTIMES)}))?(?=\s*(?:[,.?!]|$))"
     who = r"\b(?:wir|ich|du|ihr|sie|er|mir|dir|uns|euch|war|waren|ist)"
     was = rf"(?:^|[.!?] )\W?(?!wann)w\w{{1,6}}\b[^.,?!]{{0,40}}?{who}"
-    dit = "(?:dit|parle|discute|decide|fait|raconte|mentionne|convenu|note|demande|promis|passe)"
+    dit = "(?:quoi|dit|parle|discute|decide|fait|raconte|mentionne|convenu|note|demande|promis|passe)"
     # Not "dijiste que hacemos el lunes".
     dijo = rf"\b(?:{either(words.PAST['es'])})\b(?:(?!\bque\b)[^.,?!]){{0,60}}?"
     no_spanish = _not_after("para", "sobre", "hasta", "cada", "por", "de", "con")
     patterns = (
         ("", rf"\b(?:since|seit|depuis|desde(?: el)?|sinds)\s+(?:the\s+)?({every})\b"),
-        ("en", rf"\b(?:on|over|at)\s+(?:the\s+)?({english}|weekend)\b"),
-        ("en", rf"{what} ({english}){at_end}"),
-        ("de", rf"\b(?:am|ubers)\s+({german}|wochenende){words.MAYBE_DAYTIME}\b"),
+        ("en", rf"\b(?:on|over|at)\s+(?:the\s+)?({english}|weekend)\b(?:{_AND}(?: on)? ({english})\b)?"),
+        ("en", rf"{what} ({english})(?:{_AND} ({english}))?{at_end}"),
+        ("de", rf"\b(?:am|ubers)\s+({german}|wochenende){words.MAYBE_DAYTIME}\b(?:{_AND}(?: am)? ({german})\b)?"),
         ("de", rf"{was} ({german}){words.MAYBE_DAYTIME}\b"),
         ("fr", rf"(?:^\W*|\b{dit} )({french})\b(?!\s+(?:prochain|dernier)|-)"),
         ("es", rf"(?:^\W*|{dijo}{no_spanish}\b)el ({spanish}|fin de semana)\b(?!\s+(?:que viene|proximo|pasado))"),
     )
     return tuple((language, re.compile(pattern)) for language, pattern in patterns)
+
+
+_AND = "(?:,| and| or| und| oder)"
 
 
 def _not_after(*leads: str) -> str:

@@ -201,8 +201,8 @@ DAYS_AGO: dict[str, tuple[int, int]] = {
             "this morning,earlier today,heute morgen,heute fruh,ce matin,esta manana,stamattina,esta manha,vanmorgen",
             "yesterday,last night,last evening,gestern,letzte nacht,vergangene nacht,hier,hier soir,hier matin,d'hier,"
             "la nuit derniere,ayer,anoche,ieri,ontem,gisteren,gisteravond,вчера",
-            "day before yesterday,vorgestern,avant-hier,anteayer,antes de ayer,anteanoche,l'altro ieri,anteontem,"
-            "eergisteren,позавчера",
+            "day before yesterday,vorgestern,avant-hier,anteayer,antier,antes de ayer,anteanoche,l'altro ieri,"
+            "anteontem,eergisteren,позавчера",
             "vorvorgestern",
         )
     ).items()
@@ -269,9 +269,9 @@ _WAR = frozenset(
 _AVAIT = frozenset(split("ai as avons avez ont avais avait avions aviez avaient etait etaient"))
 _DIJO = frozenset(
     split(
-        "dije dijiste dijo dijimos dijeron hable hablaste hablamos hablaron charlamos hice hiciste hizo hicimos decidi "
-        "decidiste decidimos acordamos conte contaste comente comentamos mencione mencionaste pregunte preguntaste "
-        "quedamos tratamos vimos paso ocurrio era eran fue fueron hubo"
+        "dije dijiste dijo dijimos dijeron hable hablaste hablamos hablaron charlamos platicamos hice hiciste hizo "
+        "hicimos decidi decidiste decidimos acordamos conte contaste comente comentamos mencione mencionaste pregunte "
+        "preguntaste quedamos tratamos vimos paso ocurrio era eran fue fueron hubo"
     )
 )
 PAST = {"en": _WAS, "de": _WAR, "fr": _AVAIT, "es": _DIJO}

@@ -64,6 +64,7 @@ def test_need_39_weekdays_that_are_over_or_end_today() -> None:
         "Was haben wir am Montagabend besprochen?",
         "Wer hat am Montag den Kran geprüft?",
         "Qu'ai-je dit lundi ?",
+        "On a parlé de quoi lundi ?",
         "Lundi, de quoi avons-nous parlé ?",
         "¿De qué hablamos el lunes?",
         "El lunes, ¿de qué hablamos?",
@@ -73,6 +74,28 @@ def test_need_39_weekdays_that_are_over_or_end_today() -> None:
 )
 def test_need_39_a_weekday_that_is_over(text: str) -> None:
     assert days(text) == [MONDAY]
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("What did we do on Monday this week?", date(2026, 11, 23), date(2026, 11, 23)),
+        ("What did I tell you last week on Tuesday?", date(2026, 11, 17), date(2026, 11, 17)),
+        ("Was haben wir letzte Woche am Montag besprochen?", date(2026, 11, 16), date(2026, 11, 16)),
+        ("上周一到周三我们聊了什么？", date(2026, 11, 16), date(2026, 11, 18)),
+        ("What did we decide in January this year?", date(2026, 1, 1), date(2026, 1, 31)),
+        ("Was haben wir dieses Jahr im Mai beschlossen?", date(2026, 5, 1), date(2026, 5, 31)),
+        ("今年五月我们聊了什么？", date(2026, 5, 1), date(2026, 5, 31)),
+    ],
+)
+def test_need_39_a_time_within_a_week_or_year_that_is_named_as_well(text: str, first: date, last: date) -> None:
+    assert days(text) == [(first, last)]
+
+
+@pytest.mark.parametrize("text", ["on Monday and Tuesday", "am Montag und Dienstag", "Monday or Tuesday"])
+def test_need_39_weekdays_that_are_listed_are_each_one(text: str) -> None:
+    question = "Was haben wir {} besprochen?" if text.startswith("am") else "What did we discuss {}?"
+    assert days(question.format(text)) == [MONDAY, (date(2026, 11, 24),) * 2]
 
 
 @pytest.mark.parametrize(
@@ -86,6 +109,7 @@ def test_need_39_a_weekday_that_is_over(text: str) -> None:
         ("¿Qué dije este año sobre la grúa?", date(2026, 1, 1)),
         ("¿De qué hablamos este mes?", date(2026, 11, 1)),
         ("今年我们决定了什么？", date(2026, 1, 1)),
+        ("I did manage it this week. Now I want to keep going.", date(2026, 11, 23)),
         ("这个月我们聊了什么？", date(2026, 11, 1)),
         ("本周我们聊了什么？", date(2026, 11, 23)),
         ("What have we done so far today?", date(2026, 11, 26)),
@@ -222,6 +246,9 @@ def test_need_39_half_an_hour_ago(text: str) -> None:
         "周三的会议是几点？",
         "我说了周三开会吗？",
         "今年的预算是多少？",
+        "我妈妈今年多大年纪了？",
+        "这周的活动真丰富。我说了什么？",
+        "a trip of 4 hours back and forth",
         "这个月有什么安排？",
         "最近的超市在哪里？",
         "目前年轻人",
