@@ -69,13 +69,11 @@ def since_first(unit: str, today: date) -> Days:
 
 
 def is_unit(days: Days, today: date) -> bool:
-    """Return whether days are a whole week, month or year, or the present one until today."""
+    """Return whether days are a whole year, the last week, or the present week, month or year until today."""
     first, last = days
-    for unit in UNIT_NAMES.values():
-        begins, ends = whole_unit(first, unit, last=False)
-        if first == begins < last and last in (ends, today):
-            return True
-    return False
+    if days in ((date(first.year, 1, 1), date(first.year, 12, 31)), whole_unit(today, "week", last=True)):
+        return True
+    return first < last and any(days == since_first(unit, today) for unit in UNIT_NAMES.values())
 
 
 def of_month(year: str | None, month: int, days: Sequence[int | None], today: date) -> Iterator[Days]:

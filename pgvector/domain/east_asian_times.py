@@ -22,7 +22,7 @@ _WEEKDAYS = {
 }
 _WEEK = "(?:周|週|星期|礼拜|禮拜)"
 # Behind a time, it tells that a text asks what was; "今年多大了" does not.
-_DONE = r"(?=[^。？?！!]{0,20}(?:[了过過](?!\s*(?:[，,。？?！!呢吧]|$))|した|했))"
+_DONE = r"(?=[^。？?！!]{0,20}(?:[了过過](?!\s*(?:[，,。？?！!呢吧生年节節来來去程]|$))|した|했))"
 _SOMEONE = "(?=[我你您咱他她大谁誰])"
 _UNITS = (("day", 1), ("week", 7), ("month", 30), ("year", 365))
 _UNIT = (

@@ -92,6 +92,12 @@ def test_need_39_a_time_within_a_week_or_year_that_is_named_as_well(text: str, f
     assert days(text) == [(first, last)]
 
 
+def test_a_day_of_a_month_without_a_year_may_be_of_any_year() -> None:
+    assert len(days("After the start in early July, what was done on July 6th?")) == 16
+    assert len(days("What was the lowest since March, on August 3?")) == 9
+    assert len(days("from June 1 to June 7 in Kyoto, and what on June 2?")) == 16
+
+
 @pytest.mark.parametrize("text", ["on Monday and Tuesday", "am Montag und Dienstag", "Monday or Tuesday"])
 def test_need_39_weekdays_that_are_listed_are_each_one(text: str) -> None:
     question = "Was haben wir {} besprochen?" if text.startswith("am") else "What did we discuss {}?"
@@ -247,6 +253,7 @@ def test_need_39_half_an_hour_ago(text: str) -> None:
         "我说了周三开会吗？",
         "今年的预算是多少？",
         "我妈妈今年多大年纪了？",
+        "他今年打算什么时候过生日？",
         "这周的活动真丰富。我说了什么？",
         "a trip of 4 hours back and forth",
         "这个月有什么安排？",
