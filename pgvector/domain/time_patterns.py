@@ -261,7 +261,12 @@ def this_unit() -> _Rows:
 def days_ago(*, french: bool) -> re.Pattern[str]:
     """Return the pattern for yesterday and the like, for a text with one of the words FRENCH or without."""
     known = either(words.DAYS_AGO.keys() - (() if french else {words.HIER}))
-    return re.compile(rf"(?<!\w)(?!(?<=\bthe )last|(?<=\bdie )letzte)({known})\b")
+    # "The other day shift" is none; "the last night" is that of something.
+    behind = (
+        "i|we|you|he|she|they|it|about|when|that|on|in|at|with|and|was|were|did|for|from|to|by|as|there|my|the|a|an"
+    )
+    shift = rf"(?!(?<=the other day) (?!(?:{behind})\b)\w)"
+    return re.compile(rf"(?<!\w)(?!(?<=\bthe )last|(?<=\bdie )letzte)({known})\b{shift}")
 
 
 @cache

@@ -228,6 +228,7 @@ def test_need_39_half_an_hour_ago(text: str) -> None:
         "Did we get the 3 days back pay?",
         "the last night of the Proms",
         "every other day",
+        "Who leads the other day shift?",
         "prices in recent years",
         "Was machen wir Montag?",
         "Was haben wir für Montag geplant?",
