@@ -110,6 +110,11 @@ def every_time() -> Sequence[re.Pattern[str]]:
     return dates(), *counted_times(), _on_weekday(), _present()
 
 
+def without_weekdays(text: str) -> str:
+    """Return a text without names of weekdays, whatever they mean."""
+    return re.sub(rf"{_WEEK}[一二三四五六日天]", " ", text)
+
+
 def number(signs: str) -> int:
     """Return the number, up to 99, written in digits, Chinese numerals or a Korean word; 0 if it is none."""
     if signs.isdecimal():

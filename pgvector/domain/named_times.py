@@ -15,7 +15,7 @@ from . import time_patterns as patterns
 from . import time_words as words
 from .counted_days import Days, around, before_last, is_unit, last_few, last_of, of_month
 from .dates import Zone, in_zone, midnight, whole_unit
-from .said_words import SAID_MAX_CHARS, names_today, only_said, session_named
+from .said_words import SAID_MAX_CHARS, names_today, only_a_time, only_said, session_named
 from .time_hours import hours_ago
 from .time_ranges import NamedDays, between_weekdays, day_numbers, joined, present, spoken_times
 
@@ -57,6 +57,24 @@ def named_periods(text: str, now: datetime, zone: Zone = UTC) -> list[TimeSpan]:
     return (hours + in_days)[:MAX_PERIODS]
 
 
+def at_another_time(question: str, time: str, now: datetime) -> str:
+    """Return a question that names a time with `time` in its place, "" if it names none or `time` is none.
+
+    "What did we do on Monday?" and "Tuesday" make "What did we do on Tuesday?".
+    """
+    if not time or len(question) > SAID_MAX_CHARS or not only_a_time(_plain(time)):
+        return ""
+    today, plain = now.date(), _letter_by_letter(question)
+    named = [*_western(plain, set(_WORD.findall(plain)), today, only_said=True)]
+    named += east_asian.named_days(question, today, only_said=True) if words.CJK.search(question) else ()
+    if not named:
+        return ""
+    start, stop = min(each.start for each in named), max(each.stop for each in named)
+    other = f"{question[:start]}{time}{question[stop:]}"
+    periods = named_periods(other, now)
+    return other if periods and periods != named_periods(question, now) else ""
+
+
 def asks_what_was_said(text: str, *, limited: bool = False) -> bool:
     """Return whether a text asks only what was said or done, at whatever time: it has no word of a subject.
 
@@ -88,13 +106,17 @@ def without_counted_times(text: str) -> str:
     said = set(_WORD.findall(_plain(text)))
     if not (words.SIGNS | words.HOUR_SIGNS) & said:
         return text
-    # Letter by letter, so that a place in one is the same in the other.
-    plain = "".join(folded if len(folded := _plain(char)) == 1 else char for char in text)
+    plain = _letter_by_letter(text)
     found = (match.span() for pattern in _counted_times(said) for match in pattern.finditer(plain))
     kept, end = "", 0
     for start, stop in sorted(found):
         kept, end = f"{kept}{text[end:start]} ", max(end, stop)
     return kept + text[end:]
+
+
+def _letter_by_letter(text: str) -> str:
+    """Return `text` like `_plain`, but with each letter in its place."""
+    return "".join(folded if len(folded := _plain(char)) == 1 else char for char in text)
 
 
 def _counted_times(said: Set[str]) -> Iterator[re.Pattern[str]]:

@@ -44,7 +44,7 @@ _LANGUAGES = (
         aber all alles am an auf beim bitte chat da dann das dass dem den denn der die dir du eigentlich ein eine
         einmal erinnere erinnerst erzahl es euch fass fasse gab geht gib hab habe haben habt hallo hast hat hatte hatten
         hey hi ich ihr im in ist kannst kurz lass lief los mal mich mir mit nach noch ok okay sag so stand tun uber
-        uberblick uns unserem vom von war waren was weisst weiter weitermachen welche wir wofur womit woran woruber
+        uberblick und uns unserem vom von war waren was weisst weiter weitermachen welche wir wofur womit woran woruber
         worum wovon zu zum zusammen
         """,
     ),
@@ -133,9 +133,13 @@ def _today() -> re.Pattern[str]:
 @cache
 def _vocabularies() -> tuple[tuple[frozenset[str], frozenset[str]], ...]:
     """Return the words for what was said or done, and all that are allowed, of each group of languages."""
-    times = frozenset(re.findall(r"\w+", " ".join((_TIMES, *words.phrases()))))
     spoken = ((frozenset(deeds.split()), frozenset(others.split())) for deeds, others in _LANGUAGES)
-    return tuple((deeds, deeds | others | times) for deeds, others in spoken)
+    return tuple((deeds, deeds | others | _times()) for deeds, others in spoken)
+
+
+@cache
+def _times() -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", " ".join((_TIMES, *words.phrases()))))
 
 
 @cache
@@ -194,6 +198,13 @@ def only_said(plain: str, *, limited: bool = False) -> bool:
     said = {word for word in re.findall(r"\w+", _without_dates(rest)) if not _NUMBER.fullmatch(word)}
     asian = {word for word in said if words.CJK.search(word)}
     return _is_asian_talk(asian) and _is_talk(said - asian, speaks=speaks)
+
+
+def only_a_time(plain: str) -> bool:
+    """Return whether a text has no words but those of a time, as "on Tuesday" and "last week" have not."""
+    rest = east_asian.without_weekdays(_without_dates(plain))
+    said = {word for word in re.findall(r"\w+", rest) if not _NUMBER.fullmatch(word)}
+    return said <= _times() | {"the"} and (bool(said) or rest.strip() != plain.strip())
 
 
 def _names_a_conversation(plain: str) -> bool:

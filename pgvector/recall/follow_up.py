@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
+from ..domain.named_times import at_another_time
 from ..domain.small_talk import CJK_LEAST, says_something
 from .asking import asks
 from .questions import MAX_CHARS, has_name, questions_in
@@ -69,11 +71,14 @@ _GOES_ON = re.compile(
     rf"|(?={_PREPOSITION} \S+(?: \S+){{0,2}}\s*\?$)|(?!.{{0,10}}(?:{_ASKS_ZH}))[^，,。？?]{{1,10}}呢[？?]?$",
     re.IGNORECASE,
 )
+# "And on Tuesday?" asks the same of another time.
+_BEFORE_TIME = re.compile(rf"^(?:{_WHAT_ABOUT} |(?:and|or|so|und|oder|y|et|e)[, ]+|那么?)", re.IGNORECASE)
+_LEADS_TO_TIME = re.compile(r"^(?:on|in|at|am|im|el|en|le|la|the) ", re.IGNORECASE)
 _REST_WORDS = 6  # of a message that goes on without a verb
 _AUXILIARY = (
     r"(?:is|are|was|were|do|does|did|can|could|should|would|will|has|have|had|may|ist|sind|war|hat|haben|kann|wird)"
 )
-_VERB = re.compile(rf"\b{_AUXILIARY}\b", re.IGNORECASE)
+_VERB = re.compile(rf"\b(?!may\W*$){_AUXILIARY}\b", re.IGNORECASE)  # "And in May?"
 _SUBJECT = re.compile(rf"\b{_AUXILIARY}\s+(\w+)", re.IGNORECASE)
 # "What did we do before that?", "Was kostet das?"
 _NO_SUBJECT = frozenset(("before", "after", "kostet", "war", "hat", "macht", "machen", "bedeutet", "passiert", "folgt"))
@@ -100,6 +105,8 @@ def in_context(text: str, subject: str) -> tuple[str, ...]:
     asked = _with_and(text, first)
     if not subject or not is_follow_up(asked):
         return first, *others
+    if other := _at_another_time(asked, subject):
+        return other, *others
     joined = f"{subject} {first}"
     return (joined, first, *others) if _ANOTHER.match(asked) else (joined, *others)
 
@@ -115,9 +122,18 @@ def subject_of(text: str, before: str) -> str:
         asked = _with_and(text, each)
         if not is_follow_up(asked):
             subject = each
+        elif other := _at_another_time(asked, before):
+            subject = other
         elif _ANOTHER.match(asked):
             subject = f"{before} {each}".strip() if len(before) + len(each) < MAX_CHARS else each
     return subject if len(subject) <= MAX_CHARS else ""
+
+
+def _at_another_time(text: str, subject: str) -> str:
+    """Return the subject with the time that a text asks for instead, "" if that names another thing."""
+    now, rest = datetime.now(UTC), _BEFORE_TIME.sub("", text.strip(" ?\uff1f\xbf!."))
+    times = dict.fromkeys((_LEADS_TO_TIME.sub("", rest), rest))
+    return next(filter(None, (at_another_time(subject, time.removesuffix("呢"), now) for time in times)), "")
 
 
 def _names_something(text: str) -> bool:

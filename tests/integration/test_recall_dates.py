@@ -144,6 +144,24 @@ def test_need_39_what_was_said_from_one_weekday_to_another(make_provider: MakePr
         assert set(found) == {told(f"piano {days}") for days in (2, 3, 4)}
 
 
+def test_need_39_another_day_is_asked_for_in_the_same_session(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider()
+    for days in range(1, 7):
+        provider.sync_turn(told(f"piano {days}"), None, session_id=f"session-{days}")
+    landed(provider)
+    for days in range(1, 7):
+        age(dsn, told(f"piano {days}"), days=days)
+    provider.on_session_switch("another", parent_session_id="", reset=True)
+    for days, question in (
+        (5, on(5, "What did we talk about on %A?")),
+        (3, on(3, "And on %A?")),
+        (1, "What about yesterday?"),
+        (2, "And the day before yesterday?"),
+    ):
+        block = provider.prefetch(question)
+        assert [each for each in range(1, 7) if f"piano {each} " in block] == [days], question
+
+
 def test_need_39_a_plan_for_a_weekday_was_said_on_any_day(make_provider: MakeProvider, dsn: str) -> None:
     provider = make_provider()
     plan = f"On {on(3, '%A')} I have to see the dentist in Mill Street."

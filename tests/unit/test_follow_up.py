@@ -119,6 +119,33 @@ def test_what_about_another_thing_may_be_a_new_subject() -> None:
     assert subject_of(another, "a" * 240) == another
 
 
+@pytest.mark.parametrize(
+    ("about", "message", "searched"),
+    [
+        ("What did we do on Monday?", "And on Tuesday?", "What did we do on Tuesday?"),
+        ("What did we do on Monday?", "And in June?", "What did we do on in June?"),
+        ("Who called yesterday?", "What about last week?", "Who called last week?"),
+        ("Worüber haben wir am Montag gesprochen?", "Und am Dienstag?", "Worüber haben wir am Dienstag gesprochen?"),
+        ("De quoi avons-nous parlé lundi ?", "Et mardi ?", "De quoi avons-nous parlé mardi ?"),
+        ("¿De qué hablamos el lunes?", "¿Y el martes?", "¿De qué hablamos el martes?"),
+        ("周一我们聊了什么？", "周二呢？", "周二我们聊了什么？"),
+        ("周一我们聊了什么？", "那昨天呢？", "昨天我们聊了什么？"),
+    ],
+)
+def test_another_time_takes_the_place_of_the_one_that_was_asked_for(about: str, message: str, searched: str) -> None:
+    assert in_context(message, about) == (searched,)
+    assert subject_of(message, about) == searched
+
+
+def test_a_time_beside_a_question_without_one_is_joined_to_it() -> None:
+    about = "When does the gym open?"
+    assert in_context("And on Tuesday?", about) == (f"{about} on Tuesday?",)
+    assert subject_of("And on Tuesday?", about) == about
+    assert in_context("And in May?", "What did we do on Monday?") == ("What did we do on in May?",)
+    joined, _ = in_context("And the tour?", "What did we do on Monday?")
+    assert joined == "What did we do on Monday? the tour?"
+
+
 def test_a_conversation_stays_about_the_last_question_that_names_something() -> None:
     about = "Who repairs the oven?"
     assert subject_of(about, "") == about
