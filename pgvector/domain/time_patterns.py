@@ -118,7 +118,7 @@ def last() -> re.Pattern[str]:
     after = f"({either(_lasting())})"
     before = f"({either(_lasting() - {'an', 'ans'})})"  # "to last an hour"
     return re.compile(
-        rf"\b(?:(?:{either(words.LAST_BEFORE)})\s+{before}(?!\s+before\s+last\b)"
+        rf"\b(?:(?:{either(words.LAST_BEFORE)})\s+{before}(?!\s+(?:before\s+last|of|des)\b)"
         rf"|{after}\s+(?:{either(words.LAST_AFTER)}))\b"
     )
 
@@ -172,7 +172,7 @@ def _past_verbs() -> _Rows:
     """Return the patterns of the verb right behind who did it, and of what was done with a German auxiliary."""
     irregular = "broke|came|went|sent|got|made|won|wrote|bought|paid|left|took|gave|saw|met|found|sold|ran|began|fell"
     return (
-        ("en", re.compile(rf"\b(?:who|what|which \w+)\s+(?!\w*eed\b)(?:\w{{2,20}}ed|{irregular})\b")),
+        ("en", re.compile(rf"\b(?:who|what|which \w+)\s+(?!\w*eed\b|used to\b)(?:\w{{2,20}}ed|{irregular})\b")),
         ("fr", re.compile(r"\bon (?:en |y |nous |vous )?(?:a|s'est)\b")),
         ("de", re.compile(r"\b(?:hat|hab|habe|haben|habt|hast)\b[^.?!]{0,60}\bge\w{2,20}t\b")),
     )
@@ -199,7 +199,8 @@ def on_weekday() -> _Rows:
     no_spanish = _not_after("para", "sobre", "hasta", "cada", "por", "de", "con")
     patterns = (
         ("", rf"\b(?:since|seit|depuis|desde(?: el)?|sinds)\s+(?:the\s+)?({every})\b"),
-        ("en", rf"\b(?:on|over|at)\s+(?:the\s+)?({english}|weekend)\b(?:{_AND}(?: on)? ({english})\b)?"),
+        ("en", rf"\b(?:on|over|at)\s+(?:({english})|(?:the\s+)?(weekend))\b(?!')(?:{_AND}(?: on)? ({english})\b)?"),
+        ("en", rf"\b(?:on|over) the ({english}){at_end}"),  # "on the Monday newsletter"
         ("en", rf"{what} ({english})(?:{_AND} ({english}))?{at_end}"),
         ("de", rf"\b(?:am|ubers)\s+({german}|wochenende){words.MAYBE_DAYTIME}\b(?:{_AND}(?: am)? ({german})\b)?"),
         ("de", rf"{was} ({german}){words.MAYBE_DAYTIME}\b"),
