@@ -25,6 +25,8 @@ _WEEK = "(?:周|週|星期|礼拜|禮拜)"
 _DONE = r"(?=[^。？?！!]{0,20}(?:[了过過](?!\s*(?:[，,。？?！!呢吧生年节節来來去程]|$))|した|했))"
 _SOMEONE = "(?=[我你您咱他她大谁誰])"
 _UNITS = (("day", 1), ("week", 7), ("month", 30), ("year", 365))
+# By the group of `last`: the least and the greatest number of days ago.
+_DAYS_AGO = {"some": (2, 6), "three": (3, 3), "two": (2, 2), "one": (1, 1), "none": (0, 0)}
 _UNIT = (
     r"(?:(?P<day>[天日일])|(?P<week>[个個]?(?P<half_week>半)?(?:星期|礼拜)|周|週|주)"
     r"|(?P<month>[个個か月ヶカヵ](?P<half_month>半)?月|달|개월)|(?P<year>年(?P<half_year>半)?|년))"
@@ -171,19 +173,24 @@ def _in_the_past(text: str, today: date, done: str) -> Iterator[NamedDays]:
 
 def _last(match: re.Match[str], today: date) -> Iterator[Days]:
     """Yield the days that a match of `last` means."""
-    names = ("some", "three", "two", "one", "none")
-    if name := next((name for name in names if match[name]), ""):
-        least, most = {"some": (2, 6), "three": (3, 3), "two": (2, 2), "one": (1, 1), "none": (0, 0)}[name]
+    said = {name for name, text in match.groupdict().items() if text}
+    if some := said & _DAYS_AGO.keys():
+        least, most = _DAYS_AGO[some.pop()]
         yield today - timedelta(days=most), today - timedelta(days=least)
-    elif match["before"]:
-        yield from before_last("week" if match["week_before"] else "month" if match["month_before"] else "year", today)
-    elif match["month"] or match["year"]:
-        yield whole_unit(today, "month" if match["month"] else "year", last=True)
-    elif match["weekend"]:
+    elif "before" in said:
+        yield from before_last(next(unit for unit in ("week", "month", "year") if f"{unit}_before" in said), today)
+    elif units := said & {"month", "year"}:
+        yield whole_unit(today, units.pop(), last=True)
+    elif "weekend" in said:
         yield from last_of("weekend", today)
     else:
-        monday, sunday = whole_unit(today, "week", last=True)
-        if weekday := match["weekday"] or match["weekday_ko"]:
-            first, last = _WEEKDAYS[weekday], _WEEKDAYS[match["stop"] or weekday]
-            monday, sunday = monday + timedelta(days=first), monday + timedelta(days=max(first, last))
-        yield monday, sunday
+        yield _of_last_week(match["weekday"] or match["weekday_ko"], match["stop"], today)
+
+
+def _of_last_week(weekday: str | None, stop: str | None, today: date) -> Days:
+    """Return the last week, or its days from `weekday` to `stop`."""
+    monday, sunday = whole_unit(today, "week", last=True)
+    if weekday is None:
+        return monday, sunday
+    first, last = _WEEKDAYS[weekday], _WEEKDAYS[stop or weekday]
+    return monday + timedelta(days=first), monday + timedelta(days=max(first, last))

@@ -73,6 +73,14 @@ def ago(*, hours: bool = False) -> re.Pattern[str]:
     )
 
 
+# For `within`. "Last week" alone is that of the calendar.
+_ONE_HOUR = r"(?:in the last|past|in der letzten)\s+()(hour|stunde)"
+_ONE_UNIT = (
+    r"(?:(?:in|over|during|within|for) the last|past)\s+()(day|week|month|year)(?!\s+of\b)"
+    r"|(?:last|past)\s+()(fortnight)"
+)
+
+
 @cache
 def within(*, hours: bool = False) -> re.Pattern[str]:
     """Return the pattern for how far back: a count and a unit, or a unit alone, in one of the pairs of groups."""
@@ -81,13 +89,13 @@ def within(*, hours: bool = False) -> re.Pattern[str]:
     short = "(?!)" if hours else rf"(?:{either(words.SHORT_UNITS)})(?=\s*(?:[,.;:?!)]|$))"  # "the last 3D print"
     before = rf"(?:{either(words.WITHIN)})\s+{_many(several, long, short)}"
     after = rf"(\d{{1,3}}|(?:{either(several)})(?=\s))\s+derni(?:er|ere)s\s+({either(long)})"
-    some = [unit for unit, length in long.items() if hours or length != 365]  # "in recent years" is no time of a talk
-    few = rf"({either(words.LAST_FEW)})\s+({either(some)})(?!\s+(?:of|der|des|von|vor|de|du|del)\b)"
-    alone = r"(?:in the last|past|in der letzten)\s+()(hour|stunde)"
-    if not hours:  # "last week" alone is that of the calendar
-        alone = r"(?:(?:in|over|during|within|for) the last|past)\s+()(day|week|month|year)(?!\s+of\b)"
-        alone = rf"{alone}|(?:last|past)\s+()(fortnight)"
-    return re.compile(rf"\b(?:{before}|{after}|{few}|{alone})\b")
+    few = rf"({either(words.LAST_FEW)})\s+({either(_lately(long))})(?!\s+(?:of|der|des|von|vor|de|du|del)\b)"
+    return re.compile(rf"\b(?:{before}|{after}|{few}|{_ONE_HOUR if hours else _ONE_UNIT})\b")
+
+
+def _lately(units: Mapping[str, _Unit]) -> list[str]:
+    """Return the words for `units` but years: "in recent years" is no time of a talk."""
+    return [unit for unit, length in units.items() if length != 365]
 
 
 def _many(counts: Iterable[str], units: Iterable[str], others: str = "(?!)") -> str:

@@ -142,12 +142,17 @@ def joined(text: str, named: Iterable[NamedDays], today: date) -> list[Days]:
         last = found[-1] if found else each
         if last.reaches and last is not each and each.start < last.stop:
             continue  # the end of what is named as a whole
-        joint = _joint(text[last.stop : each.start]) if last.stop <= each.start else None
-        if joint and _spans(joint, leading(text, last.start)):
+        if _leads_to(text, last, each):
             found[-1] = NamedDays(last.start, each.stop, _from_to(last.days, each.days), reaches=True)
         else:
             found.append(each)
     return [days for each in found for days in _until(text, each, today)]
+
+
+def _leads_to(text: str, one: NamedDays, next_one: NamedDays) -> bool:
+    """Return whether two times are the ends of one, as in "from Monday to Wednesday"."""
+    joint = _joint(text[one.stop : next_one.start]) if one.stop <= next_one.start else None
+    return bool(joint and _spans(joint, leading(text, one.start)))
 
 
 def _until(text: str, named: NamedDays, today: date) -> Sequence[Days]:

@@ -47,6 +47,7 @@ from hermes_memory_pgvector.domain.theme import (
 from hermes_memory_pgvector.domain.types import Answer, Hit, Question
 from hermes_memory_pgvector.host import recall_tools, write_tools
 from hermes_memory_pgvector.host.session_context import Policy, SessionContext
+from hermes_memory_pgvector.host.tool_registry import unknown_arguments
 from hermes_memory_pgvector.host.tool_scopes import ToolScope
 from hermes_memory_pgvector.recall.block import lines_of
 from hermes_memory_pgvector.recall.excerpt import excerpt
@@ -197,9 +198,14 @@ def arguments(data: bytes) -> None:
     desk = _desk(settings, context)
     asked = cast("Any", SimpleNamespace(**{**vars(desk.runtime), "searcher": SimpleNamespace(recall=recall, zone=UTC)}))
     here = ToolScope(asked, context.place, "session", settings, desk.policy, desk.ends)
-    _check_answer(lambda: recall_tools.answer(tool, args, here, turns=""))
-    if tool in settings.tools:
-        _check_answer(lambda: write_tools.answer(tool, args, desk))
+
+    def answer() -> recall_tools.Result:
+        unknown_arguments(tool, args, settings.tools)
+        if tool in settings.tools:
+            return write_tools.answer(tool, args, desk)
+        return recall_tools.answer(tool, args, here, turns="")
+
+    _check_answer(answer)
 
 
 def _check_answer(answer: Callable[[], recall_tools.Result]) -> None:
