@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes_memory_pgvector.admin.common.embedded_server import embedded_server
+from hermes_memory_pgvector.admin.common.embedded_server import borrowed_server, embedded_server
+from hermes_memory_pgvector.admin.doctor.checklist import examine
 from hermes_memory_pgvector.admin.setup.uninstall import plan_removal, remove
 from hermes_memory_pgvector.domain.errors import ConfigurationError
 from hermes_memory_pgvector.host import guard
@@ -308,6 +309,22 @@ def test_need_40_a_data_folder_that_was_moved_away_is_named_as_such(user: Path) 
     assert f"{root / 'data'}, is not there" in said
     assert "put the folder back, or restore a backup" in said
     assert "export there" not in said  # there is here
+
+
+def test_need_40_doctor_says_that_memory_begins_anew_though_it_starts_the_server(user: Path) -> None:
+    first = agent(user / ".hermes")
+    first.on_memory_write("add", "memory", "The Atlas budget is secret")
+    landed(first)
+    agent(user / ".hermes")  # by now there is something to record
+    close_all()
+    shutil.copytree(user / ".hermes", user / "two")
+    settings = load_settings(None, user / "two").settings
+
+    with borrowed_server(settings) as locate:
+        checks = examine(settings, user / "two", locate=locate)
+
+    assert [check for check in checks if check.name == "postgres" and check.state == "ok"]
+    assert [check for check in checks if f"this home is a copy of {user / '.hermes'}" in check.said]
 
 
 def test_need_40_a_chosen_directory_that_is_not_mounted_is_named(user: Path) -> None:

@@ -25,10 +25,12 @@ _MARKS: dict[State, str] = {"ok": "ok  ", "note": "note", "fail": "FAIL"}
 def examine(settings: Settings, home: Path, *, locate: LocateDatabase | None = None) -> list[Check]:
     """Run every check. Without a `dsn`, `locate` starts the embedded server and returns the conninfo."""
     context = DoctorContext(settings, home, locate)
+    # Before the embedded server is started: then its data is there, and that memory begins anew is not said any more.
+    of_settings = [*check_settings(home)]
     database = [*check_database(context)]
     return [
         *check_installation(home),
-        *check_settings(home),
+        *of_settings,
         *check_forms(home),
         *check_clients(home),
         *database,
