@@ -161,6 +161,7 @@ def test_uninstall_with_data_removes_the_embedded_server_but_not_under_another_p
     assert [line for line in said["left"] if "mine.txt" in line], "what stays is named"
     assert not [line for line in said["left"] if "/pg/data" in line]
     assert not (home / "pgvector").exists() and not (home / "plugins" / "pgvector").exists()
+    assert not [step for step in verb("uninstall", "--data", "--json")[1]["steps"] if "Postgres" in step], "it is gone"
     (place / "pg" / "mine.txt").unlink()
     assert verb("migrate")[0] == 0, "a new server can be made there"
 
@@ -171,7 +172,7 @@ def test_uninstall_with_data_removes_the_embedded_server_but_not_under_another_p
 
 
 def test_uninstall_with_data_leaves_no_text_where_the_home_took_no_writes(
-    home: Path, dsn: str, verb: Verb, make_provider: MakeProvider
+    home: Path, dsn: str, verb: Verb, make_provider: MakeProvider, tmp_path: Path
 ) -> None:
     (home / "pgvector").mkdir()
     (home / "pgvector" / "spool").write_text("in the way of the folder", encoding="utf-8")
@@ -179,7 +180,8 @@ def test_uninstall_with_data_leaves_no_text_where_the_home_took_no_writes(
     provider.on_memory_write("add", "memory", FACT)
     landed(provider)
     close_all()
-    configure(home, dsn=dsn, dims=DIMS)
+    # What is in the way looks like the spool of a home that shared the developer's own server.
+    configure(home, dsn=dsn, dims=DIMS, embedded_dir=str(tmp_path / "pg"))
     elsewhere = [folder for folder in spool_folders(home)[1:] if folder.exists()]
     assert any(FACT.encode() in path.read_bytes() for folder in elsewhere for path in folder.iterdir())
 

@@ -71,7 +71,8 @@ def _left(home: Path, settings: Settings, *, data: bool) -> list[str]:
     left.append("MEMORY.md and USER.md, which are the host's")
     if data and (others := embedded_server(settings).others_files()):
         left += [
-            f"{path} ({_size(path)}), which is not the server's; a copy of its data holds memory" for path in others
+            f"{path} ({_shown_size(path)}), which is not the server's; a copy of its data holds memory"
+            for path in others
         ]
     if data and (venv := home / "pgvector" / _VENV).exists():
         left.append(f"the Python environment {venv}, which the installer made: remove the folder")
@@ -89,11 +90,11 @@ def _is_removable(plugin: Path) -> bool:
 
 
 def _data_steps(home: Path, settings: Settings) -> list[str]:
-    steps = [f"remove {path} ({_size(path)})" for path in (*_own_files(home), *_spilled(home))]
+    steps = [f"remove {path} ({_shown_size(path)})" for path in (*_own_files(home), *_spilled(home))]
     server = embedded_server(settings)
-    if server.root.is_dir():
+    if own := _size(server.root) - sum(map(_size, server.others_files())):
         steps.append(
-            f"stop the embedded Postgres and remove {server.root} ({_size(server.root)}), with ALL memory in it, "
+            f"stop the embedded Postgres and remove {server.root} ({format_bytes(own)}), with ALL memory in it, "
             f"of every home and profile that uses it{_named(_profiles_at(home, server.root))}"
         )
     if names := _variables(home):
@@ -216,13 +217,18 @@ def _delete(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _size(path: Path) -> str:
+def _shown_size(path: Path) -> str:
+    return format_bytes(_size(path))
+
+
+def _size(path: Path) -> int:
+    """Return the bytes of a file, or of all files in a folder; 0 if there is none."""
     total = path.stat().st_size if path.is_file() else 0
     for folder, _, names in os.walk(path):
         for name in names:
             with suppress(OSError):  # deleted meanwhile
                 total += os.lstat(os.path.join(folder, name)).st_size
-    return format_bytes(total)
+    return total
 
 
 def _uninstall(args: argparse.Namespace, home: Path) -> int:
