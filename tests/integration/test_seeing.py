@@ -26,6 +26,7 @@ from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.domain.operations import Operation
 from tests.conftest import DIMS, MakeProvider
 from tests.support.left_spool import leave_spool, operation
+from tests.support.local_models import link_reranker
 from tests.support.memory import called, landed, recalled, results, write_entries
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
@@ -177,15 +178,20 @@ def test_need_24_search_finds_what_the_tools_find_and_says_how(
     assert ask("search", question, "--until", "yesterday", "--theme", "marketing")["results"] == []
 
 
+@pytest.mark.parametrize("reranked", [False, True])
 def test_need_24_search_fills_no_page_with_what_is_nothing_like_the_question(
-    make_provider: MakeProvider, say: Say, ask: Ask, home: Path, dsn: str, embedder: ScriptedEmbedder
+    make_provider: MakeProvider, say: Say, ask: Ask, home: Path, dsn: str, embedder: ScriptedEmbedder, reranked: bool
 ) -> None:
     configure(home, dsn, embed_url=embedder.url)
+    if reranked:
+        link_reranker(home)
     provider = make_provider({"embed_url": embedder.url})
     for text in ("Atlas costs 900 euros", "Bolt is red", "Cargo sails on Monday"):
         provider.on_memory_write("add", "memory", text)
     landed(provider)
-    found = ask("search", "Atlas costs", "--theme", "marketing", "--store", "memories")["results"]
+    told = ask("search", "Atlas costs", "--theme", "marketing", "--store", "memories")
+    assert told["reranked"] == reranked
+    found = told["results"]
     unlike = [hit for hit in found if hit["similarity"] < 0.005]
     assert len(found) == 3 and unlike, "the tools give these"
     shown = say("search", "Atlas costs", "--theme", "marketing", "--store", "memories")

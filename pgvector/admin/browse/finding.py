@@ -21,7 +21,7 @@ TYPES: Mapping[str, tuple[str, ...] | None] = {
     "procedures": ("procedure",),
     "reflections": ("reflection",),
 }
-_UNLIKE = 0.005  # a similarity below this would be shown as 0.00
+_UNLIKE = 0.005  # a similarity or relevance below this would be shown as 0.00
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +107,10 @@ def scope_of(
 
 
 def is_unlike(hit: Hit) -> bool:
-    """Return whether a row only fills the page: it was found by meaning alone, and is nothing like the question."""
-    proposed_by_meaning = hit.vector_rank is not None and hit.word_rank is None and hit.rerank_rank is None
-    return proposed_by_meaning and hit.similarity is not None and hit.similarity < _UNLIKE
+    """Return whether a row only fills the page: it was found by meaning alone, and is nothing like the question.
+
+    The bundled cross-encoder scores such rows, too; what it says of them counts.
+    """
+    by_meaning = hit.vector_rank is not None and hit.word_rank is None
+    judged = hit.rerank_rank is not None and (hit.relevance is None or hit.relevance >= _UNLIKE)
+    return by_meaning and not judged and hit.similarity is not None and hit.similarity < _UNLIKE
