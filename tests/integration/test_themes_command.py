@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import stat
 import subprocess
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import psycopg
 import pytest
 from psycopg import errors as pg
 
+from hermes_memory_pgvector.admin.common.hnsw import CHUNKS, ROWS
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import called, landed, recalled, write_entries
 from tests.support.scripted_embedder import ScriptedEmbedder
@@ -103,6 +106,17 @@ def test_need_16_a_renamed_theme_has_everything_under_its_new_name(
     assert recalled(renamed, "what about the price", tool="recall_conversation")
     assert "900" in renamed.prefetch("What does the Atlas cost?")
     assert recalled(make_provider(gateway_session_key="sales"), "atlas") == []
+
+
+def test_need_04_no_table_with_themes_is_forgotten_by_rename_and_merge(dsn: str) -> None:
+    tables = Database(dsn).column(
+        "SELECT table_name::text FROM information_schema.columns WHERE column_name = 'agent_identity'"
+        " AND table_schema = current_schema()"
+    )
+    statements = files("hermes_memory_pgvector.admin.themes").joinpath("themes.sql").read_text(encoding="utf-8")
+    known = set(re.findall(r" FROM (\w+) WHERE agent_identity = %\(theme\)s", statements))
+    assert "hermes_mirror" in tables
+    assert not set(tables) - known - {*ROWS.values(), *CHUNKS.values()}
 
 
 def test_trap_13_a_rename_to_an_upper_case_name_stays_reachable(make_provider: MakeProvider, themes: Themes) -> None:

@@ -48,7 +48,12 @@ def _show_themes(rows: list[dict[str, Any]]) -> None:
 def _show(args: argparse.Namespace, home: Path) -> int:
     with database(args, home) as (conn, _, rules):
         row = theme_changes.shown(conn, args.theme, rules)
-    return printed(args, row, lambda: show_pairs(row | {name: _local(row[name]) for name in ("first_at", "last_at")}))
+    return printed(args, row, lambda: _show_theme(row))
+
+
+def _show_theme(row: dict[str, Any]) -> None:
+    row |= {name: _local(row[name]) for name in ("first_at", "last_at")}
+    show_pairs({name.replace("_", " "): value for name, value in row.items()})
 
 
 def _local(moment: str) -> str:
@@ -93,7 +98,7 @@ def _log(args: argparse.Namespace, home: Path) -> int:
 def _show_log(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         state = row["arguments"].get("state", row["arguments"].get("summaries", "done"))
-        counts = counted(dict(sorted(row["counts"].items())), also_none=True)
+        counts = counted(dict(sorted(row["counts"].items())))
         unfinished = "" if state == "done" else f" ({state})"
         who = f"{row['db_role']} ({row['os_user']}@{row['host']})"
         say(f"{local_minute(row['at'])}  {who}  {row['verb']} {_named(row['arguments'])}: {counts}{unfinished}")
