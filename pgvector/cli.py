@@ -104,7 +104,7 @@ def command_groups() -> dict[str, tuple[Verb, ...]]:
             Verb("purge", "delete memories that were superseded or archived, or have expired", "prune.purge_command"),
             Verb(
                 "compact",
-                "make old turns smaller: delete duplicates, drop vectors to their codes; measured before",
+                "make old turns smaller: delete duplicates, reduce vectors to codes; first measures what that costs",
                 "compact.command",
             ),
             Verb(

@@ -179,7 +179,7 @@ def test_need_40_search_says_that_it_loads_the_model_when_that_takes_long(
     )
 
     assert "behind the pot" in done.stdout, done.stderr
-    assert "loading the embedding model" in done.stderr
+    assert "loading a model" in done.stderr
     assert "loading" not in done.stdout
 
 

@@ -47,7 +47,7 @@ def _search_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--top-k", dest="limit", type=int, default=argparse.SUPPRESS, metavar="N", help="as --limit")
     command.add_argument("--around", action="store_true", help="show the turns right before and after a turn as well")
     command.add_argument("--no-rerank", action="store_true", help="leave the order to the search, also with a reranker")
-    command.add_argument("--explain", action="store_true", help="say which leg found a result, at which rank")
+    command.add_argument("--explain", action="store_true", help="say how a result was found, and at which rank")
     add_theme(command)
 
 
@@ -61,7 +61,7 @@ def _search(args: argparse.Namespace, home: Path) -> int:
             if scope.kind == "theme" and _word(args) == "current":
                 tell_theme(args, conn, scope.theme)
         asked = {store: wanted.question([store], scope, PATIENCE_S) for store in stores}
-        with said_while("loading the embedding model into this process ...", is_loading):
+        with said_while("loading a model into this process ...", is_loading):
             _load_reranker(args, context.searcher)
             found, unlike = _find(context.searcher.recall, asked, explain=args.explain)
         if found["mode"] == "lexical" and found["results"]:

@@ -104,7 +104,7 @@ class DatabaseStep(Interview):
 
     def _ask_for_database(self) -> str:
         options = {
-            "embedded": "Embedded Postgres: starts by itself, shared by all agents of this user",
+            "embedded": "Embedded Postgres: starts by itself, shared by all agents and profiles of this home",
             "server": "A Postgres server of yours, with pgvector",
         }
         chosen = self.ask.choice("Where should memory be kept?", options, "server" if self.current.dsn else "embedded")
