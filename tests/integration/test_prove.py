@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -89,6 +90,19 @@ def test_need_04_a_trial_leaves_nothing_whatever_themes_and_turns_the_home_keeps
 
     with psycopg.connect(dsn) as connection:
         assert connection.execute(_EVERYTHING).fetchall() == []
+
+
+@pytest.mark.parametrize("verb", ["prove", "demo"])
+def test_need_03_no_file_keeps_what_a_trial_wrote_for_a_server_that_is_set_back(
+    dsn: str, home: Path, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    configure(home, dsn)
+
+    assert main([verb, "--hermes-home", str(home)]) == 0, capsys.readouterr()
+
+    files = [path for path in (home / "pgvector" / "spool").glob("*.db") if path.is_file()]
+    with_text = [path for path in files if sqlite3.connect(path).execute("SELECT count(*) FROM kept").fetchone()[0]]
+    assert not with_text
 
 
 def test_need_44_a_tenants_installation_is_proved_in_a_theme_of_its_own(

@@ -22,10 +22,11 @@ from ..common.row_security import EVERY_THEME
 from .server_health import look_at, own_themes
 
 # Settings on what a home stores, and under which names, do not apply to a trial: its rows would be missing, or end up
-# among others. The memory files are left to the agents, who know their theme.
+# among others. The memory files are left to the agents, who know their theme. And of what is removed at the end no file
+# keeps a copy for a server that is set back.
 _SET_ASIDE: dict[str, Any] = {
     "allowed_themes": (), "theme_aliases": (), "recall_off": (), "write_contexts": ("primary",),
-    "sync_turns": True, "turn_min_chars": 1, "bulk_sync_on_init": False,
+    "sync_turns": True, "turn_min_chars": 1, "bulk_sync_on_init": False, "spool_keep_s": 0.0,
 }  # fmt: skip
 
 
