@@ -97,6 +97,7 @@ def test_need_16_what_is_exported_comes_back_as_it_was(
     assert cli.main(["import", str(out)]) == 0
     assert all_rows(second_dsn, vectors=True) == all_rows(dsn, vectors=True)
     assert Database(second_dsn).column("SELECT count(*) FROM conversations WHERE sig IS NULL") == [0]
+    assert set(Database(second_dsn).column("SELECT who ->> 'verb' FROM memory_history")) == {"import"}
     capsys.readouterr()
     assert cli.main(["import", str(out), "--json"]) == 0
     again = json.loads(capsys.readouterr().out)

@@ -35,6 +35,7 @@ MAX_CHARS = 50_000_000  # of one text: well below what Postgres accepts in one r
 _EXAMPLES = 20
 
 Origin = Literal["foreign", "export", "copy"]
+_VERBS: dict[Origin, str] = {"foreign": "bring", "export": "import", "copy": "copy"}
 
 
 @dataclass(frozen=True)
@@ -181,8 +182,7 @@ def _write(
     """Write records in one transaction; count them after it is committed."""
     with translated(), conn.transaction():
         moved = store.begin(conn)  # rows found there are not imported under their old name
-        if intake.origin == "copy":
-            note_actor(conn, operator("copy"))
+        note_actor(conn, operator(_VERBS[intake.origin]))
         with_vectors = _as_space_allows(conn, records, intake)
         memories = [each for each in with_vectors if isinstance(each, MemoryRecord)]
         turns = [each for each in with_vectors if isinstance(each, TurnRecord)]
