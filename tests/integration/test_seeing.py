@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shlex
 import sqlite3
 import subprocess
@@ -208,6 +209,17 @@ def test_need_24_search_says_why_it_went_by_words(
     landed(provider)
     assert main(["search", "atlas", "--hermes-home", str(home)]) == 0
     assert "no embedding model is set" in capsys.readouterr().err
+
+
+def test_need_24_a_memory_that_no_command_or_tool_keeps_is_shown_as_one_of_a_file(
+    make_provider: MakeProvider, home: Path, dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(home, dsn)
+    provider = make_provider()
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    landed(provider)
+    assert main(["show", "m1", "--hermes-home", str(home)]) == 0
+    assert re.search(r"^ *owners +none: it goes with its entry", capsys.readouterr().out, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

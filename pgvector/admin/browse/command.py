@@ -131,6 +131,8 @@ def _show_row(row: dict[str, Any]) -> None:
 
 
 def _told(name: str, value: Any) -> Any:
+    if name == "owners" and not value:
+        return "none: it goes with its entry in a memory file"
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return local_minute(value) if name in ("at", "created_at", "expires_at") else value
