@@ -155,7 +155,8 @@ BEGIN
         IF coalesce(NEW.state, 'active') <> coalesce(OLD.state, 'active') THEN
             INSERT INTO memory_history (agent_identity, memory_id, target, action, who, chars, digest)
             VALUES (NEW.agent_identity, NEW.id, NEW.target,
-                    CASE coalesce(NEW.state, 'active') WHEN 'active' THEN 'reopened' ELSE NEW.state END, actor,
+                    -- Not CASE .. WHEN 'active': Citus writes that wrongly when it passes the INSERT on.
+                    CASE WHEN coalesce(NEW.state, 'active') = 'active' THEN 'reopened' ELSE NEW.state END, actor,
                     length(NEW.content), substr(NEW.digest, 1, 8));
         END IF;
     ELSIF TG_OP = 'DELETE' THEN
@@ -198,7 +199,7 @@ CREATE OR REPLACE TRIGGER hermes_note_state AFTER UPDATE OF state ON memory_entr
     EXECUTE FUNCTION hermes_note_memory();
 
 INSERT INTO hermes_migrations (version, name, checksum)
-VALUES (6, 'facts', 'dd76b21189292aa695acca2bd7bc4524fb15af64091df7bbfc51f00a93ddd869')
+VALUES (6, 'facts', 'e580d14699e5ee52531c5d6b95b259a871438b86709381d3eff92a28a374969f')
 ON CONFLICT (version) DO NOTHING;
 
 COMMIT;
