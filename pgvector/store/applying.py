@@ -56,7 +56,8 @@ def seen(conn: DeadlineConnection, ops: Sequence[Operation]) -> list[Operation]:
 
 def lacking(conn: DeadlineConnection, ops: Sequence[Operation]) -> set[UUID]:
     """Return the ids of those operations that were never applied in this database."""
-    return {row.op_id for row in conn.execute(query("lacking_operations"), _ids_of(ops))}
+    applied = {row.op_id for row in conn.execute(query("applied_operations"), _ids_of(ops))}
+    return {op.op_id for op in ops} - applied
 
 
 def _ids_of(ops: Sequence[Operation]) -> dict[str, object]:

@@ -45,20 +45,21 @@ SELECT * FROM unnest(%(themes)s::text[], %(op_ids)s::uuid[])
 ON CONFLICT DO NOTHING
 RETURNING op_id;
 
--- name: lacking_operations
--- The ids that were not applied.
-SELECT wanted.op_id FROM unnest(%(themes)s::text[], %(op_ids)s::uuid[]) AS wanted (agent_identity, op_id)
- WHERE NOT EXISTS (SELECT FROM hermes_operations AS o
-                    WHERE o.agent_identity = wanted.agent_identity AND o.op_id = wanted.op_id);
+-- name: applied_operations
+-- The ids that were applied. Not the others: Citus joins a list with a table, and takes no NOT EXISTS of one.
+SELECT wanted.op_id
+  FROM unnest(%(themes)s::text[], %(op_ids)s::uuid[]) AS wanted (agent_identity, op_id)
+  JOIN hermes_operations AS o ON o.agent_identity = wanted.agent_identity AND o.op_id = wanted.op_id;
 
 -- name: stored_turns
--- Those of the given turns that have a row already, whether or not their operation ids are known.
+-- Those of the given turns that have a row already, whether or not their operation ids are known; more than once if they
+-- have several rows.
 SELECT wanted.op_id
   FROM unnest(%(themes)s::text[], %(sessions)s::text[], %(times)s::timestamptz[], %(digests)s::bytea[], %(op_ids)s::uuid[])
        AS wanted(agent_identity, session_id, ts, digest, op_id)
- WHERE EXISTS (SELECT FROM conversations AS c
-                WHERE c.agent_identity = wanted.agent_identity AND c.session_id = wanted.session_id AND c.ts = wanted.ts
-                  AND hermes_digest(c.content) = wanted.digest);
+  JOIN conversations AS c
+    ON c.agent_identity = wanted.agent_identity AND c.session_id = wanted.session_id AND c.ts = wanted.ts
+       AND hermes_digest(c.content) = wanted.digest;
 
 -- name: forgotten_since
 -- A removal by the same home is compared by the clock that orders the writes of that home.
@@ -305,17 +306,25 @@ SELECT EXISTS (SELECT FROM memory_entries
 WITH now_in_file AS (
     SELECT DISTINCT content, hermes_digest(content) AS digest FROM unnest(%(contents)s::text[]) AS content),
 seen AS (
-    SELECT agent_identity, digest, noted_at, held_at, kept_at FROM hermes_mirror WHERE origin = %(origin)s AND target = %(target)s)
+    SELECT agent_identity, digest, noted_at, held_at, kept_at FROM hermes_mirror WHERE origin = %(origin)s AND target = %(target)s),
+fresh AS (
+    SELECT n.content, n.digest FROM now_in_file AS n WHERE NOT EXISTS (SELECT FROM seen WHERE seen.digest = n.digest)),
+-- Each with its last removal, if there is one. Not looked up entry by entry: Citus takes no such lookup beside a CTE.
+added AS (
+    SELECT content, digest, max(removal) AS removal
+      FROM (SELECT content, digest, NULL::bigint AS removal FROM fresh
+            UNION ALL
+            SELECT f.content, f.digest, h.id
+              FROM fresh AS f
+              JOIN memory_history AS h
+                ON h.digest = substr(f.digest, 1, 8) AND h.old_row IS NOT NULL AND h.old_content = f.content
+                   AND h.target = %(target)s AND h.old_row ->> 'origin' = %(origin)s) AS found
+     GROUP BY content, digest)
 SELECT CASE WHEN t.removed_at >= CASE t.origin WHEN %(origin)s THEN %(noted_at)s ELSE %(file_time)s END
             THEN 'buried' ELSE 'new' END AS kind,
-       NULL::bigint AS id, %(theme)s AS theme, n.content, n.digest,
-       (SELECT h.id FROM memory_history AS h
-         WHERE h.digest = substr(n.digest, 1, 8) AND h.old_row IS NOT NULL AND h.old_content = n.content
-           AND h.target = %(target)s AND h.old_row ->> 'origin' = %(origin)s
-         ORDER BY h.id DESC LIMIT 1) AS removal, false AS files_own
-  FROM now_in_file AS n
+       NULL::bigint AS id, %(theme)s AS theme, n.content, n.digest, n.removal, false AS files_own
+  FROM added AS n
   LEFT JOIN hermes_tombstones AS t ON t.agent_identity = %(theme)s AND t.target = %(target)s AND t.digest = n.digest
- WHERE NOT EXISTS (SELECT FROM seen WHERE seen.digest = n.digest)
 UNION ALL
 SELECT CASE WHEN n.digest IS NULL THEN CASE WHEN 'relieve' = ANY(m.owners) THEN 'moved' ELSE 'gone' END
             WHEN coalesce(seen.held_at, seen.kept_at) IS NOT NULL THEN 'back'
@@ -363,7 +372,7 @@ UPDATE memory_entries AS m SET owners = array_append(array_remove(m.owners, 'kep
 -- exempt: one removal, by its number. The memory gets back its id, if that is free, its times, metadata and language.
 INSERT INTO memory_entries (id, agent_identity, target, content, created_at, updated_at, metadata, text_language, owners,
                             said_columns())
-SELECT CASE WHEN h.memory_id > 0 AND NOT EXISTS (SELECT FROM memory_entries AS m WHERE m.id = h.memory_id)
+SELECT CASE WHEN h.memory_id > 0 AND taken.id IS NULL
             THEN h.memory_id ELSE nextval('memory_entries_id_seq') END,
        h.agent_identity, h.target, h.old_content, (h.old_row ->> 'created_at')::timestamptz,
        (h.old_row ->> 'updated_at')::timestamptz, h.old_row -> 'metadata', h.old_row ->> 'text_language', %(owners)s::text[],
@@ -373,6 +382,8 @@ SELECT CASE WHEN h.memory_id > 0 AND NOT EXISTS (SELECT FROM memory_entries AS m
  CROSS JOIN LATERAL jsonb_to_record(h.old_row)
        AS said(kind text, subject text, scope text, state text, expires_at timestamptz, confidence real, sources bigint[],
                replaces bigint, applies_when text, pinned boolean)
+  LEFT JOIN (SELECT id FROM memory_entries
+              WHERE id = (SELECT memory_id FROM memory_history WHERE id = %(removal)s) LIMIT 1) AS taken ON true
  WHERE h.id = %(removal)s AND h.old_row IS NOT NULL AND h.old_content IS NOT NULL
 ON CONFLICT (agent_identity, target, digest) DO UPDATE
    SET owners = ARRAY(SELECT DISTINCT owner FROM unnest(memory_entries.owners || excluded.owners) AS owner)
