@@ -96,7 +96,9 @@ def lexical_candidates(
 
 def ask_size(pipe: Pipeline, store: Store, scope: Scope) -> Rows:
     """Ask for the number of rows in the theme, or the table; read by `size_of`."""
-    return pipe.ask(f"count_some_{store}{'_all' if scope.kind == 'all' else ''}", {"theme": scope.theme})
+    all_themes = scope.kind == "all"
+    asked = {"theme": scope.theme, "any_theme": all_themes}
+    return pipe.ask(f"count_some_{store}{'_all' if all_themes else ''}", asked)
 
 
 class Size(NamedTuple):

@@ -68,6 +68,29 @@ def test_no_statement_that_resolves_a_conflict_asks_for_the_time() -> None:
             assert "now()" not in resolution, name
 
 
+def test_no_statement_of_an_agent_looks_up_in_a_table_what_a_list_holds() -> None:
+    """Citus joins a list with a table, but takes no EXISTS of the table for each of the list."""
+    listed = re.compile(r"\bFROM unnest\((?:[^()]|\([^()]*\))*\)\s+AS \w+ ?\([^()]*\)\s+WHERE (?:NOT )?EXISTS")
+    folder = files("hermes_memory_pgvector").joinpath("store", "queries")
+    for name in re.findall(r"^-- name: (\w+)", folder.joinpath("writing.sql").read_text("utf-8"), re.MULTILINE):
+        assert not listed.search(sent(name)), name
+
+
+def test_no_trigger_writes_a_case_that_citus_passes_on_wrongly() -> None:
+    """Of `CASE expression WHEN value` in a written row Citus makes `CASE WHEN value`, once it knows the expression."""
+    folder = files("hermes_memory_pgvector").joinpath("migrations")
+    functions = [
+        function
+        for file in folder.iterdir()
+        if file.name.endswith(".sql")
+        for function in re.findall(r"RETURNS trigger.*?AS (\$\w*\$.*?\$\w*\$)", file.read_text("utf-8"), re.DOTALL)
+    ]
+    assert functions
+    for function in functions:
+        function = re.sub(r"--.*", "", function)
+        assert not re.search(r"\b(?:INSERT INTO|UPDATE)\b[^;]*\bCASE (?!WHEN\b)", function), function
+
+
 @pytest.mark.parametrize(
     ("statement", "unbound"),
     [
