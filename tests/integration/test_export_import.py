@@ -139,6 +139,24 @@ def test_need_18_an_empty_database_takes_the_vectors_of_the_model_that_the_setti
     assert Database(second_dsn).column("SELECT model FROM hermes_embedding") == [MODEL]
 
 
+def test_need_40_an_import_that_lacks_rows_that_postgres_refused_does_not_end_as_done(
+    both: Both, dsn: str, second_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A script that moves a memory and then deletes the old one looks at the exit code."""
+    fill_theme(dsn, "sales")
+    out = tmp_path / "all.jsonl"
+    both(True)
+    assert cli.main(["export", str(out)]) == 0
+    with psycopg.connect(make_conninfo(second_dsn, user="postgres")) as admin:
+        admin.execute("ALTER TABLE conversations ADD CHECK (content NOT LIKE '%turn 2%')")
+    both(False)
+    capsys.readouterr()
+    assert cli.main(["import", str(out), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["turns_added"], told["memories_added"], told["refused"]) == (3, 2, 1), told
+    assert any("Postgres refuses it" in reason for reason in told["skipped"])
+
+
 def test_need_16_a_dash_is_stdout_as_it_is_stdin_for_import(
     configure: Callable[..., None],
     cli_process: Callable[..., subprocess.CompletedProcess[bytes]],

@@ -76,6 +76,11 @@ class Report:
     brought: list[SourceReport] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def refused(self) -> int:
+        """Return how many records Postgres would not take."""
+        return sum(each.arrivals.refused for each in self.brought)
+
     def as_json(self) -> dict[str, Any]:
         """Return the whole report as JSON."""
         return {"done": self.really, "sources": [each.as_json() for each in self.brought], "failed": self.failed}

@@ -142,7 +142,7 @@ def _bring(sources: Sources, name: str, args: argparse.Namespace, home: Path) ->
     if report.failed and not report.brought:
         raise ConfigurationError("; ".join(report.failed.values()))
     printed(args, report.as_json(), lambda: _show(report))
-    return EXIT_FAILED if report.failed else EXIT_OK
+    return EXIT_FAILED if report.failed or report.refused else EXIT_OK
 
 
 def _destination(

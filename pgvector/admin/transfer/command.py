@@ -95,7 +95,7 @@ def _import(args: argparse.Namespace, home: Path) -> int:
         warn(f"the file is damaged: {done.damage}")
     if done.malformed:
         warn(f"{plural(done.malformed, 'line')} could not be read")
-    return EXIT_OK if done.complete and not done.absent else EXIT_FAILED
+    return EXIT_OK if done.complete and not done.absent and not done.arrivals.refused else EXIT_FAILED
 
 
 def _show_imported(done: Import, *, dry_run: bool) -> None:

@@ -68,6 +68,7 @@ class IngestOptions:
 class IngestResult:
     """The counts of an import; `skipped` by reason, with `examples` that say where skipped records were read.
 
+    `refused`: those of the skipped that Postgres would not take, and that are lacking therefore.
     `without_replaced` and `without_sources`: memories whose replaced memory or source turns are not in this database.
     `moved`: of the themes that hold rows again, the one that each was renamed to or merged into here.
     """
@@ -81,6 +82,7 @@ class IngestResult:
     without_replaced: int = 0
     without_sources: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
+    refused: int = 0
     examples: list[str] = field(default_factory=list)
     themes: Counter[str] = field(default_factory=Counter)
     unreachable: set[str] = field(default_factory=set)
@@ -112,6 +114,7 @@ class IngestResult:
             "without_replaced": self.without_replaced,
             "without_sources": self.without_sources,
             "skipped": dict(self.skipped),
+            "refused": self.refused,
             "examples": self.examples,
             "themes": dict(sorted(self.themes.items())),
             "unreachable": sorted(self.unreachable),
@@ -232,6 +235,7 @@ def _write_alone(
         bare = _bare(record)
         if bare is record:
             found.skip(record, f"Postgres refuses it: {exc}")
+            found.refused += 1
         else:
             _write_alone(conn, bare, intake, languages, found)
 
