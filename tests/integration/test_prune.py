@@ -309,7 +309,10 @@ def test_need_16_what_an_interrupted_purge_has_deleted_is_told_and_logged(
         holder.commit()
         holder.execute("SELECT FROM memory_entries ORDER BY id DESC LIMIT 1 FOR UPDATE")
         process = start_cli("purge", "--theme", "marketing", "--yes", "--json")
-        until(lambda: Database(dsn).column(count) == [50], 30, "two slices")
+        # Only then has the command itself been told that two slices are deleted.
+        waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        until(lambda: Database(dsn).column(waits) == [1], 30, "the third slice to wait for the holder")
+        assert Database(dsn).column(count) == [50]
         os.kill(process.pid, signal.SIGINT)
         out, err = process.communicate(timeout=150)
     assert json.loads(out) == {"error": "interrupted before it was done", "type": "KeyboardInterrupt"}
