@@ -144,10 +144,11 @@ def test_need_04_a_tenant_exports_and_imports_only_its_own_themes(
     with psycopg.connect(admin_dsn) as conn:
         conn.execute("DELETE FROM conversations")
     capsys.readouterr()
-    assert cli.main(["import", str(everything), "--json"]) == 0
+    assert cli.main(["import", str(everything), "--json"]) == 1, "the rows of the other theme are lacking"
     told = json.loads(capsys.readouterr().out)
     assert told["turns_added"] == 4 and told["themes"] == {"marketing": 4}
-    assert sum(told["skipped"].values()) >= 4
+    assert sum(told["skipped"].values()) == told["refused"] == 6
+    assert cli.main(["import", str(everything), "--theme", "marketing"]) == 0, "then nothing is"
     assert Database(admin_dsn).column("SELECT DISTINCT agent_identity FROM conversations") == ["marketing"]
 
 
