@@ -65,6 +65,10 @@ class CachedEmbedder:
         """Return the vectors of questions that no user asked; they are not cached. Raises EmbedderError."""
         return self._breaker.run(lambda: self._inner.embed_queries(texts, timeout_s=timeout_s))
 
+    def rank_of_word(self, word: str) -> int | None:
+        """Return how common a word is, None if the model does not tell."""
+        return self._inner.rank_of_word(word)
+
     def known_query(self, text: str) -> Vector | None:
         """Return the cached vector of a recent question, a new list each time; None if it is not cached."""
         with self._lock:

@@ -35,6 +35,9 @@ class Embedder(Protocol):
     def embed_queries(self, texts: Sequence[str], *, timeout_s: float) -> list[Vector]:
         """Return the vectors of several questions, in order. Raises EmbedderError."""
 
+    def rank_of_word(self, word: str) -> int | None:
+        """Return how common a word in small letters is, less for a commoner one; None if the model does not know it."""
+
     def stats(self) -> dict[str, int]:
         """Return counters that only grow, named embed_...; milliseconds end in _ms."""
 

@@ -93,6 +93,10 @@ class HttpEmbedder:
         """Return the unit vectors of several questions. Raises as embed_documents."""
         return self._vectors([readable(text, MAX_QUERY_CHARS) for text in texts], self.instructions.query, timeout_s)
 
+    def rank_of_word(self, word: str) -> int | None:
+        """Return None: an endpoint does not tell which words its model knows."""
+        return None
+
     def stats(self) -> dict[str, int]:
         """Return requests sent, texts embedded, calls failed, milliseconds in calls and waiting for answers."""
         return self._counters.snapshot()

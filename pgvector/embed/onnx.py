@@ -13,7 +13,7 @@ from typing import Any
 from ..domain.errors import EmbedderError, EmbedderUnavailable
 from ..domain.text import digest
 from .embedder import Counters, Vector, readable
-from .instructions import KNOWN, Instructions, instructions_for
+from .instructions import KNOWN, Instructions, instructions_for, is_for_english
 from .model_folder import ModelFolder, read_model_folder
 from .onnx_session import OnnxSession, SharedModels, Translated, exclusively, load_session
 
@@ -77,6 +77,14 @@ class OnnxEmbedder:
             shared, model = self._ready(deadline)
             prefix = self._instructions(model.folder).query
             return [self._run(shared.queries, model, prefix + text, deadline) for text in texts]
+
+    def rank_of_word(self, word: str) -> int | None:
+        """Return the number of a word in the vocabulary, whose first words are the commonest.
+
+        None for a word that it has only in pieces, if the model is for other languages as well, or is not loaded yet.
+        """
+        model = self._shared.model if self._shared is not None and is_for_english(self.model) else None
+        return None if model is None else model.number_of(word)
 
     def stats(self) -> dict[str, int]:
         """Return calls made, texts embedded, calls failed, and milliseconds spent in calls."""
@@ -165,6 +173,11 @@ class _Model:
         """Return the facts of its folder."""
         return self._session.folder
 
+    def number_of(self, token: str) -> int | None:
+        """Return the number of a token in the vocabulary; None if it is none."""
+        number: int | None = self._session.tokenizer.token_to_id(token)
+        return number
+
     def vector(self, text: str) -> Vector:
         """Return the unit vector of one text."""
         import numpy
@@ -197,15 +210,15 @@ class _SharedModel:
         self._folder = folder
         self._threads = threads
         self._loading = threading.Lock()
-        self._model: _Model | None = None
+        self.model: _Model | None = None  # once it is loaded
 
     def loaded(self, deadline: float) -> _Model:
         """Return the model. Raises EmbedderUnavailable while another thread loads it, EmbedderError if unusable."""
-        if self._model is None:
+        if self.model is None:
             with exclusively(self._loading, deadline, self._folder.name):
-                if self._model is None:
-                    self._model = _load(self._folder, self._threads)
-        return self._model
+                if self.model is None:
+                    self.model = _load(self._folder, self._threads)
+        return self.model
 
 
 _models = SharedModels(_SharedModel)

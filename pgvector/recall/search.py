@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from ..embed.embedder import Vector
 from ..embed.instructions import cannot_read
 from ..store.lexical import EXACT_ROWS, LexicalSearch, QuestionReader, ask_size, search_words, size_of
 from ..store.pipeline import Pipeline, Rows
-from ..store.spelling import respelt
+from ..store.spelling import common_words_meant, respelt
 from ..store.vector_search import (
     Beside,
     Lookup,
@@ -72,7 +72,8 @@ class Search:
     Once the question's vector is there, it takes two round trips, or more if so many of the best rows repeat each other
     that further ones are needed, or if the question names a time. `wanted` counts rows from the best one; a
     cross-encoder needs more of them than are shown. `text` is the question, once the words were searched for without
-    what is misspelt in it. `held`: the turns that the question leaves out, and that belong to the first results.
+    what is misspelt in it; `rank_of_word` tells how common a word is. `held`: the turns that the question leaves out,
+    and that belong to the first results.
     """
 
     def __init__(
@@ -83,8 +84,11 @@ class Search:
         languages: Sequence[str],
         wanted: int,
         zone: Zone = UTC,
+        *,
+        rank_of_word: Callable[[str], int | None],
     ) -> None:
         self.asked = asked
+        self._rank_of_word = rank_of_word
         self._stores = stores
         self.text = text
         self._languages = languages
@@ -197,7 +201,8 @@ class Search:
         found = dict(zip(self._stores, search_words(searches), strict=True))
         self._rows = {store: search.rows for store, search in zip(self._stores, searches, strict=True)}
         unheld = frozenset.intersection(*(search.unheld for search in searches))
-        self._meant = {wrote: meant for search in searches for wrote, meant in search.meant.items() if wrote in unheld}
+        of_theme = {wrote: meant for search in searches for wrote, meant in search.meant.items() if wrote in unheld}
+        self._meant = common_words_meant(self._question.text, unheld - of_theme.keys(), self._rank_of_word) | of_theme
         return found
 
     def _search_vectors(

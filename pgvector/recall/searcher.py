@@ -216,6 +216,9 @@ class Searcher:
 
         return self._first_answer(memories, ask)
 
+    def _rank_of_word(self, word: str) -> int | None:
+        return None if self._embedder is None else self._embedder.rank_of_word(word)
+
     def _embed(self, text: str, timeout_s: float) -> Future[Vector] | None:
         """Embed the question in the background. Return None without a usable embedder or a free thread."""
         embedder = self._embedder
@@ -241,7 +244,7 @@ class Searcher:
         everywhere, spoken = asked.scope.kind == "all", self._languages(asked.scope)
 
         def ask(source: ReadSource) -> Answer:
-            search = Search(stores, asked, text, spoken, wanted, self.zone)
+            search = Search(stores, asked, text, spoken, wanted, self.zone, rank_of_word=self._rank_of_word)
             hits, mode = self._search(source, search, embedding, end)
             found = Answer(tuple(hits), mode, procedures=search.procedures, held=search.held)
             return found if search.text == text else found_by(search.text, found)

@@ -26,25 +26,24 @@ from .question_words import (
     widened,
     word,
 )
-from .spelling import misspellable, spellings
+from .spelling import MAX_CORRECTED, misspellable, spellings
 from .vector_search import LENGTH_PIVOT, ask_estimate, planned_rows, variant, where
 
 EXACT_ROWS = 5000  # of a theme; the statements count_some_* stop counting one row beyond
 MIN_ROWS = 20  # in a nearly empty theme, words that no row holds would outweigh all that match
-_MAX_CORRECTED = 4  # words of a question for which other spellings are looked up, longest first
 
 
 @dataclass(frozen=True, slots=True)
 class _Words:
     """What to look up in the text index: the terms by word, those of each phrase.
 
-    A phrase has different terms in each language; a row of that language holds all of them. `mends`: words may be
-    misspelt, and pg_trgm, which finds what is meant, is installed.
+    A phrase has different terms in each language; a row of that language holds all of them. `has_trigrams`: pg_trgm,
+    which finds the theme's words like a misspelt one, is installed.
     """
 
     terms: dict[QuestionWord, str]
     phrases: dict[str, frozenset[frozenset[str]]]
-    mends: bool
+    has_trigrams: bool
 
 
 class QuestionReader:
@@ -52,7 +51,7 @@ class QuestionReader:
 
     def __init__(self, pipe: Pipeline, text: str, languages: Sequence[str], *, as_written: bool = False) -> None:
         self.text = text
-        self._as_written = as_written
+        self.as_written = as_written
         self._quoted = phrases(text)
         # The ends of a short question are the whole question.
         self._texts = [text, *self._quoted, *([ends(text)] if ends(text) != text else [])]
@@ -73,7 +72,7 @@ class QuestionReader:
         first = frozenset[str]().union(*read[-1]) if ends(self.text) != self.text else terms
         chosen = {word(term) if term in lasting else of_a_time(term): term for term in select(terms, first)}
         quoted = {phrase: frozenset(filter(None, each)) for phrase, each in zip(self._quoted, read[1:], strict=False)}
-        return _Words(chosen | characters(chosen.values()), quoted, has_trigrams and not self._as_written)
+        return _Words(chosen | characters(chosen.values()), quoted, has_trigrams)
 
 
 def lexical_candidates(
@@ -161,6 +160,7 @@ class LexicalSearch:
         self._store = store
         self._scope = scope
         self._text = question.text
+        self._as_written = question.as_written
         self._asked = question.words
         self._words = list(self._asked.terms)
         self._row = where(scope, filters)
@@ -205,15 +205,17 @@ class LexicalSearch:
         ]
 
     def look_for_slips(self) -> None:
-        """Ask for words of the theme that resemble the question's words that no row holds."""
+        """Note the question's words that no row holds; ask for words of the theme that resemble them."""
         self._take_rows()
-        if not self._asked.mends or not self._absent:
+        if self._as_written or not self._absent:
             return
         absent = self._absent - self._in_sample
         missing = [self._asked.terms[each] for each in self._words if each.matcher in absent]
         self._forms = misspellable(missing, self._text)
         self.unheld = frozenset().union(*self._forms.values())
-        terms = sorted(self._forms, key=len, reverse=True)[:_MAX_CORRECTED]
+        if not self._asked.has_trigrams:
+            return
+        terms = sorted(self._forms, key=len, reverse=True)[:MAX_CORRECTED]
         # The vocabulary of a small theme is read once for all words, that of a large one by the beginning of each word.
         narrow = self.rows > EXACT_ROWS or self._scope.kind == "all"
         groups = [[term] for term in terms] if narrow else [terms] if terms else []

@@ -1,10 +1,11 @@
-"""Misspelt words of a question: those that no row holds, and that one of the theme's words resembles."""
+"""Misspelt words of a question: those that no row holds, and that a word of the theme, or a common one, resembles."""
 
 from __future__ import annotations
 
 import re
+import string
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ..domain.text import PLAIN_LETTERS
@@ -13,6 +14,10 @@ from .question_words import is_pair
 _SURFACE = re.compile(r"[^\W\d_]{4,40}")
 _FORMS_MOST = 3  # words of a question that are looked at for one stem, the shortest ones
 _ERRORS_MOST = 2  # in a long word
+MAX_CORRECTED = 4  # words of a question for which other spellings are looked up, longest first
+_WORD = re.compile(r"(?<![\w@/\\.-])[^\W\d_]{2,40}(?![\w@/\\]|[.-]\w)")  # no part of a name or an address
+_ENDINGS = ("s", "es", "d", "ed", "r", "er", "ers", "ing", "y", "ly")  # of a word whose stem is a word as well
+_UNKNOWN_MOST = 0.5  # of the words of a question in a language whose words are known
 
 
 class Spelling(NamedTuple):
@@ -48,6 +53,46 @@ def spellings(term: str, forms: Iterable[str], lexemes: Iterable[str]) -> list[S
         if is_slip(form, meant)
     )
     return sorted(found, key=lambda spelling: spelling.errors)
+
+
+def common_words_meant(text: str, unheld: Collection[str], rank: Callable[[str], int | None]) -> dict[str, str]:
+    """Return what may be meant by words of `text` that are `unheld` by any row, both without case and accents.
+
+    That is the commonest known word which differs by one typing error. `rank` tells how common a word is, 0 for the
+    commonest, None for one that is not known. A text of which most words are not known is in another language, so none
+    of them is misspelt. A capitalised word within a sentence is a name.
+    """
+    text = _composed(text)
+    unknown = [match for match in _WORD.finditer(text) if not _is_word(_plain(match[0]), rank)]
+    if len(unknown) > _UNKNOWN_MOST * len(_WORD.findall(text)):
+        return {}
+    no_names = [_plain(each[0]) for each in unknown if not (each.start() and each[0][0].isupper())]
+    misspelt = sorted({each for each in no_names if each in unheld}, key=lambda word: (-len(word), word))
+    found = ((written, _commonest(written, rank)) for written in misspelt[:MAX_CORRECTED])
+    return {written: meant for written, meant in found if meant is not None}
+
+
+def _commonest(written: str, rank: Callable[[str], int | None]) -> str | None:
+    """Return the commonest known word that `written` differs from by one typing error; None if there is none."""
+    ranks = {word: place for word in _one_error_from(written) if (place := rank(word)) is not None}
+    return min((word for word in ranks if is_slip(written, word)), key=ranks.__getitem__, default=None)
+
+
+def _is_word(word: str, rank: Callable[[str], int | None]) -> bool:
+    stems = [word, *(word.removesuffix(ending) for ending in _ENDINGS if word.endswith(ending))]
+    stems += [f"{stem}e" for stem in stems[1:]]
+    return any(len(stem) > 1 and rank(stem) is not None for stem in stems)
+
+
+def _one_error_from(word: str) -> Iterator[str]:
+    """Yield the words with one letter less or more, with another one, or with two swapped; the first letter stays."""
+    for at in range(1, len(word) + 1):
+        head, tail = word[:at], word[at:]
+        yield head + tail[1:]
+        yield head[:-1] + tail[:1] + head[-1] + tail[1:]
+        for letter in string.ascii_lowercase:
+            yield head + letter + tail
+            yield head + letter + tail[1:]
 
 
 def respelt(text: str, meant: Mapping[str, str]) -> str:

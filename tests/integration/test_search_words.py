@@ -429,6 +429,29 @@ def test_need_20_a_word_that_only_resembles_another_one_is_looked_for_as_well(
         assert row in recalled(provider, question, limit=3), question
 
 
+def test_need_20_a_common_word_is_mended_that_the_theme_does_not_hold(
+    home: Path, make_provider: MakeProvider, admin_dsn: str
+) -> None:
+    """What answers says it in other words, so none of its words resembles the one that is misspelt."""
+    _add_trigrams(admin_dsn)
+    link_model(home)
+    patient = {"recall_deadline_s": 30.0, "prefetch_deadline_s": 8.0}
+    provider = make_provider({"embed_url": f"local:{MODEL_NAME}"} | patient)
+    rows = {
+        "Which instrumnet do I play?": "I have been learning the cello since January.",
+        "What food am I alergic to?": "I cannot eat anything with peanuts.",
+        "Do buyesr from Tokyo pay less?": "Customers in Japan get a discount.",
+    }
+    for row in rows.values():
+        provider.on_memory_write("add", "memory", row)
+    landed(provider)
+    for question, row in rows.items():
+        assert row in provider.prefetch(question), question
+        assert recalled(provider, question, limit=1) == [row], question
+    explained = called(provider, "recall_memory", {"query": "Which instrumnet do I play?", "explain": True})
+    assert explained["results"][0]["explain"]["question"] == "Which instrument do I play?"
+
+
 def test_need_20_a_word_that_memories_or_turns_hold_is_not_misspelt(
     make_provider: MakeProvider, embedder: ScriptedEmbedder, admin_dsn: str
 ) -> None:

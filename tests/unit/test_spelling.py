@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes_memory_pgvector.store.spelling import is_slip, misspellable, respelt, spellings
+from hermes_memory_pgvector.store.spelling import common_words_meant, is_slip, misspellable, respelt, spellings
 
 
 @pytest.mark.parametrize(
@@ -78,3 +78,27 @@ def test_a_question_is_written_with_the_words_that_are_meant() -> None:
         "Where do the lessons of the zeppelin, of lessons, start?"
     )
     assert respelt(text, {}) is text
+
+
+_WORDS = ("the", "of", "we", "did", "is", "where", "which", "like", "cat", "sleep", "tricks", "tracks", "restaurant")
+_COMMON = {word: rank for rank, word in enumerate(_WORDS)}
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("Which restarant did we like?", {"restarant": "restaurant"}),
+        ("Restarant: where did we like the cat", {"restarant": "restaurant"}),
+        ("Where did we like the trcks of the cat", {"trcks": "tricks"}),  # and not "tracks", a rarer word
+        ("Where did Trcks sleep", {}),  # a name
+        ("Where did the cats sleep", {}),
+        ("Where did we like the muffin", {}),
+        ("Welches restarant mochten wir", {}),  # in another language
+        ("Where is restarant_7 of the cat", {}),
+        ("Where is restarant.example of the cat", {}),
+    ],
+)
+def test_a_common_word_may_be_meant(text: str, meant: dict[str, str]) -> None:
+    unheld = {"restarant", "trcks", "cats", "muffin", "welches", "mochten"}
+    assert common_words_meant(text, unheld, _COMMON.get) == meant
+    assert common_words_meant(text, (), _COMMON.get) == {}
