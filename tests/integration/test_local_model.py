@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -155,6 +157,25 @@ def test_need_16_forget_takes_only_what_fits_the_question(
     planned = json.loads(capsys.readouterr().out)
     assert [row["content"] for row in planned["rows"]] == FACTS[:1]
     assert any("2 other results fit too little" in note for note in planned["notes"])
+
+
+def test_need_20_the_search_command_mends_common_words_as_the_agent_does(
+    dsn: str, home: Path, make_provider: MakeProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The words that the model knows are mended, so it has to be loaded first, by a process that asks only once."""
+    link_model(home)
+    provider = make_provider(LOCAL)
+    for fact in FACTS:
+        provider.on_memory_write("add", "memory", fact)
+    landed(provider)
+    for name, value in (("DSN", dsn), ("DIMS", str(DIMS)), ("EMBED_URL", f"local:{MODEL_NAME}")):
+        monkeypatch.setenv(f"HERMES_PGVECTOR_{name}", value)
+    asked = "Where does an aninal like to rest?"
+    process = [sys.executable, "-P", "-c", "import sys; from hermes_memory_pgvector.cli import main; sys.exit(main())"]
+    options = ["--store", "memories", "--explain", "--json", "--hermes-home", str(home)]
+    done = subprocess.run([*process, "search", asked, *options], capture_output=True, timeout=120, check=True)
+    first = json.loads(done.stdout)["results"][0]
+    assert (first["content"], first["explain"]["question"]) == (FACTS[0], "Where does an animal like to rest?")
 
 
 def test_the_proof_shows_recall_by_meaning(

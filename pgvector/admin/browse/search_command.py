@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,12 @@ from ...domain.errors import EmbedderError, WrongUsage
 from ...domain.format import local_minute
 from ...domain.theme import ThemeRules
 from ...domain.types import Answer, Question, Scope, Store
+from ...embed.model_folder import is_local
 from ...embed.onnx_session import is_loading
 from ...recall.render import as_result
-from ...recall.searcher import Searcher
 from ...store.connection import DeadlineConnection
 from ...store.vectors import STORES
-from ..common.command_context import context_for
+from ..common.command_context import CommandContext, context_for
 from ..common.commands import Command, printed
 from ..common.console import said_while, say, warn
 from ..common.refs import Ref
@@ -62,7 +63,7 @@ def _search(args: argparse.Namespace, home: Path) -> int:
                 tell_theme(args, conn, scope.theme)
         asked = {store: wanted.question([store], scope, PATIENCE_S) for store in stores}
         with said_while("loading a model into this process ...", is_loading):
-            _load_reranker(args, context.searcher)
+            _load_models(args, context, text)
             found, unlike = _find(context.searcher.recall, asked, explain=args.explain)
         if found["mode"] == "lexical" and found["results"]:
             warn(f"searched by words only: {context.why_by_words()}")
@@ -71,12 +72,15 @@ def _search(args: argparse.Namespace, home: Path) -> int:
     return printed(args, told, lambda: _say_hits(likely, text, scope, args))
 
 
-def _load_reranker(args: argparse.Namespace, searcher: Searcher) -> None:
-    """Load the cross-encoder in advance, so that the order is the one that an agent sees."""
+def _load_models(args: argparse.Namespace, context: CommandContext, text: str) -> None:
+    """Load local models in advance, so that words are mended, and the order is the one, as an agent sees them."""
+    if context.embedder is not None and is_local(context.settings.embed_url):
+        with suppress(EmbedderError):  # the answer says so
+            context.embedder.embed_query(text, timeout_s=PATIENCE_S)
     if args.no_rerank:
         return
     try:
-        searcher.load_reranker()
+        context.searcher.load_reranker()
     except EmbedderError as exc:
         warn(f"not reranked: {exc}")
 
