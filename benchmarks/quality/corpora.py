@@ -19,9 +19,10 @@ LOCOMO = "locomo10"
 REALTALK = "realtalk"
 REALMEM = "realmem"
 MEMSIM = "memsim"
+FRIENDSQA = "friendsqa"
 NAMES = (LOCOMO, "beam100k", "lifebench_en", "madial_en", "madial_zh", "precisionmem_en")
-# No constant is chosen on the last three: they tell whether what was chosen holds elsewhere.
-ALL_NAMES = (*NAMES, REALTALK, REALMEM, MEMSIM)
+# No constant is chosen on the last four: they tell whether what was chosen holds elsewhere.
+ALL_NAMES = (*NAMES, REALTALK, REALMEM, MEMSIM, FRIENDSQA)
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}  # of LoCoMo
 _LOCOMO_SHA256 = "79fa87e90f04081343b8c8debecb80a9a6842b76a7aa537dc9fdf651ea698ff4"
 _DATE = "%I:%M %p on %d %B, %Y"
@@ -95,6 +96,12 @@ def read_corpus(folder: Path, name: str) -> list[Theme]:
             for each in kinds
             for place, said in enumerate(json.loads(each.read_bytes())[:_MEMSIM_FIRST])
         ]
+    if name == FRIENDSQA:
+        scenes = [
+            scene for each in sorted((folder / name).glob("*.json")) for scene in json.loads(each.read_bytes())["data"]
+        ]
+        seasons = itertools.groupby(sorted(scenes, key=_title_of), lambda scene: _title_of(scene)[:3])
+        return [_season(place, season, list(each)) for place, (season, each) in enumerate(seasons)]
     path = folder / f"{name}.json"
     body = path.read_bytes()
     if name == LOCOMO:
@@ -183,6 +190,27 @@ def _daily(kind: str, place: int, said: dict[str, Any]) -> Theme:
 
 def _daily_at(written: str) -> datetime:
     return datetime.strptime(_MEMSIM_WEEKDAY.sub(" ", written), _MEMSIM_DATE).replace(tzinfo=UTC)
+
+
+def _title_of(scene: dict[str, Any]) -> str:
+    return str(scene["title"])
+
+
+def _season(place: int, season: str, scenes: list[dict[str, Any]]) -> Theme:
+    """The scenes of a season of a sitcom, each a session on a day of its own, and questions about single scenes."""
+    turns: list[Turn] = []
+    questions: list[Asked] = []
+    for day, scene in enumerate(scenes):
+        title, began = _title_of(scene), datetime(2001, 1, 3, 10, tzinfo=UTC) + timedelta(days=day)
+        for part in scene["paragraphs"]:
+            for said in part["utterances:"]:
+                speaker, at = " and ".join(said["speakers"]), began + timedelta(seconds=said["uid"])
+                text = _spoken(speaker, said["utterance"], None)
+                turns.append(Turn(f"{title}:{said['uid']}", title, "user", speaker, text, at))
+            for asked in part["qas"]:
+                gold = frozenset(f"{title}:{answer['utterance_id']}" for answer in asked["answers"])
+                questions.append(Asked(asked["question"], asked["id"].rpartition("_")[2], gold, bool(place % 2)))
+    return Theme(FRIENDSQA, season, tuple(turns), tuple(questions))
 
 
 def _asked(asked: list[dict[str, Any]], turns: tuple[Turn, ...], *, held: bool) -> tuple[Asked, ...]:
