@@ -83,7 +83,7 @@ def test_need_03_connections_that_die_while_several_write_lose_nothing_and_keep_
         provider = make_provider(config | {"pool_max_size": pool_max_size})
         writing = until(lambda: len(pids := admin.column(_WRITING)) >= at_once and pids, what="transactions at once")
         for pid in writing:
-            admin.column("SELECT pg_terminate_backend(%s)", pid)
+            admin.column("SELECT pg_terminate_backend(%s::int)", pid)
     wait_for_all(database)
     landed(provider)
 
@@ -101,7 +101,7 @@ def test_need_03_one_of_two_connections_dies_and_each_write_is_there_once(
     with admin.writes_blocked():
         provider = make_provider(config)
         first, _ = until(lambda: len(pids := admin.column(_WRITING)) >= 2 and pids, what="transactions at once")
-        admin.column("SELECT pg_terminate_backend(%s)", first)
+        admin.column("SELECT pg_terminate_backend(%s::int)", first)
     wait_for_all(database)
     landed(provider)
 
