@@ -102,6 +102,48 @@ def test_need_16_a_number_that_was_told_before_a_copy_names_the_same_row_afterwa
     assert "Cord is green" in recalled(moved, "cord")
 
 
+def test_need_16_a_copy_that_was_killed_and_is_run_again_keeps_the_numbers_of_all_rows(
+    in_use: Path,
+    start_cli: Callable[..., subprocess.Popen[str]],
+    admin_dsn: str,
+    dsn: str,
+    second_dsn: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Otherwise they would have numbers that agents gave to what they wrote between the two runs."""
+    fill_theme(dsn, "sales", memories=3, turns=9)
+    fill_theme(dsn, "marketing", memories=3, turns=9)
+    in_the_way = make_conninfo(admin_dsn, dbname=conninfo_to_dict(second_dsn)["dbname"])
+    with psycopg.connect(in_the_way) as holder:
+        holder.execute("LOCK TABLE conversations IN SHARE MODE")
+        killed = start_cli("copy", "--to", second_dsn)
+        until(lambda: "waiting for a lock" in str(killed.stderr and killed.stderr.readline()), 60, "the turns")
+        killed.kill()
+        killed.communicate()
+    with psycopg.connect(second_dsn) as conn:  # as one that a row of there has got meanwhile
+        conn.execute("INSERT INTO conversations (id, agent_identity, session_id, role, content, ts)"
+                     " VALUES (9, 'sales', 'other', 'user', 'It was said there.', now())")  # fmt: skip
+    for prefix in ("Bolt", "Cord"):
+        fill_theme(dsn, "sales", prefix=prefix, memories=5, turns=40)
+    told = copied(capsys, "--to", second_dsn)
+    assert told["verified"] is True and told["written_meanwhile"] == 0
+
+    numbered = "SELECT id, agent_identity || ' ' || content FROM {}"
+    for table, others in (("memory_entries", 0), ("conversations", 1)):
+        with psycopg.connect(dsn) as here, psycopg.connect(second_dsn) as conn:
+            before = dict(here.execute(numbered.format(table)).fetchall())
+            now = dict(conn.execute(numbered.format(table)).fetchall())
+        assert sum(now.get(number) == row for number, row in before.items()) == len(before) - others
+    # After the switch agents write there, until theirs are restarted here.
+    with psycopg.connect(second_dsn) as conn:
+        conn.execute("INSERT INTO memory_entries (agent_identity, target, content) VALUES ('sales', 'user', 'Mine')")
+    fill_theme(dsn, "sales", prefix="Drum", memories=2, turns=0)
+    copied(capsys, "--to", second_dsn)
+    late = "SELECT id, content FROM memory_entries WHERE content LIKE 'Drum%' ORDER BY id"
+    with psycopg.connect(dsn) as here, psycopg.connect(second_dsn) as conn:
+        assert here.execute(late).fetchall() == conn.execute(late).fetchall()
+
+
 def test_trap_05_what_is_removed_between_two_copies_does_not_stay_at_the_other_one(
     in_use: Path, make_provider: MakeProvider, dsn: str, second_dsn: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

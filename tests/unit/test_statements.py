@@ -51,7 +51,8 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "held_removals", "count_held_removals", "keep_held", "removed_memories", "restore_memory",  # for the operator
         "keep_undecided",
         "forget_removed_texts",
-        "lock_arrivals", "try_hold_space", "new_memory_ids", "draw_numbers",  # touch no stored text
+        "lock_arrivals", "try_hold_space", "new_numbers", "draw_numbers",  # touch no stored text
+        "numbers_noted", "used_numbers_memories", "used_numbers_turns",  # numbers
         "database_identity", "may_write_history", "may_write_log",
         "proposals",  # for the operator
         "themes_with_traces", "hot_themes",  # names for the operator

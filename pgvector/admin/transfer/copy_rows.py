@@ -18,7 +18,7 @@ from ...store.sql import query
 from ..common.fetching import one
 from .export_rows import TimeRange, removed
 from .import_rows import column_lists
-from .kept_numbers import number_of
+from .kept_numbers import KeptNumbers, numbers_for
 
 _SLICE = 1000
 _Item = TypeVar("_Item")
@@ -65,7 +65,7 @@ def may_copy_history(target: DeadlineConnection) -> bool:
     return bool(one(target, query("may_write_history")).may)
 
 
-def copy_history(source: DeadlineConnection, target: DeadlineConnection, theme: str, kept: range) -> int:
+def copy_history(source: DeadlineConnection, target: DeadlineConnection, theme: str, kept: KeptNumbers) -> int:
     """Copy the history of memories, of which those numbers are kept; return how many entries are new at the target."""
     added = 0
     numbers: dict[int, int] = {}
@@ -81,7 +81,11 @@ def copy_history(source: DeadlineConnection, target: DeadlineConnection, theme: 
 
 
 def _numbers(
-    target: DeadlineConnection, entries: Sequence[Any], row: dict[str, list[Any]], numbers: dict[int, int], kept: range
+    target: DeadlineConnection,
+    entries: Sequence[Any],
+    row: dict[str, list[Any]],
+    numbers: dict[int, int],
+    kept: KeptNumbers,
 ) -> list[int]:
     """Return the target's memory id for each of these entries, and add new pairs to `numbers` (source id to target id).
 
@@ -91,8 +95,7 @@ def _numbers(
         if known.id is not None:
             numbers[each.memory_id] = known.id
     new = list(dict.fromkeys(each.memory_id for each in entries if each.memory_id not in numbers))
-    drawn = target.execute(query("new_memory_ids"), {"count": len(new)})
-    numbers |= {number: number_of(number, row.id, kept) for number, row in zip(new, drawn, strict=True)}
+    numbers |= zip(new, numbers_for(target, "memories", new, kept), strict=True)
     return [numbers[each.memory_id] for each in entries]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from shlex import quote
 from typing import Any
@@ -11,7 +11,7 @@ from ...config.settings import Settings
 from ...domain.commandline import typed
 from ...domain.errors import ConfigurationError
 from ...domain.theme import ThemeRules
-from ...domain.types import EmbeddingSpace, Store
+from ...domain.types import EmbeddingSpace
 from ...store.connection import DeadlineConnection, translated
 from ...store.memories import note_actor
 from ...store.vectors import STORES, recorded_space
@@ -27,7 +27,7 @@ from .export_rows import Fingerprint, TimeRange
 from .float_arrays import know_vectors
 from .import_rows import moved_themes
 from .ingest import IngestOptions, IngestResult, take_in
-from .kept_numbers import reserve
+from .kept_numbers import KeptNumbers, reserve
 from .records import Record
 
 
@@ -120,10 +120,10 @@ def copy(request: CopyRequest) -> Copy:
             _require_same_names(source, target, names)
             before = _written(source, names)
             fits = _fits(space, recorded_space(target))
-            kept = reserve(source, target, names) if request.really else {}
+            kept = reserve(source, target, names, request.themes, before) if request.really else None
             with progress("copied", sum(rows_of(source, name) for name in names)) as advance:
                 arrivals = _copy_rows(request, names, space, kept, advance)
-            if not request.really:
+            if kept is None:
                 gone = sum(store.count_removals(source, target, name) for name in names)
                 return Copy(arrivals, gone, None, (), 0, fits)
             removed, history = _copy_traces(request, names, kept)
@@ -177,7 +177,7 @@ def _copy_rows(
     request: CopyRequest,
     names: Sequence[str],
     space: EmbeddingSpace,
-    kept: Mapping[Store, range],
+    kept: KeptNumbers | None,
     advance: Callable[[int], None],
 ) -> IngestResult:
     def leaving() -> Iterator[Record]:
@@ -198,7 +198,7 @@ def _copy_rows(
     return take_in(request.target, leaving(), intake, advance)
 
 
-def _copy_traces(request: CopyRequest, names: Sequence[str], kept: Mapping[Store, range]) -> tuple[int, int | None]:
+def _copy_traces(request: CopyRequest, names: Sequence[str], kept: KeptNumbers) -> tuple[int, int | None]:
     """Return the numbers of removed memories at the target and of copied history entries; None without the right."""
     removed, history = 0, 0
     allowed = store.may_copy_history(request.target)
@@ -208,7 +208,7 @@ def _copy_traces(request: CopyRequest, names: Sequence[str], kept: Mapping[Store
             removed += store.copy_removals(request.source, request.target, name)
             store.copy_traces(request.source, request.target, name)
             if allowed:
-                history += store.copy_history(request.source, request.target, name, kept["memories"])
+                history += store.copy_history(request.source, request.target, name, kept)
     return removed, history if allowed else None
 
 

@@ -20,7 +20,7 @@ from ...store.memories import columns_of, lock_themes
 from ...store.sql import query
 from ..common.row_security import has_own_themes
 from .float_arrays import as_vector
-from .kept_numbers import NONE, number_of
+from .kept_numbers import KeptNumbers, numbers_for
 from .records import NOTHING_SAID, MemoryRecord, NotedEntry, Record, ReplacedMemory, SourceTurn, TurnRecord
 
 _TURN_COLUMNS = {"sessions": "session_id", "roles": "role", "times": "ts"}
@@ -82,7 +82,7 @@ def bring_turns(
     *,
     near_s: float,
     really: bool,
-    kept: range = NONE,
+    kept: KeptNumbers | None = None,
 ) -> BatchResult:
     """Insert the turns that neither their theme nor the one it was `moved` to holds; `near_s`: see missing_turns.
 
@@ -96,14 +96,14 @@ def bring_turns(
         "near_s": near_s,
         "moved": _moves(records, moved),
     }
-    missing = conn.execute(query("missing_turns"), known)
-    ids = {row.number - 1: number_of(records[row.number - 1].number, row.id, kept) for row in missing}
-    added = [records[number] for number in ids]
+    missing = {row.number - 1 for row in conn.execute(query("missing_turns"), known)}
+    added = [records[number] for number in sorted(missing)]
     if added and really:
-        row = {"ids": list(ids.values())} | column_lists(added, **_TURN_COLUMNS)
+        ids = numbers_for(conn, "turns", [each.number for each in added], kept)
+        row = {"ids": ids} | column_lists(added, **_TURN_COLUMNS)
         conn.execute(query("bring_turns"), row | _columns(added, languages))
-        _bring_chunks(conn, "turns", list(zip(ids.values(), added, strict=True)))
-    return BatchResult(added, [each for number, each in enumerate(records) if number not in ids])
+        _bring_chunks(conn, "turns", list(zip(ids, added, strict=True)))
+    return BatchResult(added, [each for number, each in enumerate(records) if number not in missing])
 
 
 def bring_memories(
@@ -115,7 +115,7 @@ def bring_memories(
     restore: bool,
     really: bool,
     owner_of_there: str = "",
-    kept: range = NONE,
+    kept: KeptNumbers | None = None,
 ) -> BatchResult:
     """Insert the memories that are not stored yet; with `restore` also those that were removed since they were written.
 
@@ -157,12 +157,11 @@ def _with_owner(record: MemoryRecord, owner: str) -> MemoryRecord:
 
 
 def _insert_memories(
-    conn: DeadlineConnection, records: Sequence[MemoryRecord], languages: Languages, kept: range
+    conn: DeadlineConnection, records: Sequence[MemoryRecord], languages: Languages, kept: KeptNumbers | None
 ) -> None:
     if not records:
         return
-    drawn = conn.execute(query("new_memory_ids"), {"count": len(records)})
-    ids = [number_of(each.number, row.id, kept) for each, row in zip(records, drawn, strict=True)]
+    ids = numbers_for(conn, "memories", [each.number for each in records], kept)
     row = column_lists(records, targets="target", created="created_at", updated="updated_at") | {
         "ids": ids,
         "owners": [",".join(each.owners) for each in records],

@@ -17,7 +17,7 @@ from ...config.settings import Settings
 from ...domain.errors import OperationRejected, StoreUnsettled
 from ...domain.text import clean, clean_json, digest
 from ...domain.theme import ROLES, Languages, ThemeRules
-from ...domain.types import TARGETS, EmbeddingSpace, Store
+from ...domain.types import TARGETS, EmbeddingSpace
 from ...store.connection import DeadlineConnection, translated
 from ...store.memories import note_actor
 from ...store.vectors import hold_space, record_space
@@ -26,7 +26,7 @@ from ..common.operators import operator
 from ..common.theme_names import not_allowed
 from . import import_rows as store
 from .float_arrays import know_vectors
-from .kept_numbers import NONE
+from .kept_numbers import KeptNumbers
 from .records import MemoryRecord, Record, TurnRecord, as_stored, time_flaw
 
 BATCH_RECORDS = 500
@@ -48,7 +48,7 @@ class IngestOptions:
     `near_s`: the same text in the same session within so many seconds counts as stored already if it has another
     metadata.source; this is for sources whose times differ from those of our hooks.
     `restore`: bring back memories that were removed after they were written. `really`: False is a dry run.
-    `kept`: the numbers that records keep, by store.
+    `kept`: the numbers that records keep.
     `counted`: the keys of the records that a dry run has counted as added, in all sources: each would be added once.
     """
 
@@ -60,7 +60,7 @@ class IngestOptions:
     near_s: float = 0.0
     restore: bool = False
     really: bool = True
-    kept: Mapping[Store, range] = field(default_factory=dict)
+    kept: KeptNumbers | None = None
     counted: set[int] = field(default_factory=set)
 
 
@@ -199,7 +199,7 @@ def _write(
             really=intake.really,
             # Importing what a memory file keeps here already means to keep it, whatever happens to that file.
             owner_of_there="import" if intake.origin == "export" else "",
-            kept=intake.kept.get("memories", NONE),
+            kept=intake.kept,
         )
         said = store.bring_turns(
             conn,
@@ -208,7 +208,7 @@ def _write(
             moved,
             near_s=intake.near_s,
             really=intake.really,
-            kept=intake.kept.get("turns", NONE),
+            kept=intake.kept,
         )
     found.memories_added += len(brought.added)
     found.memories_there += len(brought.there)

@@ -28,6 +28,23 @@ SELECT greatest((SELECT max(id) FROM memory_entries WHERE agent_identity IN (SEL
                 (SELECT max(memory_id) FROM memory_history WHERE agent_identity IN (SELECT theme FROM meant))) AS memories,
        (SELECT max(id) FROM conversations WHERE agent_identity IN (SELECT theme FROM meant)) AS turns;
 
+-- name: new_numbers
+-- exempt: numbers for rows to come, no stored text.
+SELECT nextval(%(sequence)s::regclass) AS id FROM generate_series(1, %(count)s);
+
 -- name: draw_numbers
 -- exempt: numbers for rows to come, no stored text.
 SELECT max(nextval(%(sequence)s::regclass)) AS last FROM generate_series(1, %(count)s);
+
+-- name: numbers_noted
+-- exempt: numbers, no stored text. What earlier copies from a source have drawn for its rows.
+SELECT arguments -> 'numbers' AS numbers FROM hermes_maintenance
+ WHERE verb = 'copy' AND arguments ->> 'source' = %(source)s AND arguments ? 'numbers';
+
+-- name: used_numbers_memories
+-- exempt: which of these numbers any memory has, no stored text.
+SELECT id FROM memory_entries WHERE id = ANY(%(ids)s);
+
+-- name: used_numbers_turns
+-- exempt: which of these numbers any turn has, no stored text.
+SELECT id FROM conversations WHERE id = ANY(%(ids)s);

@@ -10,11 +10,11 @@ SELECT pg_advisory_xact_lock_shared(731057945), pg_advisory_xact_lock(731057950)
 SELECT pg_try_advisory_xact_lock_shared(731057947) AS got;
 
 -- name: missing_turns
--- Which of the given turns are neither in their themes nor in those that their rows were moved to; each gets an id. A turn is
--- the same if session, time, role and text are; within `near_s` of that time the same text counts as well, if it came from
--- another source. A subquery with a LIMIT walks the session's index once for each turn; `|| ''` keeps the planner from using
--- a theme's index.
-SELECT given.number, nextval('conversations_id_seq') AS id
+-- Which of the given turns are neither in their themes nor in those that their rows were moved to. A turn is the same if
+-- session, time, role and text are; within `near_s` of that time the same text counts as well, if it came from another
+-- source. A subquery with a LIMIT walks the session's index once for each turn; `|| ''` keeps the planner from using a
+-- theme's index.
+SELECT given.number
   FROM unnest(%(themes)s::text[], %(sessions)s::text[], %(roles)s::text[], %(times)s::timestamptz[], %(digests)s::bytea[],
               %(sources)s::text[], %(moved)s::text[])
        WITH ORDINALITY AS given(theme, session_id, role, ts, digest, source, moved, number)
@@ -50,10 +50,6 @@ SELECT given.number,
   FROM unnest(%(themes)s::text[], %(targets)s::text[], %(digests)s::bytea[], %(moved)s::text[])
        WITH ORDINALITY AS given(theme, target, digest, moved, number)
  ORDER BY given.number;
-
--- name: new_memory_ids
--- exempt: numbers for rows to come, no stored text.
-SELECT nextval('memory_entries_id_seq') AS id FROM generate_series(1, %(count)s);
 
 -- name: bring_memories
 INSERT INTO memory_entries (agent_identity, id, target, content, created_at, updated_at, embedding, metadata, text_language,
