@@ -324,6 +324,29 @@ def test_need_16_the_switch_writes_the_settings_and_keeps_the_rest(
     assert copied(capsys, "--from", dsn, "--to", with_password)["turns_added"] == 1
 
 
+def test_need_40_what_agents_wrote_during_a_switch_comes_by_the_command_that_is_named(
+    in_use: Path,
+    start_cli: Callable[..., subprocess.Popen[str]],
+    admin_dsn: str,
+    dsn: str,
+    second_dsn: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fill_theme(dsn, "sales")
+    with psycopg.connect(make_conninfo(admin_dsn, dbname=conninfo_to_dict(second_dsn)["dbname"])) as holder:
+        holder.execute("LOCK TABLE conversations IN SHARE MODE")
+        switching = start_cli("copy", "--to", second_dsn, "--switch")
+        until(lambda: "waiting for a lock" in str(switching.stderr and switching.stderr.readline()), 60, "the turns")
+        fill_theme(dsn, "late", memories=0, turns=1)
+    out, err = switching.communicate(timeout=150)
+    assert switching.returncode == 0 and "OLD_DSN was" in out
+    assert "written here meanwhile: 1 row" in err and "run the same again" not in err
+    # Who did not see that, as in a terminal that was lost, runs the same again all the same.
+    refused = str(copied(capsys, "--to", second_dsn, "--switch", code=1)["error"])
+    assert "the same database" in refused and "hermes-pgvector copy --from OLD_DSN" in refused
+    assert copied(capsys, "--from", dsn)["turns_added"] == 1
+
+
 def test_need_40_profiles_that_go_on_with_the_old_database_are_named(
     in_use: Path, dsn: str, second_dsn: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

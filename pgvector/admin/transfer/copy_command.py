@@ -142,7 +142,7 @@ def _show(done: Copy, *, switched: bool, left: str, note: str) -> None:
     # Themes that consist only of tombstones are not shown.
     told = [row for row in rows if row["source_rows"] or row["target_rows"]]
     show_table(_COLUMNS, told, empty="there is nothing to copy")
-    _show_left_behind(done)
+    _show_left_behind(done, switched=switched)
     if done.verified:
         say("verified: every row is there", "green")
     else:
@@ -167,7 +167,7 @@ def _show_planned(done: Copy) -> None:
         )
 
 
-def _show_left_behind(done: Copy) -> None:
+def _show_left_behind(done: Copy, *, switched: bool) -> None:
     if done.removed:
         say(
             "removed there too, as they were removed at the source after they were last confirmed there: "
@@ -182,7 +182,8 @@ def _show_left_behind(done: Copy) -> None:
             together = typed(f"hermes-pgvector themes merge {quote(each.theme)} {quote(each.moved)}")
             warn(f"{each.theme!r} was renamed or merged there, and holds rows again: to put them together: {together}")
     if done.since:
-        warn(f"written here meanwhile: {plural(done.since, 'row')}; run the same again, what is there is skipped")
+        again = "they come with the next copy" if switched else "run the same again, what is there is skipped"
+        warn(f"written here meanwhile: {plural(done.since, 'row')}; {again}")
 
 
 COPY = Command(

@@ -112,7 +112,10 @@ def copy(request: CopyRequest) -> Copy:
         know_vectors(source)
         know_vectors(target)
         if identity(source) == identity(target):
-            raise ConfigurationError("both are the same database: name another one with --to")
+            raise ConfigurationError(
+                "both are the same database: name another one; if this home was switched to it before, what is still "
+                f"in the other one comes with: {typed('hermes-pgvector copy --from OLD_DSN')}"
+            )
         with source.transaction():
             space = export_rows.begin(source)
             names = themes_meant(source, request.themes, request.rules)
@@ -129,7 +132,8 @@ def copy(request: CopyRequest) -> Copy:
             removed, history = _copy_traces(request, names, kept)
             moved = {old: new for old, new in moved_themes(target).items() if old != new}
             compared = [_compare(source, target, name, moved.get(name)) for name in names]
-        written = _written(source, names)
+        # Also of themes that began meanwhile.
+        written = _written(source, names if request.themes else themes_meant(source, (), request.rules))
         with target.transaction():
             record_where_allowed(
                 target,
