@@ -1,20 +1,25 @@
-"""The drain thread's work besides writes: it deletes expired records, and has old turns deleted."""
+"""The drain thread's work besides writes: it deletes expired records, has old turns deleted, and compares clocks."""
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
 from typing import Protocol
 
 from ..domain.gil import quiet_for_s
-from ..store.backend import Backend
+from ..store.backend import WRITE_TIMEOUT_S, Backend
 from ..store.replays import OPERATIONS_KEPT_DAYS
+from ..store.upkeep import clock_behind_s, delete_expired
+
+logger = logging.getLogger(__name__)
 
 TOMBSTONES_KEPT_DAYS = 730
 HISTORY_KEPT_DAYS = 730
 REMOVED_TEXTS_KEPT_DAYS = 90  # how long a memory that was removed from a file can be restored
 QUIET_S = 15.0  # how long no hook must have run before old turns are deleted
 _HOUSEKEEPING_S = 3600.0
+_CLOCKS_APART_S = 60.0  # from which on it is told
 
 
 @dataclass
@@ -43,6 +48,7 @@ class Housekeeping:
         self._removal_hold_days = removal_hold_days
         self._retention = retention
         self._housekeeping = self._look = 0.0  # when (monotonic seconds) each of the two is next due
+        self._clock_is_told = False
 
     def step(self) -> float:
         """Do a bounded part of the work that is due; return for how many seconds there is nothing to do.
@@ -51,13 +57,17 @@ class Housekeeping:
         """
         now = time.monotonic()
         if now >= self._housekeeping:
-            self._backend.housekeep(
-                operations_days=OPERATIONS_KEPT_DAYS,
-                tombstones_days=TOMBSTONES_KEPT_DAYS,
-                history_days=HISTORY_KEPT_DAYS,
-                texts_days=REMOVED_TEXTS_KEPT_DAYS,
-                hold_days=self._removal_hold_days,
-            )
+            with self._backend.connection(WRITE_TIMEOUT_S) as conn:
+                behind_s = clock_behind_s(conn)
+                delete_expired(
+                    conn,
+                    operations_days=OPERATIONS_KEPT_DAYS,
+                    tombstones_days=TOMBSTONES_KEPT_DAYS,
+                    history_days=HISTORY_KEPT_DAYS,
+                    texts_days=REMOVED_TEXTS_KEPT_DAYS,
+                    hold_days=self._removal_hold_days,
+                )
+            self._tell_clock(behind_s)
             self._housekeeping = now + _HOUSEKEEPING_S
         if self._retention.on and now >= self._look:
             if (quiet_s := quiet_for_s()) < QUIET_S:
@@ -66,3 +76,15 @@ class Housekeeping:
             self._look = time.monotonic() + wait_s
         due = min(self._housekeeping, self._look) if self._retention.on else self._housekeeping
         return max(0.01, due - time.monotonic())
+
+    def _tell_clock(self, behind_s: float) -> None:
+        """Warn, once until it is right again, of a clock by which others' facts count as said later or earlier."""
+        apart = abs(behind_s) >= _CLOCKS_APART_S
+        if apart and not self._clock_is_told:
+            logger.warning(
+                "hermes-pgvector: this machine's clock is %.0f s %s the server's: what is stored here gets wrong "
+                "dates, and of two facts of a subject the wrong one may count as said later: let NTP set both",
+                abs(behind_s),
+                "behind" if behind_s > 0 else "ahead of",
+            )
+        self._clock_is_told = apart

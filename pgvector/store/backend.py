@@ -9,7 +9,6 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 
 from ..domain.commandline import typed
 from ..domain.errors import (
@@ -25,7 +24,6 @@ from ..domain.errors import (
 from ..domain.operations import MalformedWrite, Operation
 from ..domain.theme import Languages
 from ..domain.types import EmbeddingSpace
-from . import memory_files
 from .applying import apply_ahead, apply_operations, claim, cut_at_long_files, lacking, seen
 from .connection import DeadlineConnection, answering, translated, writable
 from .memories import Embeddings
@@ -360,24 +358,6 @@ class Backend:
         """Return whether vectors that this process makes belong in the database as it is now."""
         self._note_space(space)
         return self._own is not None and space.comparable(self._own)
-
-    def housekeep(
-        self, *, operations_days: int, tombstones_days: int, history_days: int, texts_days: int, hold_days: float
-    ) -> None:
-        """Delete operation ids, digests and texts of removed memories, and history, each older than so many days.
-
-        They must be older by this machine's clock and by the server's, since one of the two may be wrong. Memories
-        whose removal has waited `hold_days` without a decision are kept.
-        """
-        now = datetime.fromtimestamp(time.time(), UTC)
-        with self.connection(WRITE_TIMEOUT_S) as conn:
-            conn.execute(query("forget_operations"), {"days": operations_days, "now": now})
-            conn.execute(query("forget_tombstones"), {"days": tombstones_days, "now": now})
-            conn.execute(query("forget_history"), {"days": history_days, "now": now})
-            conn.execute(query("forget_removed_texts"), {"days": texts_days, "now": now})
-            kept = memory_files.keep_undecided(conn, older_than_s=hold_days * 86400)
-        if kept:
-            logger.info("hermes-pgvector: memories of a lost file are kept, because nobody decided otherwise: %d", kept)
 
     def counts(self) -> dict[str, int]:
         """Return how many rows there are in all, and how many still have no embedding."""

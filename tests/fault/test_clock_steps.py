@@ -29,6 +29,24 @@ for write in writes:
     provider.on_memory_write(*write)
 os._exit(0)
 """
+# An agent that reaches Postgres, until it has warned of something.
+WARNED = f"""
+import json, logging, os, sys, threading
+dsn, home = json.loads(sys.argv[1])
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+heard = threading.Event()
+
+class Told(logging.StreamHandler):
+    def emit(self, record):
+        super().emit(record)
+        heard.set()
+
+logging.getLogger().addHandler(Told(sys.stderr))
+provider = PgvectorMemoryProvider({{"dsn": dsn, "dims": {DIMS}}})
+provider.initialize("session", hermes_home=home, platform="api_server", gateway_session_key="marketing")
+heard.wait({STORED_TIMEOUT_S})
+os._exit(0)
+"""
 COMMAND = """
 import json, sys
 from hermes_memory_pgvector.cli import main
@@ -86,6 +104,13 @@ def test_need_40_a_clock_that_was_corrected_is_told_once(home: Path, dsn: str) -
         for life, ahead_s in enumerate([86_400.0, 0.0, 0.0, -3600.0, -3600.0])
     ]
     assert told == [0, 1, 0, 1, 0]
+
+
+@pytest.mark.parametrize(("ahead_s", "order"), [(7200.0, "ahead of"), (-7200.0, "behind")])
+def test_need_02_a_clock_that_is_not_the_servers_is_told(home: Path, dsn: str, ahead_s: float, order: str) -> None:
+    """What is said there of a subject takes the place of nothing, or of what others said later."""
+    told = ran(WARNED, [dsn, str(home)], ahead_s=ahead_s).stderr
+    assert f"this machine's clock is 7200 s {order} the server's" in told
 
 
 @pytest.mark.parametrize("ahead_s", [86_400.0, -86_400.0], ids=["ahead", "behind"])

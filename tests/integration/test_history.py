@@ -16,6 +16,7 @@ from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store.backend import Backend
 from hermes_memory_pgvector.store.pool import connect
+from hermes_memory_pgvector.store.upkeep import delete_expired
 from tests.conftest import DIMS, MakeProvider
 from tests.support.leftovers import places_of
 from tests.support.memory import called, landed, write_entries
@@ -303,7 +304,8 @@ def test_the_history_is_kept_for_a_bounded_time(
     backend = Backend(lambda: dsn, dims=DIMS, pool_max_size=1)
     backend.bring_up()
     try:
-        backend.housekeep(operations_days=30, tombstones_days=30, history_days=30, texts_days=30, hold_days=30)
+        with backend.connection(30.0) as conn:
+            delete_expired(conn, operations_days=30, tombstones_days=30, history_days=30, texts_days=30, hold_days=30)
     finally:
         backend.close()
     database = Database(dsn)

@@ -18,6 +18,7 @@ import yaml
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.store.memory_files import LONG
+from hermes_memory_pgvector.store.upkeep import delete_expired
 from tests.conftest import MakeProvider
 from tests.support.memory import called, landed, recalled, runtime_of, write_entries
 from tests.support.stored import Database
@@ -306,9 +307,8 @@ def test_need_31_undecided_they_stay(
     session(make_provider)
     with psycopg.connect(admin_dsn, autocommit=True) as conn:
         conn.execute("UPDATE hermes_mirror SET held_at = held_at - interval '8 days' WHERE held_at IS NOT NULL")
-    runtime_of(provider).backend.housekeep(
-        operations_days=30, tombstones_days=30, history_days=30, texts_days=30, hold_days=7
-    )
+    with runtime_of(provider).backend.connection(30.0) as agents:
+        delete_expired(agents, operations_days=30, tombstones_days=30, history_days=30, texts_days=30, hold_days=7)
     assert ask("removals", "list") == []
     session(make_provider)
     assert set(recalled(provider, "crane", scope="all")) == set(COLOURS)

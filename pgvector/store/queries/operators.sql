@@ -4,6 +4,10 @@
 -- exempt: the server's clock, by which ages are computed, and whether this role may write to the log; touches no table.
 SELECT now() AS now, has_any_column_privilege('hermes_maintenance', 'INSERT') AS may_record;
 
+-- name: server_clock
+-- exempt: touches no table.
+SELECT extract(epoch FROM clock_timestamp())::float8 AS at;
+
 -- name: count_all
 -- exempt: totals for the operator, no stored text.
 SELECT (SELECT count(*) FROM memory_entries) AS memories,
