@@ -16,8 +16,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from hermes_memory_pgvector import cli
 from hermes_memory_pgvector.admin.common.embedded_server import embedded_server
+from hermes_memory_pgvector.admin.common.file_replacing import changing
 from hermes_memory_pgvector.admin.common.migrations import DROP_SCRIPT, migrate
 from hermes_memory_pgvector.config.settings import Settings
+from hermes_memory_pgvector.host.session_context import load_settings
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import MakeProvider
 from tests.support.memory import called, landed, recalled
@@ -365,6 +367,36 @@ def test_need_40_profiles_that_go_on_with_the_old_database_are_named(
     assert cli.main(["setup", "--dsn", dsn, "--no-model", "--yes", "--json", "--dry-run"]) == 0
     notes = json.loads(capsys.readouterr().out)["notes"]
     assert any(each.startswith(f"{profiles / 'writer'} goes on with ") for each in notes), notes
+
+
+def test_need_03_a_switch_that_is_killed_leaves_no_home_without_a_database(
+    in_use: Path, start_cli: Callable[..., subprocess.Popen[str]], dsn: str, second_dsn: str, tmp_path: Path
+) -> None:
+    """Agents that start then would begin a memory of their own, in the embedded Postgres."""
+    fill_theme(dsn, "sales")
+    in_use.write_text("plugins:\n  pgvector:\n    dims: 384\n")
+    old = make_conninfo(dsn, password="hunter2hunter2")
+    (in_use.parent / ".env").write_text(f'HERMES_PGVECTOR_DSN="{old}"\n')
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    in_use.rename(folder / "config.yaml")
+    in_use.symlink_to(folder / "config.yaml")
+
+    def is_about_to_write(process: subprocess.Popen[str]) -> bool:
+        assert process.poll() is None
+        return any(os.path.realpath(each) == str(folder) for each in Path(f"/proc/{process.pid}/fd").iterdir())
+
+    with changing(folder / "config.yaml"):
+        switching = start_cli("copy", "--to", second_dsn, "--switch")
+        until(lambda: is_about_to_write(switching), 60, "the settings")
+        switching.kill()
+        switching.communicate()
+    assert load_settings(None, in_use.parent).settings.dsn == old
+
+    switching = start_cli("copy", "--to", second_dsn, "--switch")
+    assert switching.wait(150) == 0, switching.communicate()
+    switching.communicate()
+    assert load_settings(None, in_use.parent).settings.dsn == second_dsn
 
 
 def test_need_40_a_switch_that_cannot_be_written_says_that_everything_is_copied(

@@ -11,8 +11,8 @@ from dotenv import dotenv_values
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hermes_memory_pgvector.admin.common.dotenv_file import restore_dotenv, set_dotenv
-from hermes_memory_pgvector.admin.common.file_replacing import replace_file
+from hermes_memory_pgvector.admin.common.dotenv_file import set_dotenv
+from hermes_memory_pgvector.admin.common.file_replacing import replace_file, restored_on_failure
 from hermes_memory_pgvector.config.sources import read_dotenv
 from hermes_memory_pgvector.domain.errors import ConfigurationError
 
@@ -20,7 +20,7 @@ NAME = "HERMES_PGVECTOR_DSN"
 
 
 def test_a_new_file_is_its_owners_alone(tmp_path: Path) -> None:
-    assert set_dotenv(tmp_path, {NAME: "x"}) is None
+    set_dotenv(tmp_path, {NAME: "x"})
     assert (tmp_path / ".env").read_bytes() == b"HERMES_PGVECTOR_DSN=x\n"
     assert stat.S_IMODE((tmp_path / ".env").stat().st_mode) == 0o600
 
@@ -44,13 +44,22 @@ def test_other_lines_stay_byte_for_byte(tmp_path: Path, before: bytes, after: by
     path = tmp_path / ".env"
     path.write_bytes(before)
 
-    assert set_dotenv(tmp_path, {NAME: "x"}) == before
+    set_dotenv(tmp_path, {NAME: "x"})
 
     assert path.read_bytes() == (before + b"HERMES_PGVECTOR_DSN=x\n" if after is None else after)
     set_dotenv(tmp_path, {NAME: None})
     assert read_dotenv(tmp_path).get(NAME) is None
-    restore_dotenv(tmp_path, before)
-    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("before", [b"A=1\nHERMES_PGVECTOR_DSN=old", None])
+def test_what_was_changed_before_a_failure_is_restored(tmp_path: Path, before: bytes | None) -> None:
+    path = tmp_path / ".env"
+    if before is not None:
+        path.write_bytes(before)
+    with pytest.raises(ZeroDivisionError), restored_on_failure(path):
+        set_dotenv(tmp_path, {NAME: "x"})
+        raise ZeroDivisionError
+    assert (path.read_bytes() if path.exists() else None) == before
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:

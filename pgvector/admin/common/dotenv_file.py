@@ -16,8 +16,8 @@ _OWNER_ONLY = 0o600
 _NOT_ONE_LINE = frozenset("\n\r\0")
 
 
-def set_dotenv(home: Path, values: Mapping[str, str | None]) -> bytes | None:
-    """Set variables, or remove those that are None; return the file's previous content, None if there was no file.
+def set_dotenv(home: Path, values: Mapping[str, str | None]) -> None:
+    """Set variables, or remove those that are None.
 
     Other lines stay byte for byte. The file is replaced in one step and is then readable only by its owner. Raises
     ConfigurationError, with the file unchanged.
@@ -32,8 +32,7 @@ def set_dotenv(home: Path, values: Mapping[str, str | None]) -> bytes | None:
             )
     try:
         with changing(path):
-            before = read_regular_file(path) if path.exists() else None
-            text = (before or b"").decode(errors="surrogateescape")
+            text = (read_regular_file(path) if path.exists() else b"").decode(errors="surrogateescape")
             edited = _edited(text, values)
             if edited != text:
                 replace_file(path, edited.encode(errors="surrogateescape"), mode=_OWNER_ONLY)
@@ -42,16 +41,6 @@ def set_dotenv(home: Path, values: Mapping[str, str | None]) -> bytes | None:
             f"{path} was left as it is: it cannot be written ({error.strerror or error}); set there by hand: "
             + ", ".join(values)
         ) from error
-    return before
-
-
-def restore_dotenv(home: Path, before: bytes | None) -> None:
-    """Restore the content that `set_dotenv` returned. Raises OSError."""
-    path = _path(home)
-    if before is None:
-        path.unlink(missing_ok=True)
-    else:
-        replace_file(path, before, mode=_OWNER_ONLY)
 
 
 def _path(home: Path) -> Path:

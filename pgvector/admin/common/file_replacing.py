@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ...domain.errors import ConfigurationError
-from ...domain.files import leave_to_owner, make_folder
+from ...domain.files import leave_to_owner, make_folder, read_regular_file
 from ...server.locks import open_lock, try_exclusive
 
 _POLL_S = 0.05
@@ -70,6 +70,30 @@ def write_file(path: Path, data: bytes, otherwise: str, *, mode: int | None = No
         replace_file(path, data, mode=mode)
     except OSError as exc:
         raise ConfigurationError(f"{path} cannot be written ({exc.strerror or exc}); {otherwise}") from exc
+
+
+@contextmanager
+def restored_on_failure(*paths: Path) -> Iterator[None]:
+    """Restore files that the block has changed if it raises; of a link, the file that it leads to."""
+    before = {real: _content(real) for real in (Path(os.path.realpath(path)) for path in paths)}
+    try:
+        yield
+    except BaseException:
+        for path, content in before.items():
+            if content != _content(path):
+                with suppress(OSError):
+                    if content is None:
+                        path.unlink()
+                    else:
+                        replace_file(path, content)
+        raise
+
+
+def _content(path: Path) -> bytes | None:
+    """Return what a regular file holds; None if there is none that can be read."""
+    with suppress(OSError):
+        return read_regular_file(path)
+    return None
 
 
 @contextmanager

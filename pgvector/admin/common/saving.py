@@ -5,21 +5,30 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ...config.loading import Rejected, coerce
 from ...config.settings import FIELDS, KNOWN_ENV, Field, Settings
-from ...config.sources import PROVIDER, form_path, is_active, read_dotenv, read_form, read_section
+from ...config.sources import (
+    CONFIG_NAME,
+    DOTENV_NAME,
+    PROVIDER,
+    form_path,
+    is_active,
+    read_dotenv,
+    read_form,
+    read_section,
+)
 from ...domain.errors import ConfigurationError
 from ...domain.redaction import mask_dsn
 from ...host.session_context import came_from_dotenv, environment, load_settings, process_home
 from .conninfo import has_secret
 from .console import warn
-from .dotenv_file import restore_dotenv, set_dotenv
-from .file_replacing import replace_file
+from .dotenv_file import set_dotenv
+from .file_replacing import replace_file, restored_on_failure
 
 API_KEY_ENV = "HERMES_PGVECTOR_EMBED_API_KEY"
 assert API_KEY_ENV in KNOWN_ENV
@@ -150,15 +159,16 @@ def save(home: Path, changes: Changes) -> None:
     # The YAML editor takes a while to load, and most commands that know the settings write none.
     from .yaml_file import set_values
 
-    before = set_dotenv(home, changes.variables) if changes.variables else None
-    try:
+    given = {name: value for name, value in changes.variables.items() if value is not None}
+    removed = {name: None for name in changes.variables if name not in given}
+    with restored_on_failure(home / DOTENV_NAME, home / CONFIG_NAME):
+        if given:
+            set_dotenv(home, given)
         if changes.settings:
             set_values(home, {(*_SECTION, key): value for key, value in changes.settings.items()})
-    except BaseException:
-        if changes.variables:
-            with suppress(OSError):
-                restore_dotenv(home, before)
-        raise
+        # Last, as it overrules config.yaml: with neither, whoever starts now would use another database.
+        if removed:
+            set_dotenv(home, removed)
     try:
         _forget_form(home, frozenset(changes.settings))
     except OSError as error:
