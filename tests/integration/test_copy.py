@@ -104,6 +104,20 @@ def test_need_16_a_number_that_was_told_before_a_copy_names_the_same_row_afterwa
     assert "Cord is green" in recalled(moved, "cord")
 
 
+def test_need_16_a_memory_that_was_replaced_between_two_copies_keeps_its_number(
+    in_use: Path, make_provider: MakeProvider, dsn: str, second_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    provider = make_provider(gateway_session_key="sales")
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    landed(provider)
+    copied(capsys, "--to", second_dsn)
+    provider.on_memory_write("replace", "memory", "Atlas is green", {"old_text": "blue"})
+    landed(provider)
+    assert copied(capsys, "--to", second_dsn)["removed"] == 1
+    numbered = "SELECT id || content FROM memory_entries"
+    assert Database(second_dsn).column(numbered) == Database(dsn).column(numbered) == ["1Atlas is green"]
+
+
 def test_need_16_a_copy_that_was_killed_and_is_run_again_keeps_the_numbers_of_all_rows(
     in_use: Path,
     start_cli: Callable[..., subprocess.Popen[str]],

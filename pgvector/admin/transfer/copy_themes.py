@@ -124,12 +124,14 @@ def copy(request: CopyRequest) -> Copy:
             before = _written(source, names)
             fits = _fits(space, recorded_space(target))
             kept = reserve(source, target, names, request.themes, before) if request.really else None
+            # First: what took the place of a removed text has its number.
+            removed = _copy_removals(request, names) if request.really else 0
             with progress("copied", sum(rows_of(source, name) for name in names)) as advance:
                 arrivals = _copy_rows(request, names, space, kept, advance)
             if kept is None:
                 gone = sum(store.count_removals(source, target, name) for name in names)
                 return Copy(arrivals, gone, None, (), 0, fits)
-            removed, history = _copy_traces(request, names, kept)
+            history = _copy_traces(request, names, kept)
             moved = {old: new for old, new in moved_themes(target).items() if old != new}
             compared = [_compare(source, target, name, moved.get(name)) for name in names]
         # Also of themes that began meanwhile.
@@ -202,18 +204,26 @@ def _copy_rows(
     return take_in(request.target, leaving(), intake, advance)
 
 
-def _copy_traces(request: CopyRequest, names: Sequence[str], kept: KeptNumbers) -> tuple[int, int | None]:
-    """Return the numbers of removed memories at the target and of copied history entries; None without the right."""
-    removed, history = 0, 0
-    allowed = store.may_copy_history(request.target)
+def _copy_removals(request: CopyRequest, names: Sequence[str]) -> int:
+    """Return how many memories were removed from the target."""
+    removed = 0
     for name in names:
         with request.target.transaction():
             note_actor(request.target, operator("copy"))
             removed += store.copy_removals(request.source, request.target, name)
+    return removed
+
+
+def _copy_traces(request: CopyRequest, names: Sequence[str], kept: KeptNumbers) -> int | None:
+    """Return the number of copied history entries; None without the right to copy any."""
+    history = 0
+    allowed = store.may_copy_history(request.target)
+    for name in names:
+        with request.target.transaction():
             store.copy_traces(request.source, request.target, name)
             if allowed:
                 history += store.copy_history(request.source, request.target, name, kept)
-    return removed, history if allowed else None
+    return history if allowed else None
 
 
 def _compare(source: DeadlineConnection, target: DeadlineConnection, theme: str, moved: str | None) -> Compared:
