@@ -42,6 +42,9 @@ _SETTLE_S = 1.0  # how long `forget` waits for what this process has not written
 _LEAST_S = 0.1  # for a statement, even past the deadline
 LASTS_S = 600.0  # how long a token is valid
 _TOKENS_MOST = 1000  # kept at once; a client may ask and never confirm
+_NOT_CURRENT = (
+    "it is not current: another memory of this subject was said later, or said on a machine with another clock"
+)
 _TURNS_STAY = (
     "messages in which it was said stay and can be recalled: only the operator deletes them: hermes-pgvector forget"
 )
@@ -149,14 +152,14 @@ def _remember(args: Args, context: WriteContext) -> Result:
         theme=context.theme, at=time.time(), target=target, content=content, structure=structure,
         metadata=metadata, given=given,
     )  # fmt: skip
-    result: Result = {"theme": context.theme, "target": target, "content": content}
-    if notes := [MASKED_NOTE] * (content != said) + notes_on(content, structure):
-        result["note"] = "; ".join(notes)
-    if not says_yes(args.get("sync")):
-        if not context.submit(op):
-            raise InvalidArgument("the memory was not accepted: the backlog of writes has reached its limit")
-        return {"state": "accepted"} | result
-    return _delivered(op, context) | result
+    notes = [MASKED_NOTE] * (content != said) + notes_on(content, structure)
+    result: Result = {"state": "accepted"}
+    if says_yes(args.get("sync")):
+        result = _delivered(op, context, notes)
+    elif not context.submit(op):
+        raise InvalidArgument("the memory was not accepted: the backlog of writes has reached its limit")
+    result |= {"theme": context.theme, "target": target, "content": content}
+    return result | ({"note": "; ".join(notes)} if notes else {})
 
 
 def _structure(args: Args, context: WriteContext) -> Structure:
@@ -180,14 +183,16 @@ def _given_metadata(args: Args, context: WriteContext) -> Result:
     return {key: value for key, value in kept.items() if key not in context.provenance and key != "source"}
 
 
-def _delivered(op: RememberMemory, context: WriteContext) -> Result:
-    """Submit the write, wait for it, and return its state."""
+def _delivered(op: RememberMemory, context: WriteContext, notes: list[str]) -> Result:
+    """Submit the write, wait for it, and return its state; add to `notes` if the memory is not current."""
     state = context.runtime.writer.deliver(op, context.left_s)
     if state == "rejected":
         raise InvalidArgument("Postgres rejects this text; an operator sees why: hermes-pgvector spool list")
     if state == "stored":
         with context.runtime.backend.connection(context.left_s) as conn:
             found = memories.id_of(conn, op.theme, op.target, op.content)
+            if found is not None and memories.is_superseded(conn, op.theme, found):
+                notes.append(_NOT_CURRENT)
         if found is not None:
             return {"state": "stored", "id": found}
     where = "in the memory of this process" if context.runtime.writer.in_memory() else "on disk"

@@ -294,3 +294,9 @@ def id_of(conn: DeadlineConnection, theme: str, target: str, content: str) -> in
     """Return the id of a memory by its text; None if it is not stored."""
     row = conn.execute(query("memory_id"), {"theme": theme, "target": target, "content": content}).fetchone()
     return None if row is None else int(row.id)
+
+
+def is_superseded(conn: DeadlineConnection, theme: str, id: int) -> bool:
+    """Return whether another memory has the place of a stored one, as where that was said later."""
+    row = conn.execute(query("is_superseded"), {"theme": theme, "id": id}).fetchone()
+    return row is not None and bool(row.so)

@@ -99,6 +99,16 @@ def test_a_write_that_arrives_late_does_not_replace_what_was_said_after_it(
     }
 
 
+def test_need_40_a_fact_that_is_not_current_is_told(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider(STRUCTURED)
+    assert "note" not in remember(provider, "port 3000", kind="value", subject="srv")
+    with psycopg.connect(dsn) as connection:  # as from a machine whose clock is ahead of this one's
+        connection.execute("UPDATE memory_entries SET updated_at = now() + interval '2 minutes'")
+    told = remember(provider, "port 3005", kind="value", subject="srv")
+    assert "not current" in told["note"] and "clock" in told["note"]
+    assert rows(dsn)["port 3005"][3] == "superseded"
+
+
 def test_plain_text_is_replaced_by_its_number(make_provider: MakeProvider, dsn: str) -> None:
     provider = make_provider(STRUCTURED)
     old = remember(provider, "The office is in Lyon")["id"]

@@ -216,6 +216,9 @@ ON CONFLICT (agent_identity, target, digest) DO UPDATE
 SELECT id FROM memory_entries
  WHERE agent_identity = %(theme)s AND target = %(target)s AND digest = hermes_digest(%(content)s);
 
+-- name: is_superseded
+SELECT state = 'superseded' AS so FROM memory_entries WHERE agent_identity = %(theme)s AND id = %(id)s;
+
 -- name: memories_by_id
 SELECT id, target, content, updated_at AS at FROM memory_entries
  WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) ORDER BY id;
