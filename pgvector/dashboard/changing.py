@@ -137,10 +137,11 @@ def _editing(
     def watch(conn: DeadlineConnection) -> Watched:
         old = memory(conn, ref)
         lock_theme(conn, old.theme)
-        _check_expected(conn, ref, expected)
+        wanted = None if text is None else masked(context.keep, text)[0]
+        _check_expected(conn, ref, expected, wanted)
         said = parse_notation(text or "") or Structure()
         rivals = find_subjects(conn, old.theme, _subjects(changes.get("subject"), said.subject), [ref.id])
-        new = [TextKey.of(old.theme, old.kind, masked(context.keep, text)[0])] if text is not None else []
+        new = [TextKey.of(old.theme, old.kind, wanted)] if wanted is not None else []
         return Watched(list(dict.fromkeys([RowKey(old.theme, ref), *rivals])), new)
 
     def says(done: Outcome) -> str:
@@ -179,10 +180,13 @@ def _replace(served: ServedHome, params: Params) -> dict[str, Any]:
     return _made(served, context, plan, notes, params)
 
 
-def _check_expected(conn: DeadlineConnection, ref: Ref, expected: str | None) -> None:
-    """Raise InvalidArgument if a text has changed since it was shown; `expected` may be its SHA-256 in hex."""
+def _check_expected(conn: DeadlineConnection, ref: Ref, expected: str | None, wanted: str | None = None) -> None:
+    """Raise InvalidArgument if a text has changed since it was shown, but not to the `wanted` one.
+
+    `expected` may be its SHA-256 in hex.
+    """
     now = memory(conn, ref).content
-    if expected is not None and expected not in (now, clean(now), hashlib.sha256(now.encode()).hexdigest()):
+    if expected not in (None, now, clean(now), hashlib.sha256(now.encode()).hexdigest()) and now != wanted:
         raise InvalidArgument(
             f"{ref} was changed by somebody else meanwhile, nothing was done. Now it says: {now[:_QUOTED_CHARS]}"
         )

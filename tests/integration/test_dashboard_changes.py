@@ -248,6 +248,30 @@ def test_a_fact_is_replaced_by_another_one_and_a_plain_memory_gets_another_text(
     assert rows(dsn)[-1]["content"] == "The office is in Nantes" and len(rows(dsn)) == 2
 
 
+def test_need_40_a_change_whose_answer_was_lost_may_be_sent_again(api: DashboardApi, dsn: str) -> None:
+    ref = added(api, "The office is in Paris")
+    for path, old, new in (("/edit", "Paris", "Lyon"), ("/replace", "Lyon", "Nantes")):
+        change = {"ref": ref, "content": f"The office is in {new}", "expected": f"The office is in {old}"}
+        seen = api.post(path, **change, dry_run=True)["seen"]
+        assert api.post(path, **change, seen=seen)["done"]
+        before = everything(dsn)
+        again = api.post(path, **change, seen=seen)
+        assert again["says"] == f"{ref} says that already; nothing was changed" and not again["undo"]
+        assert everything(dsn) == before
+
+
+def test_need_40_who_edits_what_has_lost_its_place_meanwhile_is_told(api: DashboardApi, dsn: str) -> None:
+    """As in a tab that was opened before."""
+    old = added(api, "Port 3000", kind="value", subject="srv")
+    new = added(api, "Port 3005", kind="value", subject="srv")
+    for path in ("/edit", "/replace"):
+        (note,) = api.post(path, ref=old, content="Port 4000", dry_run=True)["notes"]
+        assert note == f"recall does not find {old}, which was superseded: {new} has its place"
+    for ref, said in ((new, {"state": "archived"}), (old, {"state": "active"}), (new, {})):
+        notes = api.post("/edit", ref=ref, content="Port 4000", **said, dry_run=True)["notes"]
+        assert not any("recall does not find m" in note for note in notes)
+
+
 def test_what_another_memory_loses_by_a_change_is_said_and_comes_back(api: DashboardApi, dsn: str) -> None:
     old = added(api, "The API listens on 3005", kind="value", subject="srv.prod")
     before = rows(dsn)

@@ -85,6 +85,8 @@ def edit_in(
             _restructure(conn, old, content, now, changed)
         notes += notes_on("" if content == old.content else content, Structure(expires_at=changed.get("expires_at")))
         notes += _superseded(conn, old, before, really=really)
+        if "state" not in changed:
+            notes += _not_recalled(conn, ref)
         if really:
             record_change(conn, verb, [old.theme], {"rows": [str(ref)]}, {"memories": 1})
     return Outcome("edit", really, {"memories": 1}, [row], notes=notes)
@@ -98,6 +100,17 @@ def _superseded(conn: DeadlineConnection, edited: Any, before: int, *, really: b
         return []
     verb = "takes" if really else "would take"
     return [f"it {verb} the place of {', '.join(refs)}, which recall does not find any more"]
+
+
+def _not_recalled(conn: DeadlineConnection, ref: Ref) -> list[str]:
+    """Return a note if a memory that somebody edits has lost its place, or was put away, since they saw it."""
+    said = stored_rows.structures(conn, [ref.id]).get(ref.id, {})
+    if said.get("state") == "archived":
+        return [f"recall does not find {ref}, which is archived"]
+    if said.get("state") != "superseded":
+        return []
+    by = f": {Ref('memories', said['replaced_by'])} has its place" if "replaced_by" in said else ""
+    return [f"recall does not find {ref}, which was superseded{by}"]
 
 
 def _locked(conn: DeadlineConnection, ref: Ref, old: Any) -> Any:
