@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,13 +16,18 @@ from hermes_memory_pgvector.admin.common.installation import install_plugin, is_
 from hermes_memory_pgvector.admin.setup.uninstall import plan_removal, remove
 from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.domain.errors import ConfigurationError
+from tests.support.hermes import PLUGIN_FOLDER
 
 # The host reads no further when it looks for a provider.
 HOST_READS_CHARS = 8192
 
-LOAD_WITHOUT_PACKAGE = """
-import json, logging, sys
+WITHOUT_PACKAGE = """
+import sys
 sys.modules["hermes_memory_pgvector"] = None
+"""
+
+LOAD = """
+import json, logging
 records = []
 class Keep(logging.Handler):
     def emit(self, record):
@@ -41,9 +47,8 @@ print(json.dumps({
 }))
 """
 
-COMMAND_WITHOUT_PACKAGE = """
-import argparse, sys
-sys.modules["hermes_memory_pgvector"] = None
+COMMAND = """
+import argparse
 from plugins.memory import discover_plugin_cli_commands
 (command,) = discover_plugin_cli_commands()
 parser = argparse.ArgumentParser()
@@ -52,9 +57,10 @@ command["handler_fn"](parser.parse_args(["doctor", "--json"]))
 """
 
 
-def run_in_host(home: Path, program: str) -> subprocess.CompletedProcess[str]:
-    """Runs `program` in a Python of the host's, with `home` as its home."""
+def run_in_host(home: Path, program: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Runs `program` in a Python of the host's, with `home` as its home, and `more` in its environment."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), "HERMES_HOME": str(home), "PYTHONSAFEPATH": "1"}
+    environment |= more
     return subprocess.run(
         [sys.executable, "-c", program],
         env=environment,
@@ -203,7 +209,7 @@ def test_the_plugin_is_compiled_for_a_short_first_load(tmp_path: Path) -> None:
 def test_need_21_a_shim_without_its_package_loads_and_says_once_what_to_do(tmp_path: Path) -> None:
     install_plugin(tmp_path)
 
-    completed = run_in_host(tmp_path, LOAD_WITHOUT_PACKAGE)
+    completed = run_in_host(tmp_path, WITHOUT_PACKAGE + LOAD)
 
     assert completed.returncode == 0, completed.stderr
     seen = json.loads(completed.stdout.splitlines()[-1])
@@ -219,11 +225,42 @@ def test_need_21_a_shim_without_its_package_loads_and_says_once_what_to_do(tmp_p
     assert reinstall_requirement() in message
 
 
+@pytest.mark.parametrize("damage", ["cut short", "zeroed", "a part is missing"])
+def test_need_02_a_damaged_package_is_no_silent_absence(tmp_path: Path, damage: str) -> None:
+    home, package = tmp_path / "home", tmp_path / "environment" / "hermes_memory_pgvector"
+    home.mkdir()
+    install_plugin(home)
+    shutil.copytree(PLUGIN_FOLDER, package, ignore=shutil.ignore_patterns("__pycache__"))
+    module = package / "host" / "provider.py"
+    match damage:
+        case "cut short":
+            module.write_bytes(module.read_bytes()[:3000])
+        case "zeroed":
+            module.write_bytes(b"\0" * 4096)
+        case "a part is missing":
+            shutil.rmtree(package / "domain")
+
+    completed = run_in_host(home, LOAD, PYTHONPATH=str(package.parent))
+
+    assert completed.returncode == 0, completed.stderr
+    seen = json.loads(completed.stdout.splitlines()[-1])
+    assert (seen["all"], seen["available"]) == ([True, True, True], False)
+    ((level, message),) = seen["records"]
+    assert level == "WARNING" and "pgvector memory is off: " in message
+    # pip takes a version that is installed already for whole.
+    assert f"install --force-reinstall '{reinstall_requirement()}'" in message
+    (home / "config.yaml").write_text("memory:\n  provider: pgvector\n", encoding="utf-8")
+    if damage == "a part is missing":
+        completed = run_in_host(home, COMMAND, PYTHONPATH=str(package.parent))
+        assert completed.returncode == 1 and "--force-reinstall" in completed.stderr
+        assert "Traceback" not in completed.stderr
+
+
 def test_need_21_the_command_line_without_its_package_says_what_to_do(tmp_path: Path) -> None:
     install_plugin(tmp_path)
     (tmp_path / "config.yaml").write_text("memory:\n  provider: pgvector\n", encoding="utf-8")
 
-    completed = run_in_host(tmp_path, COMMAND_WITHOUT_PACKAGE)
+    completed = run_in_host(tmp_path, WITHOUT_PACKAGE + COMMAND)
 
     assert completed.returncode == 1, completed.stderr
     assert "pip install" in completed.stderr

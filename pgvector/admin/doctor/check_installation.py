@@ -42,7 +42,8 @@ import json
 from plugins.memory import find_provider_dir, load_memory_provider
 found = find_provider_dir("pgvector")
 loaded = load_memory_provider("pgvector") if found else None
-print(json.dumps([str(found or ""), type(loaded).__name__ if loaded else ""]))
+words = [getattr(loaded, name, "") for name in ("cause", "remedy")]
+print(json.dumps([str(found or ""), type(loaded).__name__ if loaded else "", *words]))
 """
 
 
@@ -205,7 +206,7 @@ def _as_the_host_sees_it(home: Path, directory: Path) -> Iterator[Check]:
             timeout=_HOST_TIMEOUT_S,
             check=False,
         )
-        found, provider = json.loads(done.stdout.strip().splitlines()[-1])
+        found, provider, cause, remedy = json.loads(done.stdout.strip().splitlines()[-1])
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError) as exc:
         yield note("discovery", f"hermes could not be asked for its plugins ({type(exc).__name__})")
         return
@@ -221,8 +222,8 @@ def _as_the_host_sees_it(home: Path, directory: Path) -> Iterator[Check]:
     elif provider != "PgvectorMemoryProvider":
         yield fail(
             "discovery",
-            f"{IMPORT_NAME} cannot be imported by hermes: a stand-in takes its place",
-            pip_install(reinstall_requirement()),
+            f"a stand-in takes the place of {IMPORT_NAME}: {cause or 'hermes cannot import it'}",
+            remedy or pip_install(reinstall_requirement()),
         )
     else:
         yield ok("discovery", "hermes finds and loads the plugin")

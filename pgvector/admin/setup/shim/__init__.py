@@ -14,7 +14,7 @@ def register(ctx: Any) -> None:
         from hermes_memory_pgvector import register as register_installed
 
         register_installed(ctx)
-    except ImportError as error:
+    except Exception as error:  # a damaged package fails in any way, and the host would say nothing of it
         from .absent import register_stand_in
 
         register_stand_in(ctx, error)

@@ -7,22 +7,22 @@ from typing import Any
 
 
 def register_cli(subparser: Any) -> None:
-    """Add the package's subcommands, or none if the package cannot be imported."""
+    """Add the package's subcommands; if it cannot be imported, what makes `pgvector_command` say so."""
     try:
         from hermes_memory_pgvector.cli import register_cli as register_installed
-    except ImportError:
-        # `pgvector_command` then says so; hermes itself must still start.
-        subparser.add_argument("rest", nargs=argparse.REMAINDER, help="the package is not installed here")
-        return
-    register_installed(subparser)
+
+        register_installed(subparser)
+    except Exception as error:  # of a damaged package any; hermes itself must still start
+        subparser.add_argument("rest", nargs=argparse.REMAINDER, help="the package cannot be imported here")
+        subparser.set_defaults(pgvector_absent=error)
 
 
 def pgvector_command(args: Any) -> Any:
     """Run the command in `args`. Raises SystemExit with the cause if the package cannot be imported."""
-    try:
-        from hermes_memory_pgvector.cli import pgvector_command as command_installed
-    except ImportError as error:
+    if hasattr(args, "pgvector_absent"):
         from .absent import explanation
 
-        raise SystemExit(explanation(error)) from error
+        raise SystemExit(explanation(args.pgvector_absent))
+    from hermes_memory_pgvector.cli import pgvector_command as command_installed
+
     return command_installed(args)

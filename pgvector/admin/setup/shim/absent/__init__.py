@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 ORIGIN_FILE = "origin.json"
+_PACKAGE = "hermes_memory_pgvector"
 _log = logging.getLogger(__name__)
 _told: set[str] = set()
 
 
-def install_command() -> str:
-    """Return the command that reinstalls the package into this Python, from the installer's record."""
+def install_command(error: Exception) -> str:
+    """Return the command that makes the package whole in this Python again, from the installer's record."""
     from importlib.util import find_spec
     from shlex import quote
 
@@ -27,18 +28,28 @@ def install_command() -> str:
         requirement = str(origin["requirement"])
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    has_pip = find_spec("pip") is not None
     python = quote(sys.executable or "python3")
-    pip = f"{python} -m pip install" if has_pip else f"uv pip install --python {python}"
-    return f"{pip} {quote(requirement)}"
+    pip, again = f"{python} -m pip install", " --force-reinstall"
+    if find_spec("pip") is None:
+        pip, again = f"uv pip install --python {python}", " --reinstall"
+    missing = isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith(f"{_PACKAGE}.")
+    # What is there, but damaged, is left as it is unless told otherwise: its version is the right one.
+    return f"{pip}{'' if missing else again} {quote(requirement)}"
 
 
-def explanation(error: ImportError) -> str:
+def cause_of(error: Exception) -> str:
+    """Return why the package cannot be imported."""
+    if isinstance(error, ImportError):
+        return f"{error} in {sys.executable}"
+    return f"{_PACKAGE} cannot be imported in {sys.executable} ({type(error).__name__}: {error})"
+
+
+def explanation(error: Exception) -> str:
     """Return a message with the cause and the command that fixes it."""
-    return f"pgvector memory is off: {error} in {sys.executable}. To bring it back, run: {install_command()}"
+    return f"pgvector memory is off: {cause_of(error)}. To bring it back, run: {install_command(error)}"
 
 
-def register_stand_in(ctx: Any, error: ImportError) -> None:
+def register_stand_in(ctx: Any, error: Exception) -> None:
     """Register a provider that is never available; log a warning once for each process and cause."""
     from agent.memory_provider import MemoryProvider
 
@@ -48,7 +59,11 @@ def register_stand_in(ctx: Any, error: ImportError) -> None:
         _log.warning("%s", reason)
 
     class AbsentProvider(MemoryProvider):
-        """A provider that keeps the plugin listed while its package is missing."""
+        """A provider that keeps the plugin listed while its package is missing or damaged."""
+
+        # What doctor prints.
+        cause = cause_of(error)
+        remedy = install_command(error)
 
         @property
         def name(self) -> str:
