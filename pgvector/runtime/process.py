@@ -36,6 +36,7 @@ from ..recall.transcripts import Transcripts
 from .agent_server import AgentServer
 from .parts import Models, backend_of
 from .retention_process import RetentionProcess
+from .version import LOADED_VERSION
 
 logger = logging.getLogger(__name__)
 
@@ -242,6 +243,7 @@ class Runtime:
     def stats(self) -> dict[str, Any]:
         """Return flat counters with units in their names; text values are states or the last error."""
         return {
+            "version": LOADED_VERSION,
             "postgres": "up" if self.backend.is_up() else "down" if self.backend.problem else "starting",
             "endpoint": self.embedder.state() if self.embedder is not None else "none",
             "embed_model": self.embedder.model if self.embedder is not None else "",

@@ -245,6 +245,7 @@ UNCODED = (
     "INSERT INTO conversations (session_id, role, content, embedding)"
     f" VALUES ('s', 'user', 'said', array_fill(0.5, ARRAY[{DIMS}])::vector); UPDATE conversations SET code = NULL"
 )
+NEWER = "INSERT INTO hermes_migrations (version, name, checksum) VALUES (999, 'later', repeat('a', 64))"
 OTHER_COLLATION = "UPDATE pg_database SET datcollversion = '0.9' WHERE datname = current_database()"
 INVALID = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'conversations_theme_time_idx'::regclass"
 
@@ -261,6 +262,7 @@ INVALID = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'conversati
         (on("UPDATE pg_extension SET extversion = '0.8.2' WHERE extname = 'vector'"), "pgvector", "note", "0.8.2"),
         (on("DELETE FROM hermes_migrations"), "schema", "fail", "is not applied"),
         (on("UPDATE hermes_migrations SET checksum = repeat('a', 64)"), "schema", "note", "was another text"),
+        (on(NEWER), "schema", "note", "migration 999 here is of a newer version"),
         (on(INVALID), "index", "fail", "conversations_theme_time_idx is invalid"),
         (on("DROP INDEX conversations_embedding_idx"), "index", "note", "no whole HNSW index"),
         (on("DROP INDEX conversations_tsv_idx"), "index", "fail", "conversations_tsv_idx"),

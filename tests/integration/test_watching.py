@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -30,7 +31,9 @@ from hermes_memory_pgvector.domain.errors import WrongUsage
 from hermes_memory_pgvector.runtime.process import close_all
 from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS, MakeProvider
+from tests.support.agent_process import AgentProcess
 from tests.support.blocked_packages import PoorEnvironment
+from tests.support.hermes import PLUGIN_FOLDER
 from tests.support.left_spool import leave_spool, operation
 from tests.support.memory import called, landed, runtime_of
 from tests.support.ports import free_port
@@ -173,6 +176,35 @@ def test_need_40_who_takes_over_what_a_process_left_depends_on_whether_an_agent_
 
 
 # -- again and again ---------------------------------------------------------------------------------------------------
+
+
+def test_need_40_an_agent_that_runs_on_with_the_code_of_before_an_upgrade_is_named(
+    dsn: str, home: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "environment" / "hermes_memory_pgvector"
+    shutil.copytree(PLUGIN_FOLDER, package, ignore=shutil.ignore_patterns("__pycache__"))
+    manifest = (package / "plugin.yaml").read_text(encoding="utf-8")
+    ours = yaml.safe_load(manifest)["version"]
+    (package / "plugin.yaml").write_text(manifest.replace(ours, "1.0.9"), encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(package.parent))
+
+    def reporting(pid: int) -> bool:
+        return any(each["pid"] == str(pid) and each["report"] for each in status(home, capsys)["processes"])
+
+    with AgentProcess({"dsn": dsn, "dims": DIMS}, home) as agent:
+        (package / "plugin.yaml").write_text(manifest, encoding="utf-8")  # as an upgrade does beneath it
+        until(lambda: reporting(agent.pid), what="its report")
+        said = f"is of version 1.0.9, this command of {ours}"
+        main(["status", "--hermes-home", str(home)])
+        assert f"{said}: restart it" in capsys.readouterr().out
+        main(["doctor", "--json", "--hermes-home", str(home)])
+        (check,) = [each for each in json.loads(capsys.readouterr().out)["checks"] if each["name"] == "agents"]
+        assert (check["said"], check["fix"]) == (f"process {agent.pid} {said}", "restart it")
+
+    with AgentProcess({"dsn": dsn, "dims": DIMS}, home) as agent:
+        until(lambda: reporting(agent.pid), what="the report of the one that was started anew")
+        main(["status", "--hermes-home", str(home)])
+        assert "this command of" not in capsys.readouterr().out
 
 
 def test_need_24_watch_prints_a_line_each_and_ends_at_ctrl_c(start_cli: Start) -> None:

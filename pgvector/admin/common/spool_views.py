@@ -23,6 +23,7 @@ from ...domain.errors import InvalidArgument, SpoolError, SpoolGone
 from ...domain.gil import SHORT_SLICE, in_slices
 from ...domain.operations import MalformedWrite, Operation, RemoveMemory
 from ...domain.text import on_one_line
+from .installation import package_version
 
 try:
     import fcntl
@@ -65,6 +66,12 @@ class SpoolView:
         """Return whether its process reaches no database, and began before the settings of the home were changed."""
         down = self.living and self.report.get("postgres") == "down"
         return down and made_at_ns(self.path) < _settings_changed_ns(home)
+
+    def other_version(self) -> str:
+        """Return that its process runs code of another version than this command does; empty if it does not."""
+        theirs, ours = self.report.get("version", "1.0"), package_version()
+        told = self.living and self.report and theirs != ours
+        return f"is of version {theirs}, this command of {ours}" if told else ""
 
     @property
     def pid(self) -> str:

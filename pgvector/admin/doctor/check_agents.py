@@ -1,4 +1,4 @@
-"""Agents that still run with settings from before a change of the database or of the model."""
+"""Agents that still run with settings, or with code, from before a change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .check import Check, DoctorContext, note
 
 
 def check_agents(context: DoctorContext, *, reached: bool) -> Iterator[Check]:
-    """Yield the running processes of the home that have to be restarted for its settings to hold.
+    """Yield the running processes of the home that have to be restarted for its settings, or an upgrade, to hold.
 
     `reached`: the settings lead to a database that can be used.
     """
@@ -25,6 +25,8 @@ def _checks(context: DoctorContext, *, reached: bool) -> Iterator[Check]:
     for view in inspect_spools(context.home):
         if not view.living:
             continue
+        if differs := view.other_version():
+            yield note("agents", f"process {view.pid} {differs}", "restart it")
         if not view.leads_to(here):
             yield note(
                 "agents",

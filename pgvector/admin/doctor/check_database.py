@@ -169,7 +169,14 @@ def _unusable_schema(conn: DeadlineConnection, settings: Settings) -> Check | No
 
 def _migrations(conn: DeadlineConnection) -> Iterator[Check]:
     count = len(schema.shipped_migrations())
-    yield ok("schema", f"{count} {'migration' if count == 1 else 'migrations'} applied")
+    if newer := schema.applied_versions(conn).difference(schema.shipped_migrations()):
+        yield note(
+            "schema",
+            f"migration {max(newer):03} here is of a newer version of this program than this command",
+            "upgrade this installation too; until then its agents read and write, without what is new",
+        )
+    else:
+        yield ok("schema", f"{count} {'migration' if count == 1 else 'migrations'} applied")
     if (upgraded := under_way(conn)) is not None:
         yield _upgrade(upgraded)
     for name in changed_migrations(conn):

@@ -125,6 +125,7 @@ def look(
                 "problem": view.problem,
                 "elsewhere": view.place if view.living and not view.leads_to(here) else "",
                 "outdated": view.is_outdated(home),
+                "other_version": view.other_version(),
             }
             for view in views
         ],
@@ -294,6 +295,8 @@ def _process_details(process: Mapping[str, Any]) -> Iterator[str]:
         yield f"writes to {process['elsewhere']}, not to the database that the settings name: restart it"
     elif process["outdated"] and process["report"]["postgres"] == "reconnecting":
         yield "began before the settings were changed: restart it, unless it connects within seconds"
+    if process["other_version"]:
+        yield f"{process['other_version']}: restart it"
     if process["living"] and process["report"]:
         stale = " (not heard of for a minute)" if (process["report_age_s"] or 0) > _STALE_S else ""
         yield from _report_lines(process["report"], stale)
