@@ -90,23 +90,25 @@ def log_rejected(refusals: RejectionLog, op: Operation, why: Exception) -> None:
 
 
 class RetryLog:
-    """Logs once that writes wait and are retried, and once that they go on. Used by the drain thread only."""
+    """Logs that writes wait and are retried, once for each cause, and once that they go on. For the drain thread."""
 
     def __init__(self) -> None:
         self._met_trouble = False
-        self._told = False
+        self._told: set[type[BaseException]] = set()
 
     def failed(self, exc: HermesPgvectorError, *, lost_connection: bool) -> None:
         """Note a batch that has to be retried; the store itself logs a lost connection."""
         if isinstance(exc, (StoreConflict, StoreReplaced, StoreUnsettled, DeadlineExceeded)) and not self._met_trouble:
             self._met_trouble = True  # usually the next attempt works
-        elif not lost_connection and not self._told:  # logged once, since the message may change with each attempt
-            self._told = True
+            return
+        cause = type(exc.__cause__ or exc)  # not the message, which may change with each attempt
+        if not lost_connection and cause not in self._told:
+            self._told.add(cause)
             logger.warning("hermes-pgvector: writes wait in the spool and are tried again: %s", exc)
 
     def over(self) -> None:
         """Note that no part of a batch has to be retried."""
         self._met_trouble = False
         if self._told:
-            self._told = False
+            self._told.clear()
             logger.info("hermes-pgvector: writes go on; what waited follows now")

@@ -21,7 +21,7 @@ from ..domain.redaction import identity_digest, mask_identifiers
 from ..domain.text import clean
 from ..domain.theme import CONTEXT_PLATFORMS, SessionThemes, Surface, Theme, ThemeRules, ThemeSet, session_themes
 from ..domain.theme_access import Reach, SharedChats
-from ..server.home_record import HomeRecord, copied_from, has_data, path_in, record, recorded
+from ..server.home_record import HomeRecord, copied_from, has_data, is_hidden, path_in, record, recorded
 from ..server.layout import default_root, root_of, whole_home
 
 _WORD_MAX_CHARS = 64
@@ -272,6 +272,8 @@ def _compare_with_record(home: Path, root: Path, *, chosen: bool = False) -> str
         return ""
     before = recorded(home, chosen=chosen)
     if before is not None and before.server == root:
+        if is_hidden(root):  # nothing begins anew there: whoever starts the server says why it cannot be used
+            return ""
         return (
             f"the data of this home's embedded Postgres, {root / 'data'}, is not there: memory begins anew; where that "
             "was not your doing, stop the agents and put the folder back, or restore a backup"

@@ -88,6 +88,17 @@ def has_data(server: Path) -> bool:
     return os.path.exists(server / "data")
 
 
+def is_hidden(server: Path) -> bool:
+    """Return whether this user cannot tell if a server was made in this directory, as where another user owns it."""
+    try:
+        os.stat(server / "data")
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return False
+
+
 def knows_only_servers(home: Path) -> bool:
     """Return True when the home says which databases it has used, and the embedded one is none of them."""
     with suppress(OSError, ValueError):

@@ -232,6 +232,24 @@ def test_need_03_a_role_that_is_read_only_for_a_while_recalls_and_writes_again_b
     traffic.assert_never_waited()
 
 
+def test_need_02_a_second_cause_that_holds_writes_up_is_told_as_the_first_was(
+    direct_dsn: str, admin_dsn: str, make_provider: MakeProvider, log: Log
+) -> None:
+    provider = make_provider({"dsn": direct_dsn})
+    report(provider, 1)
+    landed(provider)
+    as_admin(admin_dsn, "REVOKE INSERT ON conversations FROM hermes")
+    set_read_only(admin_dsn, "on")
+    report(provider, 2)
+    until(lambda: "read-only" in "".join(log.warnings()), LANDED_TIMEOUT_S, "a line about it")
+    set_read_only(admin_dsn, "off")
+    until(lambda: "permission denied" in "".join(log.warnings()), LANDED_TIMEOUT_S, "a line about what is left")
+    as_admin(admin_dsn, "GRANT INSERT ON conversations TO hermes")
+    report(provider, 3)
+    landed(provider)
+    assert user_turns(Database(admin_dsn)) == [turn(number) for number in range(1, 4)]
+
+
 def test_need_03_a_role_that_was_dropped_and_made_anew_is_used_without_a_restart(
     postgres: EmbeddedServer, direct_dsn: str, admin_dsn: str, make_provider: MakeProvider, log: Log
 ) -> None:

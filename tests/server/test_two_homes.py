@@ -311,6 +311,18 @@ def test_need_40_a_data_folder_that_was_moved_away_is_named_as_such(user: Path) 
     assert "export there" not in said  # there is here
 
 
+def test_need_40_a_data_folder_that_cannot_be_looked_at_is_not_called_gone(user: Path) -> None:
+    """As one that belongs to another user by now, or is on a disk with errors."""
+    home = user / "one"
+    root = root_of(home)
+    (home / "pgvector").mkdir(parents=True)
+    (home / "pgvector" / "embedded.json").write_text(json.dumps({"home": str(home), "server": str(root)}))
+    root.mkdir(parents=True)
+    (root / "data").symlink_to(root / "data")
+
+    assert load_settings(None, home).warnings == ()
+
+
 def test_need_40_doctor_says_that_memory_begins_anew_though_it_starts_the_server(user: Path) -> None:
     first = agent(user / ".hermes")
     first.on_memory_write("add", "memory", "The Atlas budget is secret")

@@ -48,7 +48,7 @@ def _checks(context: DoctorContext, *, reached: bool) -> Iterator[Check]:
 
 
 def _source(view: SpoolView) -> str:
-    return "embedded" if view.place == EMBEDDED_PLACE else "DSN"
+    return "embedded" if view.place == EMBEDDED_PLACE else "DSN, with --theme if others store there as well"
 
 
 def _has_another_model(view: SpoolView, context: DoctorContext) -> bool:

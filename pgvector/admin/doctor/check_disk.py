@@ -56,9 +56,10 @@ def _spools(views: list[SpoolView], folder: Path, settings: Settings, here: Dest
     yield from delayed
     if not delayed:
         waiting, size = sum(view.waiting for view in views), sum(view.size_bytes for view in views)
+        whose = "its" if waiting == 1 else "their"
         yield ok(
             "spool",
-            f"{folder}, {plural(waiting, 'write')} on their way, {size / 1e6:.1f} of {settings.spool_max_mb} MB",
+            f"{folder}, {plural(waiting, 'write')} on {whose} way, {size / 1e6:.1f} of {settings.spool_max_mb} MB",
         )
 
 
