@@ -23,7 +23,7 @@ _PLACE = r"\\*[\"']?(?:https?://|~/|/(?:etc|home|mnt|opt|proc|root|run|srv|tmp|u
 _NO_PLACE = rf"(?!{_PLACE})"
 # Unless the opening quote is itself escaped, as in JSON within JSON, an escaped quote belongs to the value.
 _QUOTED = (
-    rf"(?P<escape>\\+)?(?P<quote>[\"']){_MASKED}{_UNTOLD}(?P<quoted>(?:(?!(?P=quote))[^\n\\]|\\(?!(?P=quote))"
+    rf"(?:\"\"(?=\")|''(?='))?(?P<escape>\\+)?(?P<quote>[\"']){_MASKED}{_UNTOLD}(?P<quoted>(?:(?!(?P=quote))[^\n\\]|\\(?!(?P=quote))"
     r"|(?(escape)(?!)|\\(?P=quote)(?=[^\n]{0,256}?(?P=quote)))){4,256})"
 )
 # A separator is part of the value unless another one, a blank, a quote, `name=` or the end follows it.
@@ -55,7 +55,8 @@ _SIGN = rf"{_GAP}(?:(?:{_COLON}|{_EQUALS})>?|->|\u2192){_GAP}"
 _ARROW = rf"{_GAP}(?:[-=]>|\u2192|[-\u2013\u2014](?=\s)|\|){_GAP}"  # also a dash, or the next cell of a table
 _VALUE = r",?\s{1,40}[\"']?value(?:[\"']?\s{0,3}:\s{0,3}|=(?=[\"']))"  # name: DB_PASSWORD, value: ...
 _OF = r"(?:\s(?:for|of|to|on|at|in)(?:\s[^\s.,;:!?]{1,30}){1,5}?)"  # the password for the database is ...
-_IS = rf"(?:{_OF}\s|\s{{1,3}})(?:is|was)\s{{1,3}}"
+_IS = rf"(?:{_OF}\s|\s{{1,3}})(?:is|was):?\s{{1,3}}"
+_BLOCK = r":[ \t]{0,3}[|>][+-]?[ \t]{0,3}\n[ \t]{1,40}"  # of YAML, whose text is in the next line
 _ELEMENT = rf">{_MASKED}{_UNTOLD}(?P<element>[^<>\s]{{4,512}})(?=</)"
 _LITERAL = rf"\s{{1,3}}'{_MASKED}{_UNTOLD}(?P<literal>[^'\s]{{4,256}})(?=')"  # as in SQL
 
@@ -249,6 +250,38 @@ SHAPES: Final = (
         rf"{_MASKED}{_UNTOLD}" r"(?P<key>[^\s'\"`]{3,128})",
     ),
     SecretShape(
+        "password",
+        ("mongo",),
+        r"mongo[a-z]{0,10} (?:(?!mongo)[^\n&|;]){0,300}?(?<=\s)-p\s{0,2}[\"']?(?![\d.:]{1,40}(?:\s|\Z))"
+        rf"{_MASKED}{_UNTOLD}{_NO_PLACE}" r"(?P<key>[^\s'\"`]{3,128})",
+        r"[a-z]{0,10} ",
+    ),
+    SecretShape(
+        "password",
+        ("ldap",),
+        r"ldap[a-z]{3,9} (?:(?!ldap[a-z]{3,9} )[^\n&|;]){0,300}?(?<=\s)-w\s{0,2}[\"']?"
+        rf"{_MASKED}{_UNTOLD}" r"(?P<key>[^\s'\"`]{3,128})",
+        r"[a-z]{3,9} ",
+    ),
+    SecretShape(
+        "password",
+        ("-passin pass:", "-passout pass:"),
+        rf"-pass(?:in|out) pass:{_MASKED}{_UNTOLD}" r"(?P<key>[^\s'\"`]{3,128})",
+    ),
+    # Two lines, as password managers show and people copy them.
+    SecretShape(
+        "password",
+        ("password\n", "passwort\n", "kennwort\n"),
+        rf"(?<![^\n])[a-z]{{8}}\n{_MIXED}(?=[ \t]{{0,3}}(?:\n|\Z))",
+        folded=True,
+    ),
+    SecretShape(
+        "password",
+        ("pw:", "pw ", "pw=", "pw\uff1a"),
+        rf"{_START}pw(?:{_GAP}{_COLON}{_GAP}|{_GAP}{_EQUALS}{_GAP}|\sis:?\s){_MIXED}",
+        folded=True,
+    ),
+    SecretShape(
         "secret",
         ("aws configure set ",),
         r"aws configure set [\w.-]{0,60}(?:secret|token)[\w.-]{0,30}\s{1,4}[\"']?"
@@ -294,12 +327,14 @@ SHAPES: Final = (
     SecretShape(
         "password",
         ("pass", "pwd"),
-        rf"(?:pass(?:word|wd|phrase)|pwd|(?:(?-i:(?<=[A-Z]_)PASS){_COUNTED}|(?<=become_)pass|(?<=db_)pass|(?<=smtp_)pass|(?<=ssh_)pass))"
+        rf"(?:pass(?:word|wd|phrase)|pwd|(?:(?-i:(?<=[A-Z]_)PASS){_COUNTED}|(?<=become_)pass|(?<=db_)pass|(?<=smtp_)pass|(?<=ssh_)pass)"
+        # By itself the word also counts what passed: as a key in quotes, with a password's value.
+        rf"|(?<=[\"'])pass(?=\\*[\"']{_SIGN}\\*[\"'](?=[^\s\"']{{0,64}}\d)(?=[^\s\"']{{0,64}}[a-z])[^\s\"']{{5}}))"
         rf"(?![a-z])(?:_?\d)?{_CLOSE}"
         rf"(?:(?:{_SIGN}|{_VALUE}){_QUOTED}|{_GAP}{_EQUALS}{_GAP}{_BARE}"
-        rf"|(?:{_GAP}{_COLON}(?=[\s`]){_GAP}|\s{{1,3}}(?:is|was)\s{{1,3}}){_TOLD}"
-        rf"|(?:{_COLON}|{_ARROW}|{_VALUE}|{_OF}\s(?:is|was)\s){_MIXED}|{_ELEMENT}|{_LITERAL})",
-        rf"(?:(?<=pass)(?:word|wd|phrase)|(?<=pwd)|(?<=_pass))(?![a-z])(?:_?\d)?{_CLOSE}"
+        rf"|(?:{_GAP}{_COLON}(?=[\s`]){_GAP}|\s{{1,3}}(?:is|was):?\s{{1,3}}){_TOLD}"
+        rf"|(?:{_COLON}|{_ARROW}|{_VALUE}|{_OF}\s(?:is|was):?\s|{_BLOCK}){_MIXED}|{_ELEMENT}|{_LITERAL})",
+        rf"(?:(?<=pass)(?:word|wd|phrase)|(?<=pwd)|(?<=_pass)|(?<=[\"']pass))(?![a-z])(?:_?\d)?{_CLOSE}"
         rf"(?:{_GAP}(?:[:=\uff1a\uff1d|\u2192>',-]|is|was|value)|{_OF}\s(?:is|was)|,?\s{{1,40}}[\"']?value)",
         folded=True,
     ),
