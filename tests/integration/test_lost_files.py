@@ -438,6 +438,28 @@ def test_need_32_a_remembered_text_is_not_what_a_part_of_a_line_means(make_provi
     assert recalled(provider, "atlas port") == ["Atlas listens on port 5432"]
 
 
+def test_need_32_what_an_agent_of_the_first_version_remembers_is_kept_too(
+    make_provider: MakeProvider, home: Path, dsn: str
+) -> None:
+    """It may go on beside newer ones, and knows the source of a memory but no owners."""
+    provider = make_provider(gateway_session_key="default")
+    landed(provider)
+    with psycopg.connect(dsn, autocommit=True) as first:
+        for text in ("Atlas listens on port 5432", "Borealis is green"):
+            first.execute(
+                "INSERT INTO memory_entries (agent_identity, target, content, metadata) "
+                """VALUES ('default', 'memory', %s, '{"source": "remember"}')""",
+                (text,),
+            )
+    write_entries(home, "Borealis is green", "Cygnus is red", age_s=0)
+    session(make_provider)
+    provider.on_memory_write("remove", "memory", "", {"old_text": "5432"})
+    landed(provider)
+    write_entries(home, "Cygnus is red", age_s=-1)
+    session(make_provider)
+    assert sorted(recalled(provider, "atlas borealis port")) == ["Atlas listens on port 5432", "Borealis is green"]
+
+
 # -- replacements that meet
 
 

@@ -152,6 +152,11 @@ CASE WHEN {own}.state IS NOT NULL OR {own}.replaces IS NOT NULL OR {own}.kind IS
                           WHERE before.agent_identity = {own}.agent_identity AND before.id = {own}.replaces
                             AND readable(before)))) END AS structure
 
+-- fragment: has_owner(m)
+-- Whether somebody keeps the memory besides the hosts' memory files. An agent of version 1.0, which may write beside this one,
+-- names no owner: then the source says who it was.
+({m}.owners <> '{}' OR coalesce({m}.metadata ->> 'source', '') = ANY ('{remember,operator,delegation}'::text[]))
+
 -- fragment: kept_vector()
 embedding = coalesce(memory_entries.embedding, excluded.embedding), sig = coalesce(memory_entries.sig, excluded.sig),
        code = coalesce(memory_entries.code, excluded.code)

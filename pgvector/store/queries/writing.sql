@@ -140,15 +140,15 @@ UPDATE memory_entries AS m SET metadata = %(metadata)s
 -- name: find_memory
 -- The entries `old_text` may mean: in this theme, or in this host's own file, whichever theme owns the entry there. An entry
 -- that has another owner, and that no file of this host holds, is not for this host's file to change.
-SELECT m.id, m.agent_identity, m.content, m.content = %(old_text)s AS whole, m.owners <> '{}' AS owned,
+SELECT m.id, m.agent_identity, m.content, m.content = %(old_text)s AS whole, has_owner(m) AS owned,
        EXISTS (SELECT FROM hermes_mirror AS f
                 WHERE f.agent_identity = m.agent_identity AND f.origin = %(origin)s
                   AND f.target = m.target AND f.digest = m.digest) AS in_file
   FROM memory_entries AS m
  WHERE m.agent_identity = %(theme)s AND m.target = %(target)s AND position(%(old_text)s IN m.content) > 0
-   AND m.owners = '{}'
+   AND NOT has_owner(m)
 UNION
-SELECT m.id, m.agent_identity, m.content, m.content = %(old_text)s, m.owners <> '{}', true
+SELECT m.id, m.agent_identity, m.content, m.content = %(old_text)s, has_owner(m), true
   FROM hermes_mirror AS f
   JOIN memory_entries AS m
     ON m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest
@@ -157,7 +157,7 @@ SELECT m.id, m.agent_identity, m.content, m.content = %(old_text)s, m.owners <> 
 -- name: find_successor
 -- The memory that an entry of this host's own file has become since another host replaced it, newest change first. A part of
 -- the text only matches entries of this host's file: otherwise it would match any text that a memory ever had.
-SELECT m.id, m.agent_identity, m.content, m.owners <> '{}' AS owned, h.old_digest = substr(hermes_digest(%(old_text)s), 1, 8) AS whole
+SELECT m.id, m.agent_identity, m.content, has_owner(m) AS owned, h.old_digest = substr(hermes_digest(%(old_text)s), 1, 8) AS whole
   FROM memory_history AS h
   JOIN memory_entries AS m ON m.id = h.memory_id AND m.agent_identity = h.agent_identity
  WHERE h.agent_identity = %(theme)s AND h.target = %(target)s AND h.action = 'replaced'
@@ -178,7 +178,7 @@ unmirrored AS (
        AND f.target = entry.target AND f.digest = entry.digest),
 gone AS (
     DELETE FROM memory_entries AS m USING entry
-     WHERE m.agent_identity = %(theme)s AND m.id = entry.id AND m.owners = '{}'
+     WHERE m.agent_identity = %(theme)s AND m.id = entry.id AND NOT has_owner(m)
     RETURNING m.agent_identity, m.target, m.digest)
 INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at, origin)
 SELECT agent_identity, target, digest, %(noted_at)s, %(origin)s FROM gone
@@ -332,7 +332,7 @@ UNION ALL
 SELECT CASE WHEN n.digest IS NULL THEN CASE WHEN 'relieve' = ANY(m.owners) THEN 'moved' ELSE 'gone' END
             WHEN coalesce(seen.held_at, seen.kept_at) IS NOT NULL THEN 'back'
             WHEN seen.noted_at = %(noted_at)s THEN 'ahead' ELSE 'stays' END,
-       m.id, seen.agent_identity, coalesce(n.content, m.content), seen.digest, NULL, m.owners = '{}'
+       m.id, seen.agent_identity, coalesce(n.content, m.content), seen.digest, NULL, NOT has_owner(m)
   FROM seen
   LEFT JOIN now_in_file AS n ON n.digest = seen.digest
   LEFT JOIN memory_entries AS m
