@@ -122,6 +122,8 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
 
     def _acquire(self) -> Runtime:
         with at_import:
+            if switched_on(self._settings.tools):  # while they are there: an upgrade may replace the package beneath us
+                from . import write_tools  # noqa: F401
             from ..runtime.process import acquire
 
         return acquire(self._settings, self._home, self._secrets, self)
@@ -183,8 +185,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
         runtime, context = ready
         if self._policy.silences(context.place, runtime.counts):
             return ""
-        text = question_in(query, self._policy.keep.max_chars)
-        if is_trivial_query(text):
+        if is_trivial_query(text := question_in(query, self._policy.keep.max_chars)):
             return ""
         with at_import:
             from ..recall.prefetch import MessagePlace, prefetch_block
@@ -356,8 +357,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
         return answer(tool_name, args, here, turns=self.FINDS_TURNS)
 
     def _keep(self, tool_name: str, args: Args, runtime: Runtime, context: SessionContext) -> Result:
-        with at_import:
-            from .write_tools import WriteContext, answer  # needs the driver, without which we still load
+        from .write_tools import WriteContext, answer  # needs the driver, without which we still load
 
         source = context.provenance(self._session_id, self._parent_session_id)
         may_write, submit = partial(self._may_write, runtime, context), partial(self._submit, runtime)

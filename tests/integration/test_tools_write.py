@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,8 @@ from hermes_memory_pgvector.domain.chunks import estimate_tokens
 from hermes_memory_pgvector.host import write_tools
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import MakeProvider
+from tests.support.agent_process import AgentProcess
+from tests.support.hermes import PLUGIN_FOLDER
 from tests.support.memory import called, landed, recalled, write_entries
 from tests.support.stored import Database
 
@@ -373,3 +376,20 @@ def test_need_08_memory_profile_keeps_its_budget(make_provider: MakeProvider) ->
         if budget >= 400:
             assert [entry["content"] for entry in profile["user"]] == ["The user is called Ada"]
             assert profile["memory"][0].get("excerpt_of_chars") == 25 * 400 - 1
+
+
+def test_need_01_an_upgrade_beneath_a_running_agent_takes_no_tool_from_it(
+    dsn: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "environment" / "hermes_memory_pgvector"
+    shutil.copytree(PLUGIN_FOLDER, package, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setenv("PYTHONPATH", str(package.parent))
+    with AgentProcess({"dsn": dsn, **ALL}, home) as agent:
+        agent.call("prefetch", "What do we know of the harbour cranes?")
+        shutil.rmtree(package)  # as pip does before it puts another version there
+        for tool, arguments, answer in (
+            ("remember", {"content": "Atlas is blue", "sync": True}, "stored"),
+            ("memory_profile", {}, "Atlas is blue"),
+            ("forget", {"query": "Atlas"}, "would_forget"),
+        ):
+            assert answer in agent.call("handle_tool_call", tool, arguments), agent.log
