@@ -28,6 +28,8 @@ _DECISIVE = ("dsn", "read_dsn", "embedded_dir", "retention")
 _LISTS = frozenset(field.key for field in FIELDS if field.kind is tuple)
 _YAML_TAG = "tag:yaml.org,2002:"
 _REFERENCE = re.compile(r"\$\{([^}:]*)(?::-([^}]*))?\}")
+# At the beginning of a line, in any case, also after a shell's word for it.
+_MEANT = re.compile(r"\s*(?:[\w$-]{1,8}[ :]\s*)?['\"]?(HERMES[_-]PGVECTOR[_-][A-Z0-9_-]*\w)", re.ASCII | re.IGNORECASE)
 _ASSIGNED = re.compile(r"\s*(?:export\s+)?(\w+)\s*=(.*)", re.ASCII | re.DOTALL)
 
 
@@ -69,7 +71,7 @@ def read_dotenv(home: Path, prefix: str = ENV_PREFIX, environ: Mapping[str, str]
     found: dict[str, str] = {}
     known = os.environ if environ is None else environ
     with suppress(OSError, ValueError):
-        for name, value in read_cached(home / DOTENV_NAME, _parse_dotenv, lasts=True) or ():
+        for name, value in _dotenv(home).assigned:
             found[name] = _filled_in(value, {**known, **found}) if "${" in value else value
     return {name: value for name, value in found.items() if name.startswith(prefix)}
 
@@ -83,10 +85,21 @@ def dotenv_problem(home: Path) -> str:
     """Return why the home's .env, which may name the database, cannot be read; "" if it can, or there is none."""
     path = home / DOTENV_NAME
     try:
-        read_cached(path, _parse_dotenv, lasts=True)
+        _dotenv(home)
     except (OSError, ValueError) as error:
         return _illegible(path, error)
     return ""
+
+
+def unread_in_dotenv(home: Path) -> tuple[str, ...]:
+    """Return the variables of ours that lines of the home's .env name, but do not set; none if it cannot be read."""
+    with suppress(OSError, ValueError):
+        return _dotenv(home).unread
+    return ()
+
+
+def _dotenv(home: Path) -> _DotEnv:
+    return read_cached(home / DOTENV_NAME, _parse_dotenv, lasts=True) or _DotEnv((), ())
 
 
 def _illegible(path: Path, error: Exception) -> str:
@@ -231,11 +244,20 @@ def assignments(text: str) -> Iterator[Assignment]:
             yield Assignment(binding.key or "" if binding.value is not None else "", binding.value or "", written)
 
 
-def _parse_dotenv(path: Path, raw: bytes) -> list[tuple[str, str]]:
+class _DotEnv(NamedTuple):
+    """The variables that a .env file sets, and those of ours that a line only names, as `NAME: value` does."""
+
+    assigned: tuple[tuple[str, str], ...]
+    unread: tuple[str, ...]
+
+
+def _parse_dotenv(path: Path, raw: bytes) -> _DotEnv:
     if is_utf16(raw):
         raise ValueError("it is not UTF-8 but UTF-16")
-    found = assignments(raw.decode("utf-8-sig", "replace"))
-    return [(each.name, each.value) for each in found if each.name]
+    found = tuple(assignments(raw.decode("utf-8-sig", "replace")))
+    other = [each.written for each in found if not (each.name.startswith(ENV_PREFIX) and each.name.isidentifier())]
+    named = {match[1].upper().replace("-", "_") for match in map(_MEANT.match, other) if match is not None}
+    return _DotEnv(tuple((each.name, each.value) for each in found if each.name), tuple(sorted(named)))
 
 
 def yaml_place(error: Exception) -> str:

@@ -13,8 +13,16 @@ from typing import Any
 
 from ..capture.sanitize import Sanitizer
 from ..config.loading import Loaded, load
-from ..config.settings import Settings
-from ..config.sources import dotenv_problem, read_dotenv, read_form, read_section, read_timezone
+from ..config.settings import ENV_PREFIX, Settings
+from ..config.sources import (
+    DOTENV_NAME,
+    dotenv_problem,
+    read_dotenv,
+    read_form,
+    read_section,
+    read_timezone,
+    unread_in_dotenv,
+)
 from ..domain.dates import zone_named
 from ..domain.errors import ConfigurationError, InvalidArgument, WrongUsage
 from ..domain.redaction import identity_digest, mask_identifiers
@@ -24,6 +32,7 @@ from ..domain.theme_access import Reach, SharedChats
 from ..server.home_record import HomeRecord, copied_from, has_data, is_hidden, path_in, record, recorded
 from ..server.layout import default_root, root_of, whole_home
 
+_PLACES = {f"{ENV_PREFIX}DSN", f"{ENV_PREFIX}EMBEDDED_DIR"}  # without them it would be another memory
 _WORD_MAX_CHARS = 64
 
 
@@ -211,7 +220,11 @@ def load_settings(config: Mapping[str, Any] | None, home: Path, environ: dict[st
     environ = environment(home) if environ is None else environ
     variables = ChainMap(read_dotenv(home, "", environ), environ)
     loaded = load(section, environ, read_form(home) if config is None else None, variables)
-    if _may_name_one(section) and not loaded.settings.dsn:
+    unread = unread_in_dotenv(home) if config is None else ()
+    said = [f"{home / DOTENV_NAME}: a line names {name}, but does not set it: write {name}=VALUE" for name in unread]
+    loaded = loaded._replace(warnings=(*loaded.warnings, *said))
+    placed = loaded.settings.dsn or loaded.settings.embedded_dir
+    if (_may_name_one(section) and not loaded.settings.dsn) or (_PLACES.intersection(unread) and not placed):
         why = "; ".join(loaded.warnings) or "plugins.pgvector.dsn holds nothing but blanks"
         raise ConfigurationError(f"{why}; memory stays off rather than use another database")
     return _with_directory(_in_zone_of_host(loaded, home, variables), home)

@@ -75,6 +75,30 @@ def test_trap_12_an_env_file_that_cannot_be_read_never_means_another_database(
     assert f"memory is off: {path} cannot be read" in said
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "HERMES_PGVECTOR_DSN: {}",
+        "HERMES_PGVECTOR_DSN {}",
+        "hermes_pgvector_dsn={}",
+        "HERMES-PGVECTOR-DSN={}",
+        "HERMES_PGVECTOR_DSN:={}",
+        "set HERMES_PGVECTOR_DSN={}",
+        '$env:HERMES_PGVECTOR_DSN="{}"',
+    ],
+)
+def test_trap_12_a_line_of_env_that_only_names_the_dsn_never_means_another_database(
+    home: Path, dsn: str, records: Records, line: str
+) -> None:
+    (home / ".env").write_text(f"A=b\n{line.format('postgresql://hermes:hunter22@db/memory')}\n", encoding="utf-8")
+    provider = _start(home, f"plugins: {{pgvector: {{dims: {DIMS}}}}}\n")
+    assert provider.runtime is None, "no store is better than another store"
+    (said,) = records(logging.WARNING)
+    assert "a line names HERMES_PGVECTOR_DSN, but does not set it" in said and "hunter22" not in said
+    provider = _start(home, f"plugins: {{pgvector: {{dims: {DIMS}, dsn: '{dsn}'}}}}\n")
+    assert provider.runtime is not None, "the database is named elsewhere"
+
+
 def test_trap_12_an_env_file_that_is_gone_for_a_moment_never_means_another_database(home: Path, dsn: str) -> None:
     """Also where the host has not read it into the environment: for another profile, or a server of MCP."""
     path = home / ".env"
