@@ -49,6 +49,7 @@ class Destination:
         self.place = place
         self._record = None if home is None else home / DATABASES
         self.database = self._known().get(place, "")
+        self._is_last = False  # at the end of the record, as far as this process has seen to that
 
     def _known(self) -> dict[str, str]:
         with contextlib.suppress(OSError, ValueError):
@@ -57,12 +58,13 @@ class Destination:
         return {}
 
     def saw(self, database: str) -> bool:
-        """Record which database was found at `place`; return True if that was not known."""
-        if not database or database == self.database:
+        """Record which database was found at `place`, which is in use; return True if that was not known."""
+        if not database or (self._is_last and database == self.database):
             return False
-        self.database = database
-        self._note()
-        return True
+        is_new, self.database, self._is_last = database != self.database, database, True
+        if is_new or next(reversed(self._known()), "") != self.place:
+            self._note()
+        return is_new
 
     def begin(self) -> None:
         """Note the place in a home that nothing was stored in yet: one that says nothing may have used any database."""
@@ -71,7 +73,8 @@ class Destination:
 
     def _note(self) -> None:
         if self._record is not None:
-            text = json.dumps(self._known() | {self.place: self.database}, indent=1)
+            others = {place: database for place, database in self._known().items() if place != self.place}
+            text = json.dumps(others | {self.place: self.database}, indent=1)
             with contextlib.suppress(OSError):
                 make_folder(self._record.parent, mode=FOLDER_MODE)
                 replace_text(self._record, text)

@@ -29,7 +29,7 @@ from ..domain.redaction import identity_digest, mask_identifiers
 from ..domain.text import clean
 from ..domain.theme import CONTEXT_PLATFORMS, SessionThemes, Surface, Theme, ThemeRules, ThemeSet, session_themes
 from ..domain.theme_access import Reach, SharedChats
-from ..server.home_record import HomeRecord, copied_from, has_data, is_hidden, path_in, record, recorded
+from ..server.home_record import HomeRecord, copied_from, has_data, is_hidden, last_server, path_in, record, recorded
 from ..server.layout import default_root, root_of, whole_home
 
 _PLACES = {f"{ENV_PREFIX}DSN", f"{ENV_PREFIX}EMBEDDED_DIR"}  # without them it would be another memory
@@ -222,8 +222,13 @@ def load_settings(config: Mapping[str, Any] | None, home: Path, environ: dict[st
     loaded = load(section, environ, read_form(home) if config is None else None, variables)
     unread = unread_in_dotenv(home) if config is None else ()
     said = [f"{home / DOTENV_NAME}: a line names {name}, but does not set it: write {name}=VALUE" for name in unread]
-    loaded = loaded._replace(warnings=(*loaded.warnings, *said))
     placed = loaded.settings.dsn or loaded.settings.embedded_dir
+    if not placed and (server := last_server(home)):
+        said.append(
+            f"the memory of this home was in {server}, and the settings name no `dsn` any more: from now on it is in "
+            "the embedded Postgres; where that was not your doing, set `dsn` again"
+        )
+    loaded = loaded._replace(warnings=(*loaded.warnings, *said))
     if (_may_name_one(section) and not loaded.settings.dsn) or (_PLACES.intersection(unread) and not placed):
         why = "; ".join(loaded.warnings) or "plugins.pgvector.dsn holds nothing but blanks"
         raise ConfigurationError(f"{why}; memory stays off rather than use another database")

@@ -17,7 +17,8 @@ from ..domain.files import FOLDER_MODE, make_folder, read_regular_file, replace_
 
 EMBEDDED_PLACE = "the embedded Postgres"
 ORIGIN = Path("pgvector", "origin")  # in the home: a random name, which a copy of the home has as well
-DATABASES = Path("pgvector", "databases.json")  # in the home: which database was last found at each place
+# In the home: which database was last found at each place, the place that was used last at its end.
+DATABASES = Path("pgvector", "databases.json")
 
 
 class HomeRecord(NamedTuple):
@@ -97,6 +98,19 @@ def is_hidden(server: Path) -> bool:
     except OSError:
         return True
     return False
+
+
+def last_server(home: Path) -> str:
+    """Return the place of the server that has the home's memory; empty if it is the embedded one, or none is known."""
+    with suppress(OSError, ValueError):
+        return read_cached(home / DATABASES, _last_place) or ""
+    return ""
+
+
+def _last_place(path: Path, raw: bytes) -> str:
+    places = json.loads(raw)
+    last = str(next(reversed(places), "")) if isinstance(places, dict) else ""
+    return "" if last == EMBEDDED_PLACE else last
 
 
 def knows_only_servers(home: Path) -> bool:

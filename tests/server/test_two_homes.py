@@ -23,7 +23,7 @@ from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.host.session_context import load_settings
 from hermes_memory_pgvector.runtime.process import close_all
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.server.home_record import copied_from, record
+from hermes_memory_pgvector.server.home_record import EMBEDDED_PLACE, copied_from, record
 from hermes_memory_pgvector.server.layout import default_root, root_of
 from tests.support.embedded import BIN_DIR
 from tests.support.memory import landed, recalled
@@ -356,6 +356,27 @@ def test_need_40_a_chosen_directory_that_is_not_mounted_is_named(user: Path) -> 
     assert load_settings(None, home).warnings == (), "the operator has chosen another"
     (home / "config.yaml").write_text("plugins: {}\n")
     assert root_of(home) != volume / "pg" and load_settings(None, home).warnings == ()
+
+
+def test_trap_12_a_home_whose_dsn_is_gone_does_not_go_on_elsewhere_without_a_word(
+    user: Path, records: Callable[[int], list[str]]
+) -> None:
+    """As where .env was not copied along, or config.yaml was written anew."""
+    home = user / "one"
+    folder = home / "pgvector"
+    folder.mkdir(parents=True)
+    (folder / "databases.json").write_text(f'{{"{EMBEDDED_PLACE}": "7/1", "db.example:5432/memory": "8/2"}}')
+    said = "the memory of this home was in db.example:5432/memory, and the settings name no `dsn` any more"
+    assert [line for line in load_settings(None, home).warnings if line.startswith(said)]
+
+    provider = agent(home)
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    landed(provider)
+    assert len([line for line in records(logging.WARNING) if said in line]) == 1
+    close_all()
+    assert load_settings(None, home).warnings == (), "said once: it is in the embedded one by now"
+    (home / "config.yaml").write_text("plugins: {pgvector: {dsn: host=db.example}}\n")
+    assert load_settings(None, home).warnings == ()
 
 
 def test_need_04_a_home_that_has_used_a_server_of_its_own_gets_no_part_of_the_users(user: Path, run: Run) -> None:
