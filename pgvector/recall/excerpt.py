@@ -47,12 +47,14 @@ def excerpt(text: str, question: str, max_chars: int, *, near: int = 0) -> str:
 
 
 def _best_start(text: str, question: str, max_chars: int, margin: int) -> int:
-    best, chosen, improving = 0.0, 0, False
+    best, first, chosen, improving = 0.0, 0, 0, False
     for place, worth in _stretches(_occurrences(text, question), max_chars - margin):
-        # Of successive, equally good starts take the last one: most of what follows the words then fits in.
-        improving = worth > best + 1e-9 or (improving and worth > best - 1e-9)
-        if improving:
-            best, chosen = worth, place
+        if worth > best + 1e-9:
+            best, first, chosen, improving = worth, place, place, True
+        # Of equally good starts of one stretch take the last one: most of what follows the words then fits in. Of
+        # equally good stretches take the first: a word is explained where it is first met.
+        elif improving := improving and worth > best - 1e-9 and place < first + max_chars - margin:
+            chosen = place
     return max(0, min(chosen - margin, len(text) - max_chars + 1))
 
 

@@ -49,6 +49,13 @@ def test_need_19_a_rare_word_counts_more_than_common_ones() -> None:
     assert "Elbe." in excerpt(text, "what happened in the meeting, and what was said of Elbe?", 300)
 
 
+def test_need_19_of_places_as_good_the_first_is_shown() -> None:
+    """A word is explained where it is first met; later it may stand in a table."""
+    sentence = "For nearly sorted data use timsort, which finds the natural runs."
+    text = hidden(sentence, 0.5) + FILLER * 5 + "| timsort | n | n/2 |"
+    assert sentence in excerpt(text, "timsort", 400)
+
+
 def test_need_19_the_sentence_is_found_among_many_thousand_words_of_the_question() -> None:
     text = hidden("The vault code is QUARTZ-7719.", 0.71, chars=1_000_000)
     assert "QUARTZ-7719" in excerpt(text, "what was said of the vault code in this part of the meeting", 600)
