@@ -6,6 +6,7 @@ from calendar import monthrange
 from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 from itertools import islice
+from math import ceil
 
 from . import time_words as words
 from .dates import whole_unit
@@ -14,8 +15,9 @@ Days = tuple[date, date]  # the first and the last one
 
 YEARS = 8  # "in May" without a year means each of the last so many Mays
 # How many days a count of units may be off, because people round, by the days of the unit.
-_SLACK = {1: 0, 7: 3, 14: 3, 30: 15, 365: 182}
-UNIT_NAMES = {7: "week", 30: "month", 365: "year"}
+_SLACK = {1: 0, 7: 3, 14: 3, 30: 15, 91: 45, 365: 182}
+_LEAST_PARTED = 7
+UNIT_NAMES = {7: "week", 30: "month", 91: "quarter", 365: "year"}
 
 
 def around(today: date, least: float, most: float, unit_days: int) -> Iterator[Days]:
@@ -37,8 +39,8 @@ def last_of(name: str, today: date) -> Iterator[Days]:
     if name in words.WEEKENDS:
         saturday = today - timedelta(days=today.weekday() + 2)
         yield saturday, saturday + timedelta(days=1)
-    elif name in words.WEEKDAYS:
-        yield from last_weekday(words.WEEKDAYS[name], today)
+    elif (weekday := (words.WEEKDAYS | words.SHORT_WEEKDAYS).get(name)) is not None:
+        yield from last_weekday(weekday, today)
     else:
         yield whole_unit(today, UNIT_NAMES[words.UNITS[name]], last=True)
 
@@ -47,6 +49,14 @@ def before_last(name: str, today: date) -> Iterator[Days]:
     """Yield the week, month or year, the weekend or the weekday before the last one."""
     for first, _ in islice(last_of(name, today), 1):
         yield from islice(last_of(name, first), 1)
+
+
+def weekdays_ago(name: str, count: float, today: date) -> Iterator[Days]:
+    """Yield the weekday or weekend so many weekdays or weekends ago, if it is a whole number of them."""
+    for first, last in islice(last_of(name, today), 1):
+        if 1 <= count == int(count):
+            back = timedelta(days=7 * (int(count) - 1))
+            yield first - back, last - back
 
 
 def last_weekday(weekday: int, today: date) -> Iterator[Days]:
@@ -66,6 +76,15 @@ def from_weekday(first: int, last: int, today: date) -> Days:
 def since_first(unit: str, today: date) -> Days:
     """Return the days of the present week, month or year until today."""
     return whole_unit(today, unit, last=False)[0], today
+
+
+def part_of(days: Days, share: tuple[float, float]) -> Days:
+    """Return the days of a share of some days, which are rounded up; of a few days, all."""
+    first, last = days
+    count = (last - first).days + 1
+    if count < _LEAST_PARTED:
+        return days
+    return first + timedelta(days=int(count * share[0])), first + timedelta(days=ceil(count * share[1]) - 1)
 
 
 def is_unit(days: Days, today: date) -> bool:

@@ -183,10 +183,14 @@ def _period(word: str, today: date) -> tuple[date, date] | None:
 
 
 def whole_unit(today: date, unit: str, *, last: bool) -> tuple[date, date]:
-    """Return the first and the last day of this or the last `week`, `month` or `year`."""
+    """Return the first and the last day of this or the last `week`, `month`, `quarter` or `year`."""
     if unit == "week":
         monday = today - timedelta(days=today.weekday() + (7 if last else 0))
         return monday, monday + timedelta(days=6)
+    if unit == "quarter":
+        year, quarter = divmod(today.year * 4 + (today.month - 1) // 3 - last, 4)
+        end = 3 * quarter + 3
+        return date(year, end - 2, 1), date(year, end, monthrange(year, end)[1])
     year, month = divmod(today.year * 12 + today.month - 1 - (last if unit == "month" else 0), 12)
     if unit == "month":
         return date(year, month + 1, 1), date(year, month + 1, monthrange(year, month + 1)[1])

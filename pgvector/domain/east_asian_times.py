@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 from functools import cache
 
-from .counted_days import Days, around, before_last, from_weekday, last_few, last_of, of_month, since_first
+from .counted_days import Days, around, before_last, from_weekday, last_few, last_of, of_month, part_of, since_first
 from .dates import whole_unit
 from .time_ranges import NamedDays
 from .time_words import YEAR, numbered
+from .times_of_year import asian_parts_of_year
 
 _DIGITS = numbered("一二三四五六七八九十", 1) | numbered("한두세네", 1) | {"两": 2, "兩": 2}
 _NUMBER = r"\d{1,2}|[一二三四五六七八九十两兩]{1,3}"
@@ -24,12 +25,17 @@ _WEEK = "(?:周|週|星期|礼拜|禮拜)"
 # Behind a time, it tells that a text asks what was; "今年多大了" does not.
 _DONE = r"(?=[^。？?！!]{0,20}(?:[了过過](?!\s*(?:[，,。？?！!呢吧生年节節来來去程]|$))|した|했))"
 _SOMEONE = "(?=[我你您咱他她大谁誰])"
-_UNITS = (("day", 1), ("week", 7), ("month", 30), ("year", 365))
+_PARTS = {"first": (0, 1 / 3), "middle": (1 / 3, 2 / 3), "end": (2 / 3, 1)}
+_PART = (
+    "(?:(?P<first>初(?!一)|上旬|の?(?:初め|はじめ)|초)|(?P<middle>中旬|半ば|중순)"
+    "|(?P<end>底|末|下旬|の?(?:終わり|おわり)|말))"
+)
+_UNITS = (("day", 1), ("week", 7), ("month", 30), ("quarter", 91), ("year", 365))
 # By the group of `last`: the least and the greatest number of days ago.
 _DAYS_AGO = {"some": (2, 6), "three": (3, 3), "two": (2, 2), "one": (1, 1), "none": (0, 0)}
 _UNIT = (
     r"(?:(?P<day>[天日일])|(?P<week>[个個]?(?P<half_week>半)?(?:星期|礼拜)|周|週|주)"
-    r"|(?P<month>[个個か月ヶカヵ](?P<half_month>半)?月|달|개월)|(?P<year>年(?P<half_year>半)?|년))"
+    r"|(?P<quarter>[个個か]?(?:季度|四半期)|분기)|(?P<month>[个個か月ヶカヵ](?P<half_month>半)?月|달|개월)|(?P<year>年(?P<half_year>半)?|년))"
 )
 
 
@@ -37,7 +43,9 @@ _UNIT = (
 def dates() -> re.Pattern[str]:
     """Return the pattern for a month, with the group m, and y and d if present."""
     year = rf"(?:(?P<y>{YEAR})\s*[年년]\s*)?"
-    return re.compile(rf"{year}(?P<m>{_NUMBER})\s*[月월](?!曜|天(?!气|氣))(?:\s*(?P<d>{_NUMBER})\s*[日号號일])?")
+    return re.compile(
+        rf"{year}(?P<m>{_NUMBER})\s*[月월](?!曜|天(?!气|氣))(?:\s*(?P<d>{_NUMBER})\s*[日号號일]|\s*{_PART})?"
+    )
 
 
 @cache
@@ -76,6 +84,7 @@ def last() -> re.Pattern[str]:
         r"(?:[到至和](?:周|週|星期|礼拜|禮拜)?(?P<stop>[一二三四五六日天]))?|(?P<weekend>末))?|"
         r"(?<!지)(?:지난|저번)\s*(?:주|(?P<weekday_ko>[월화수목금토일])요일)|"
         r"(?P<month>(?<![上晚早网身])上[个個]?月|(?<!先)先月|(?<!지)(?:지난|저번)\s*달)|"
+        r"(?P<quarter>(?<![晚早网身])上[个個]?季度|前四半期|(?<!지)(?:지난|저번)\s*분기)|"
         r"(?P<year>(?<![过過])去年|(?<!一)昨年|(?<!재)작년)|"
         r"(?P<some>(?<![目以之])前(?:几|幾|两|兩|些)天)|(?P<three>大前天)|"
         r"(?P<two>(?<![目以之大])前天|一昨日|おととい|그저께|그제(?![야서]))|(?P<one>昨天|昨日|昨晚|昨夜|きのう|어제)|"
@@ -142,7 +151,9 @@ def named_days(text: str, today: date, *, only_said: bool) -> Iterator[NamedDays
     """Yield the times that a text names; `only_said`: it names nothing else, see `said_words`."""
     for match in dates().finditer(text):
         day = number(match["d"] or "")
-        yield _at(match, of_month(match["y"], number(match["m"]), (day or None,), today))
+        days = of_month(match["y"], number(match["m"]), (day or None,), today)
+        share = next((share for name, share in _PARTS.items() if match[name]), (0, 1))
+        yield NamedDays(*match.span(), [part_of(each, share) for each in days])
     for match in ago().finditer(text):
         yield _at(match, around(today, *counted(match), _unit_days(match)))
     for match in within().finditer(text):
@@ -150,6 +161,11 @@ def named_days(text: str, today: date, *, only_said: bool) -> Iterator[NamedDays
     for match in last().finditer(text):
         yield _at(match, _last(match, today))
     yield from _in_the_past(text, today, "" if only_said else _DONE)
+
+
+def names_a_night(text: str) -> bool:
+    """Return whether a text names last night."""
+    return re.search("昨[晚夜]", text) is not None
 
 
 def _at(match: re.Match[str], days: Iterator[Days]) -> NamedDays:
@@ -169,6 +185,7 @@ def _in_the_past(text: str, today: date, done: str) -> Iterator[NamedDays]:
     for match in _present(done).finditer(text):
         unit = match.lastgroup or "week"
         yield NamedDays(*match.span(), [since_first(unit, today)])
+    yield from asian_parts_of_year(text, done, today)
 
 
 def _last(match: re.Match[str], today: date) -> Iterator[Days]:
@@ -179,7 +196,7 @@ def _last(match: re.Match[str], today: date) -> Iterator[Days]:
         yield today - timedelta(days=most), today - timedelta(days=least)
     elif "before" in said:
         yield from before_last(next(unit for unit in ("week", "month", "year") if f"{unit}_before" in said), today)
-    elif units := said & {"month", "year"}:
+    elif units := said & {"month", "quarter", "year"}:
         yield whole_unit(today, units.pop(), last=True)
     elif "weekend" in said:
         yield from last_of("weekend", today)

@@ -13,14 +13,16 @@ from itertools import islice
 from . import east_asian_times as east_asian
 from . import time_patterns as patterns
 from . import time_words as words
-from .counted_days import Days, around, before_last, is_unit, last_few, last_of, of_month
+from .counted_days import Days, around, before_last, is_unit, last_few, last_of, of_month, weekdays_ago
 from .dates import Zone, in_zone, midnight, whole_unit
-from .said_words import SAID_MAX_CHARS, names_today, only_a_time, only_said, session_named
-from .time_hours import hours_ago
+from .said_words import SAID_MAX_CHARS, asks_for_a_kind, names_today, only_a_time, only_said, session_named
+from .time_hours import day_awake, hours_ago, last_nights
 from .time_ranges import NamedDays, between_weekdays, day_numbers, joined, present, spoken_times
+from .times_of_year import parts_of_year, signs
 
 MAX_PERIODS = 40  # of one question; a pasted log would name hundreds
 _WORD = re.compile(r"\w+")
+_OWN_NAMES = {name: name for name in (*words.WEEKDAYS, *words.WEEKENDS)}
 _NUMERIC = re.compile(r"\d[-/.]\s?\d")
 _QUOTE = re.compile('["\u201c\u201e\u00ab\u300c\u300e]')
 _ACCENTS = re.compile(r"[\u0300-\u036f]")
@@ -41,7 +43,8 @@ def named_periods(text: str, now: datetime, zone: Zone = UTC) -> list[TimeSpan]:
     "2026" alone names no time: it is more often a part of a name. Neither does a "Monday" that may as well be the next
     one.
     """
-    today, plain = in_zone(now, zone).date(), _plain(text)
+    local, plain = in_zone(now, zone), _plain(text)
+    today = local.date()
     said = set(_WORD.findall(plain))
     hours = [TimeSpan(now - far, now - near) for far, near in islice(hours_ago(plain, said), MAX_PERIODS)]
     only = asks_what_was_said(text)
@@ -49,12 +52,20 @@ def named_periods(text: str, now: datetime, zone: Zone = UTC) -> list[TimeSpan]:
     days = [*_past(plain, _western(plain, said, today, only_said=only), today), *_past(text, asian, today)]
     found = _narrowest(days[:MAX_PERIODS], today)
     if not found and not hours and only and names_today(plain):  # other texts with such a word are about plans
-        found = [(today, today)]
+        found = [(day_awake(local), today)]
+    if (yesterday := (today - timedelta(days=1),) * 2) in found and _names_a_night(plain):
+        found.remove(yesterday)
+        hours += [TimeSpan(start, end) for start, end in last_nights(local)]
     in_days = [
         TimeSpan(midnight(first, zone), midnight(last + timedelta(days=1), zone))
         for first, last in dict.fromkeys(found)
     ]
     return (hours + in_days)[:MAX_PERIODS]
+
+
+def _names_a_night(plain: str) -> bool:
+    western = patterns.days_ago(french=True).finditer(plain)
+    return any(match[1] in words.NIGHTS for match in western) or east_asian.names_a_night(plain)
 
 
 def at_another_time(question: str, time: str, now: datetime) -> str:
@@ -93,6 +104,11 @@ def session_asked(text: str) -> str:
     return session_named(_plain(text)) if asks_what_was_said(text) else ""
 
 
+def asks_for_all(text: str) -> bool:
+    """Return whether a question for what was said asks for all of it, and not for what was decided, say."""
+    return not asks_for_a_kind(_plain(text))
+
+
 def without_counted_times(text: str) -> str:
     """Return `text` without the times that are counted back from today, such as "two weeks ago" or "last Friday".
 
@@ -122,7 +138,7 @@ def _letter_by_letter(text: str) -> str:
 def _counted_times(said: Set[str]) -> Iterator[re.Pattern[str]]:
     """Yield the patterns of times that are counted back, for a text with these words."""
     yield from (patterns.days_ago(french=bool(said & words.FRENCH)), patterns.ago(), patterns.within())
-    yield from (patterns.last(), patterns.before_last())
+    yield from (patterns.last(), patterns.before_last(), patterns.weekdays_ago())
     if said & words.HOUR_SIGNS:
         yield from (patterns.ago(hours=True), patterns.within(hours=True))
 
@@ -151,13 +167,18 @@ def _western(plain: str, said: Set[str], today: date, *, only_said: bool) -> Ite
         for pattern in patterns.numeric_dates():
             for match in pattern.finditer(plain):
                 yield _at(match, _dated(match, today))
+    named_part = not signs().isdisjoint(said)
+    if not named_part and words.SIGNS.isdisjoint(said):
+        return
+    past = patterns.past_languages(plain, said)
+    on_days = past if words.HABITS.isdisjoint(said) else frozenset[str]()
+    if named_part:
+        yield from parts_of_year(plain, on_days, today, only_said=only_said)
     if said & words.SIGNS:
         for match in spoken_times(plain):
             days, year = day_numbers(match)
             yield _at(match, of_month(year, words.MONTHS[match["month"]], days, today))
         yield from _relative(plain, today, french=bool(said & words.FRENCH))
-        past = patterns.past_languages(plain, said)
-        on_days = past if words.HABITS.isdisjoint(said) else frozenset[str]()
         yield from _on_weekdays(plain, on_days, today)
         yield from between_weekdays(plain, on_days, today)
         yield from present(plain, past, today, only_said=only_said)
@@ -192,6 +213,9 @@ def _relative(plain: str, today: date, *, french: bool) -> Iterator[NamedDays]:
     for match in patterns.last().finditer(plain):
         if match.end() not in within:
             yield _at(match, last_of(match[1] or match[2], today))
+    for match in patterns.weekdays_ago().finditer(plain):
+        count, _, name = patterns.counted(match, _OWN_NAMES)
+        yield _at(match, weekdays_ago(name, count, today))
     for match in patterns.before_last().finditer(plain):
         yield _at(match, before_last(match[1] or match[2], today))
 

@@ -7,17 +7,19 @@ about, so only the time does.
 from __future__ import annotations
 
 import re
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from functools import cache
 
 from . import east_asian_times as east_asian
 from . import time_words as words
-from .time_patterns import asks_for_a_plan
+from .time_patterns import asks_for_a_plan, last, leading, part_before, part_of_present, weekdays_ago
 from .time_ranges import spoken_times
+from .times_of_year import without_parts_of_year
 
 SAID_MAX_CHARS = 200  # a longer message says what it is about
-# Of each group of languages the words for what was said or done, of which a question has at least one, and its other
-# words. The groups are kept apart, because a word such as "war", "hat", "van" or "os" is a subject in another language.
+# Of each group of languages the words for what was said or done, of which a question has at least one; those that tell
+# of what kind it was, of which it may have one instead; and its other words. The groups are kept apart, because a word
+# such as "war", "hat", "van" or "os" is a subject in another language.
 _LANGUAGES = (
     (
         """
@@ -26,6 +28,7 @@ _LANGUAGES = (
         speaking spoke spoken subject subjects summarise summarize summary talk talked talking tell told topic topics
         went work worked working
         """,
+        "agree agreed change changed decide decided decision decisions explain explained learn learned learnt",
         """
         a about again all an and any anything are as ask at be been bring brought can carry come continue could didn
         do does doing during earlier else everything for from gist give go going had has have hello hey hi i in is it
@@ -40,6 +43,7 @@ _LANGUAGES = (
         gesprach gesprache gesprochen getan ging passiert redeten sagte sagten sitzung session sprachen thema themen
         unterhalten unterhaltung zusammenfassung
         """,
+        "beschlossen entscheidung entscheidungen entschieden erklart geandert gelernt vereinbart",
         """
         aber all alles am an auf beim bitte chat da dann das dass dem den denn der die dir du eigentlich ein eine
         einmal erinnere erinnerst erzahl es euch fass fasse gab geht gib hab habe haben habt hallo hast hat hatte hatten
@@ -59,6 +63,13 @@ _LANGUAGES = (
         resumo
         """,
         """
+        appris change convenu decide decision decisions explique
+        acordado acordamos acordo aprendi aprendimos aprendido cambiado cambiamos decidi decidido decidimos decidiste
+        explicado explicaste
+        concordato deciso decisioni imparato spiegato
+        aprendemos combinamos decisoes explicou mudamos
+        """,
+        """
         a ai as au avait avez avions avons bonjour c ce cela d dans de des du elle en est et etaient etait eu faire
         il j je l la le les lieu m moi n ne nous on ont peux point pour qu que quel quelle quelles quels quoi rappelle
         s se souviens sur t toi tu un une vous y
@@ -75,6 +86,7 @@ _LANGUAGES = (
         besproken deden deed gebeurd gebeurde gedaan gehad ging hadden gepraat gesprek gesprekken gesproken gezegd
         onderwerp onderwerpen praatten samenvatting sessie spraken verteld vertelde zei zeiden
         """,
+        "afgesproken beslissing beslissingen besloten geleerd uitgelegd veranderd",
         """
         al chat dat de die dingen een en er had hadden hallo heb hebben hebt het hey hoi ik in is je jij jullie
         kan kun me met mij nog ok om ons op over te u van vertel waar waarover was wat we weet welke wij
@@ -85,6 +97,7 @@ _LANGUAGES = (
         беседа беседовали говорил говорила говорили делал делала делали обсудили обсуждали произошло разговор
         разговоре рассказал рассказала речь сделали сказал сказала сказали случилось тема темы
         """,
+        "договорились объяснил объяснила решение решения решил решила решили узнали",
         """
         был была были в вам вами вас во вспомни вы дела и из к как какая какие какои мне мы на нам нами напомни нас о
         об он она они по помнишь расскажи с тебе то тобои ты у чем что шла это я
@@ -133,8 +146,13 @@ def _today() -> re.Pattern[str]:
 @cache
 def _vocabularies() -> tuple[tuple[frozenset[str], frozenset[str]], ...]:
     """Return the words for what was said or done, and all that are allowed, of each group of languages."""
-    spoken = ((frozenset(deeds.split()), frozenset(others.split())) for deeds, others in _LANGUAGES)
+    spoken = ((frozenset(f"{deeds} {kinds}".split()), frozenset(others.split())) for deeds, kinds, others in _LANGUAGES)
     return tuple((deeds, deeds | others | _times()) for deeds, others in spoken)
+
+
+@cache
+def _kinds() -> frozenset[str]:
+    return frozenset(word for _, kinds, _ in _LANGUAGES for word in kinds.split())
 
 
 @cache
@@ -191,7 +209,7 @@ def only_said(plain: str, *, limited: bool = False) -> bool:
 
     With `limited` it need not name what was said: "everything" is enough beside a limit in time.
     """
-    rest = _SHORTENED.sub(" ", _sessions().sub(" ", plain))
+    rest = _SHORTENED.sub(" ", _sessions().sub(" ", without_parts_of_year(plain)))
     if _AS_NOUN.search(rest) or asks_for_a_plan(plain):
         return False
     speaks = limited or _names_a_conversation(plain) or _CJK_SPEAKING.search(rest) is not None
@@ -200,9 +218,14 @@ def only_said(plain: str, *, limited: bool = False) -> bool:
     return _is_asian_talk(asian) and _is_talk(said - asian, speaks=speaks)
 
 
+def asks_for_a_kind(plain: str) -> bool:
+    """Return whether a text asks for what was decided, explained or the like, and not for all that was said."""
+    return not _kinds().isdisjoint(re.findall(r"\w+", plain))
+
+
 def only_a_time(plain: str) -> bool:
     """Return whether a text has no words but those of a time, as "on Tuesday" and "last week" have not."""
-    rest = east_asian.without_weekdays(_without_dates(plain))
+    rest = east_asian.without_weekdays(_without_dates(without_parts_of_year(plain)))
     said = {word for word in re.findall(r"\w+", rest) if not _NUMBER.fullmatch(word)}
     return said <= _times() | {"the"} and (bool(said) or rest.strip() != plain.strip())
 
@@ -215,15 +238,25 @@ def _names_a_conversation(plain: str) -> bool:
 
 def _without_dates(plain: str) -> str:
     """Return a text without days and months; "May" and the like may be other words."""
-    rest, end = "", 0
-    for match in spoken_times(plain):
-        rest, end = f"{rest}{plain[end : match.start()]} ", match.end()
-    rest += plain[end:]
+    rest = _without(plain, spoken_times(plain))
+    for pattern in (part_of_present(), last(), weekdays_ago()):
+        rest = _without(rest, pattern.finditer(rest))
     if not words.CJK.search(rest):
         return rest
     for pattern in east_asian.every_time():
         rest = pattern.sub(" ", rest)
     return rest
+
+
+def _without(plain: str, times: Iterable[re.Match[str]]) -> str:
+    """Return a text without some times of it and what tells which part of each is meant."""
+    rest, end = "", 0
+    for match in times:
+        lead = leading(plain, match.start())
+        part = part_before().search(lead)
+        start = match.start() - (len(lead) - part.start() if part else 0)
+        rest, end = f"{rest}{plain[end:start]} ", match.end()
+    return rest + plain[end:]
 
 
 def _is_talk(said: Set[str], *, speaks: bool) -> bool:

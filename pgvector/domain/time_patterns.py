@@ -10,7 +10,8 @@ from typing import TypeVar
 from . import time_words as words
 from .time_words import YEAR, either
 
-LEADING = 24  # characters before a time that tell how it is meant
+UNIT_LENGTHS = (7, 30, 91, 365)  # of the units that have a beginning and an end
+LEADING = 32  # characters before a time that tell how it is meant
 _Unit = TypeVar("_Unit")
 
 
@@ -27,7 +28,28 @@ def spoken_date() -> re.Pattern[str]:
 def leads_to(month: str) -> re.Pattern[str]:
     """Return the pattern for a word, at the end of the text before a name, after which the name means the month."""
     leads = {lead for months, before in words.LANGUAGES if month in words.numbered(months) for lead in before.split()}
-    return re.compile(rf"\b(?:{either(leads.difference(words.NEVER_BEFORE.get(month, '').split()))})[\s-]+$")
+    lead = either(leads.difference(words.NEVER_BEFORE.get(month, "").split()))
+    return re.compile(rf"\b(?:{lead})[\s-]+$|{_PART}\s+{_PART_OF}$")
+
+
+_PART = rf"\b(?P<part>{either(words.PARTS)})"
+_PART_OF = r"(?:of|de|del|des|der|du|di|do|da|van|d)[\s']+(?:(?:mes|mois|month) (?:of|de|d)[\s']+)?"
+_ARTICLE = r"(?:the|this|der|des|dieser|dieses|le|la|les|el|il|lo|de|het|этого|этои)\s+"
+
+
+@cache
+def part_before() -> re.Pattern[str]:
+    """Return the pattern for what tells, at the end of the text before a time, which `part` of it is meant."""
+    return re.compile(rf"{_PART}[\s-]+(?:{_PART_OF})?(?:{_ARTICLE})?$")
+
+
+@cache
+def part_of_present() -> re.Pattern[str]:
+    """Return the pattern for a part of the present week, month or the like, which is in the group `time`."""
+    units = either(word for word, days in words.UNITS.items() if days in UNIT_LENGTHS)
+    return re.compile(
+        rf"{_PART}\s+(?:{_PART_OF})?(?P<time>{_ARTICLE}(?P<unit>{units}))\b(?!\s+(?:of|before|{either(words.LAST_AFTER)})\b)"
+    )
 
 
 def leading(text: str, place: int) -> str:
@@ -87,7 +109,7 @@ def within(*, hours: bool = False) -> re.Pattern[str]:
     several = [word for word, (least, _) in words.COUNTS.items() if least > 1 or (hours and word.startswith("half"))]
     long = words.HOUR_UNITS if hours else words.UNITS
     short = "(?!)" if hours else rf"(?:{either(words.SHORT_UNITS)})(?=\s*(?:[,.;:?!)]|$))"  # "the last 3D print"
-    before = rf"(?:{either(words.WITHIN)})\s+{_many(several, long, short)}"
+    before = rf"(?:{either(words.WITHIN)})\s+{_many(several, long, short)}(?!\s+of\b)"
     after = rf"(\d{{1,3}}|(?:{either(several)})(?=\s))\s+derni(?:er|ere)s\s+({either(long)})"
     few = rf"({either(words.LAST_FEW)})\s+({either(_lately(long))})(?!\s+(?:of|der|des|von|vor|de|du|del)\b)"
     return re.compile(rf"\b(?:{before}|{after}|{few}|{_ONE_HOUR if hours else _ONE_UNIT})\b")
@@ -124,10 +146,22 @@ def _and_a_half() -> re.Pattern[str]:
 def last() -> re.Pattern[str]:
     """Return the pattern for the last week, month or year, weekday or weekend, in one of two groups."""
     after = f"({either(_lasting())})"
-    before = f"({either(_lasting() - {'an', 'ans'})})"  # "to last an hour"
+    before = f"({either(_lasting() - {'an', 'ans'})}|{_short_weekday()})"  # "to last an hour"
     return re.compile(
         rf"\b(?:(?:{either(words.LAST_BEFORE)})\s+{before}(?!\s+(?:before\s+last|of|des)\b)"
         rf"|{after}\s+(?:{either(words.LAST_AFTER)}))\b"
+    )
+
+
+@cache
+def weekdays_ago() -> re.Pattern[str]:
+    """Return the pattern for a weekday or weekend counted back: a count and its name, in one of the pairs of groups."""
+    counts = rf"(\d{{1,2}}|(?:{either(words.COUNTS)})(?=\s))\s+"
+    english = f"({either(words.ENGLISH_WEEKDAYS)}|weekend)s?"
+    german = f"({either(words.GERMAN_WEEKDAYS)}|wochenende)(?:e?n)?"
+    french, spanish = f"({either(words.FRENCH_WEEKDAYS)}|week-end)s?", f"({either(words.SPANISH_WEEKDAYS)})s?"
+    return re.compile(
+        rf"\b(?:{counts}{english}\s+ago|vor\s+{counts}{german}|il y a\s+{counts}{french}|hace\s+{counts}{spanish})\b"
     )
 
 
@@ -139,8 +173,17 @@ def before_last() -> re.Pattern[str]:
     return re.compile(rf"\b(?:(?:{before})\s+{thing}|{thing}\s+(?:{after}))\b")
 
 
+def _short_weekday() -> str:
+    """Return the pattern for a short weekday behind "last"; "the last sat nav" and "where we last sat in" have none."""
+    english, verbs = either(words.ENGLISH_SHORT_WEEKDAYS), "sat|sun|wed"
+    return (
+        rf"(?:{english})\b(?={_CLAUSE_ENDS})|(?!{verbs})(?:{english})\b(?=\s+(?:{either(words.BEHIND_TIMES)})\b)"
+        rf"|(?<=en )(?:{either(words.GERMAN_SHORT_WEEKDAYS)})\b"
+    )
+
+
 def _lasting() -> set[str]:
-    return {*(word for word, days in words.UNITS.items() if days in (7, 30, 365)), *words.WEEKDAYS, *words.WEEKENDS}
+    return {*(word for word, days in words.UNITS.items() if days in UNIT_LENGTHS), *words.WEEKDAYS, *words.WEEKENDS}
 
 
 # A language in which a text has to ask what was, "" for none, and the pattern of a time.
@@ -208,6 +251,8 @@ def on_weekday() -> _Rows:
     patterns = (
         ("", rf"\b(?:since|seit|depuis|desde(?: el)?|sinds)\s+(?:the\s+)?({every})\b"),
         ("en", rf"\b(?:on|over|at)\s+(?:({english})|(?:the\s+)?(weekend))\b(?!')(?:{_AND}(?: on)? ({english})\b)?"),
+        ("en", rf"\bon ({either(words.ENGLISH_SHORT_WEEKDAYS)})\b(?={_CLAUSE_ENDS})"),
+        ("de", rf"\bam ({either(words.GERMAN_SHORT_WEEKDAYS)})\b(?={_CLAUSE_ENDS})"),
         ("en", rf"\b(?:on|over) the ({english}){at_end}"),  # "on the Monday newsletter"
         ("en", rf"{what} ({english})(?:{_AND} ({english}))?{at_end}"),
         ("de", rf"\b(?:am|ubers)\s+({german}|wochenende){words.MAYBE_DAYTIME}\b(?:{_AND}(?: am)? ({german})\b)?"),
@@ -218,6 +263,7 @@ def on_weekday() -> _Rows:
     return tuple((language, re.compile(pattern)) for language, pattern in patterns)
 
 
+_CLAUSE_ENDS = r"\.?\s*(?:[,;?!)]|$)"
 _AND = "(?:,| and| or| und| oder)"
 
 
@@ -252,12 +298,12 @@ def this_unit() -> _Rows:
 
     Without words of the past, these are times only where a question names nothing else.
     """
-    english = r"\bthis (week|month|year)\b"
+    english = r"\bthis (week|month|quarter|year)\b"
     talk_about = "|".join(rf"(?<=\b{talk} about )" for talk in ("talk", "talked", "speak", "spoke", "spoken", "chat"))
     return (
         ("en", re.compile(rf"{_not_after('for', 'of')}(?:{_not_after('about')}|{talk_about}){english}")),
         ("", re.compile(rf"(?:earlier|so far) {english}|{english} so far")),
-        ("de", re.compile(rf"{_not_after('fur', 'uber', 'von')}\bdiese[rnms]? (woche|monat|jahr)\b")),
+        ("de", re.compile(rf"{_not_after('fur', 'uber', 'von')}\bdiese[rnms]? (woche|monat|quartal|jahr)\b")),
         ("fr", re.compile(rf"{_not_after('pour', 'sur', 'de')}\b(?:cette (semaine|annee)|ce (mois))\b")),
         ("es", re.compile(rf"{_not_after('para', 'sobre', 'de')}\b(?:esta (semana)|este (mes|ano))\b")),
         ("it", re.compile(r"\b(?:questa (settimana)|questo (mese|anno))\b")),
@@ -271,10 +317,7 @@ def days_ago(*, french: bool) -> re.Pattern[str]:
     """Return the pattern for yesterday and the like, for a text with one of the words FRENCH or without."""
     known = either(words.DAYS_AGO.keys() - (() if french else {words.HIER}))
     # "The other day shift" is none; "the last night" is that of something.
-    behind = (
-        "i|we|you|he|she|they|it|about|when|that|on|in|at|with|and|was|were|did|for|from|to|by|as|there|my|the|a|an"
-    )
-    shift = rf"(?!(?<=the other day) (?!(?:{behind})\b)\w)"
+    shift = rf"(?!(?<=the other day) (?!(?:{either(words.BEHIND_TIMES)})\b)\w)"
     return re.compile(rf"(?<!\w)(?!(?<=\bthe )last|(?<=\bdie )letzte)({known})\b{shift}")
 
 

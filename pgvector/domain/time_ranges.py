@@ -13,7 +13,8 @@ from functools import cache
 
 from . import time_patterns as patterns
 from . import time_words as words
-from .counted_days import UNIT_NAMES, Days, from_weekday, since_first
+from .counted_days import UNIT_NAMES, Days, from_weekday, part_of, since_first
+from .dates import whole_unit
 from .time_patterns import LEADING, leading
 
 _UP_TO = (
@@ -138,7 +139,7 @@ def _year_behind() -> re.Pattern[str]:
 def joined(text: str, named: Iterable[NamedDays], today: date) -> list[Days]:
     """Return the times that `named` are together, where one reaches to the next or until today."""
     found: list[NamedDays] = []
-    for each in sorted(named, key=lambda named: named.start):
+    for each in sorted((_parted(text, each) for each in named), key=lambda named: named.start):
         last = found[-1] if found else each
         if last.reaches and last is not each and each.start < last.stop:
             continue  # the end of what is named as a whole
@@ -147,6 +148,16 @@ def joined(text: str, named: Iterable[NamedDays], today: date) -> list[Days]:
         else:
             found.append(each)
     return [days for each in found for days in _until(text, each, today)]
+
+
+def _parted(text: str, named: NamedDays) -> NamedDays:
+    """Return a time with what tells before it which part of it is meant: "early May", "the end of last week"."""
+    lead = leading(text, named.start)
+    part = None if named.reaches else patterns.part_before().search(lead)
+    if part is None:
+        return named
+    days = [part_of(each, words.PARTS[part["part"]]) for each in named.days]
+    return NamedDays(named.start - len(lead) + part.start(), named.stop, days)
 
 
 def _leads_to(text: str, one: NamedDays, next_one: NamedDays) -> bool:
@@ -184,10 +195,20 @@ def between_weekdays(plain: str, past: Set[str], today: date) -> Iterator[NamedD
 def present(plain: str, past: Set[str], today: date, *, only_said: bool) -> Iterator[NamedDays]:
     """Yield this week, month or year where a text asks what was: "this week" alone is more often about plans.
 
+    Of "the start of the week" this is the whole week, see `joined`.
+
     `past`: the languages in which it asks that. `only_said`: it names nothing else, see `said_words`.
     """
     for language, pattern in patterns.this_unit():
         if only_said or not language or language in past:
             for match in pattern.finditer(plain):
-                unit = next(filter(None, match.groups()))
-                yield NamedDays(*match.span(), [since_first(UNIT_NAMES[words.UNITS[unit]], today)])
+                unit = UNIT_NAMES[words.UNITS[next(filter(None, match.groups()))]]
+                parted = patterns.part_before().search(leading(plain, match.start()))
+                yield NamedDays(*match.span(), [_whole(unit, today) if parted else since_first(unit, today)])
+    if only_said or past:
+        for match in patterns.part_of_present().finditer(plain):
+            yield NamedDays(*match.span("time"), [_whole(UNIT_NAMES[words.UNITS[match["unit"]]], today)])
+
+
+def _whole(unit: str, today: date) -> Days:
+    return whole_unit(today, unit, last=False)

@@ -62,7 +62,7 @@ LANGUAGES: tuple[tuple[tuple[str, ...], str], ...] = (
             "gennaio", "febbraio", "marzo", "aprile", "maggio", "giugno", "luglio", "agosto", "settembre", "ottobre",
             "novembre", "dicembre",
         ),
-        "a in da dal",
+        "a in da dal inizio meta fine",
     ),
     (
         (
@@ -121,6 +121,10 @@ WEEKDAYS = (
         )
     )
 )
+# Only behind such words as "last" and "on": many are other words as well.
+ENGLISH_SHORT_WEEKDAYS = numbered(("mon", "tue tues", "wed", "thu thur thurs", "fri", "sat", "sun"))
+GERMAN_SHORT_WEEKDAYS = numbered(split("mo di mi do fr sa"))
+SHORT_WEEKDAYS = ENGLISH_SHORT_WEEKDAYS | GERMAN_SHORT_WEEKDAYS
 WEEKENDS = frozenset(split("weekend,week-end,wochenende,fin de semana,fim de semana,fine settimana"))
 # The number of days in a day, a week, a fortnight, a month or a year, by the word for it.
 UNITS = {
@@ -130,6 +134,8 @@ UNITS = {
         7: "week weeks woche wochen semaine semaines semana semanas settimana settimane weken неделю недели "
         "недель неделе",
         14: "fortnight fortnights",
+        91: "quarter quarters quartal quartals quartale quartalen trimestre trimestres trimestri kwartaal kwartalen "
+        "квартал квартала кварталов квартале",
         30: "month months monat monate monaten monats mois mes meses mese mesi maand maanden месяц месяца месяцев "
         "месяце",
         365: "year years jahr jahre jahren jahres an ans annee annees ano anos anno anni jaar год года году лет",
@@ -207,6 +213,8 @@ DAYS_AGO: dict[str, tuple[int, int]] = {
         )
     ).items()
 } | dict.fromkeys(split("the other day,neulich,kurzlich,letztens,l'autre jour,el otro dia,l'altro giorno"), (1, 10))
+# Of these days the evening and the night.
+NIGHTS = split("last night,last evening,letzte nacht,vergangene nacht,hier soir,la nuit derniere,anoche,gisteravond")
 HIER = "hier"  # "here" in German and Dutch, and yesterday beside one of these words
 FRENCH = frozenset(
     split(
@@ -219,7 +227,7 @@ LAST_BEFORE = [
     *split(
         "last letzten letzter letzte letztes letztem vergangenen vergangener vergangene vergangenes vorigen vorige "
         "voriges vorig afgelopen "
-        "pasado pasada scorso scorsa прошлои прошлом прошлыи прошлую прошлое прошлого"
+        "pasado pasada scorso scorsa прошлои прошлом прошлым прошлыи прошлую прошлое прошлого"
     ),
 ]
 LAST_AFTER = split("dernier derniere passe passee pasado pasada scorso scorsa passato passata passado passada")
@@ -229,6 +237,29 @@ WITHIN = split(
 )
 BEFORE_LAST_BEFORE = split("vorletzte vorletzten vorletzter vorletztes vorletztem avant-derniere avant-dernier")
 BEFORE_LAST_AFTER = split("before last,antepasado,antepasada")
+# What part of a month, a week or the like is meant, as shares of it: "early May", "the end of the week", "fin mai".
+PARTS = {
+    word: share
+    for share, words in (
+        (
+            (0, 1 / 3),
+            "early start beginning anfang beginn debut principios inicios comienzos inizio inizi inicio comeco begin "
+            "начале начало",
+        ),
+        ((1 / 3, 2 / 3), "mid middle mitte mi mediados meta meados midden середине"),
+        ((2 / 3, 1), "late end ende fin finales fines fine fim final finais eind einde конце"),
+        ((0, 1 / 2), "first half,ersten halfte,premiere moitie,primera mitad,prima meta"),
+        ((1 / 2, 1), "second half,zweiten halfte,seconde moitie,segunda mitad,seconda meta"),
+        ((0, 1 / 4), "first week,first days,ersten woche,ersten tagen,premiere semaine,primera semana"),
+        ((3 / 4, 1), "last week,last days,letzten woche,letzten tagen,derniere semaine,ultima semana"),
+    )
+    for word in split(words)
+}
+# In English, words behind a time, before which it is no part of a name such as "the other day shift".
+BEHIND_TIMES = split(
+    "i we you he she they it about when that on in at with and or was were did had for from to by as there my our the "
+    "a an last this"
+)
 _GERMAN_DAYTIMES = split("abend nachmittag vormittag mittag morgen nacht fruh")
 DAYTIMES = [
     *split("morning afternoon evening night soir matin apres-midi tarde noche manana"),
@@ -254,7 +285,13 @@ SIGNS = frozenset(
     re.findall(r"\w+", phrase)[-1]
     for words in (MONTHS, WEEKDAYS, GERMAN_EVENINGS, WEEKENDS, UNITS, DAYS_AGO)
     for phrase in words
-) | {"ago", "past", "last"}  # "3d" is one word
+) | {
+    "ago",
+    "past",
+    *LAST_BEFORE,
+    *ENGLISH_SHORT_WEEKDAYS,
+    *(f"{day}{end}" for day in WEEKDAYS for end in ("s", "en")),
+}  # "3d" is one word
 HOUR_SIGNS = HOUR_UNITS.keys() | {"ago", *WITHIN}  # and so is "2h"
 CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 # With one of these a question in a language is about the past: "on Monday" alone may as well be the next one.
