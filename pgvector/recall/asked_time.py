@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 
 from ..domain.dates import Zone, in_zone
-from ..domain.named_times import TimeSpan, asks_what_was_said, named_periods, session_asked
+from ..domain.named_times import TimeSpan, asks_for_all, asks_what_was_said, named_periods, session_asked
 from ..domain.types import Filters, Question, Store
 from ..store.pipeline import Pipeline
 from ..store.told_rows import ask_begun, ask_latest_memories, ask_session_span, ask_told
@@ -33,6 +33,7 @@ class AskedTime:
         self._asked = asked
         self._zone = zone
         self._decides = names_no_subject(text, asked.filters)
+        self._asks_for_all = asks_for_all(text)
         self._periods = named_periods(text, now, zone)
         if self._decides and not self._periods and asked.filters.limits_time():
             self._periods = [TimeSpan(asked.filters.since or _LONG_AGO, asked.filters.until or now)]
@@ -57,8 +58,10 @@ class AskedTime:
             scores = scores | {store: scores[store] | new}
             told[store] = told.get(store, {}) | dict.fromkeys(new, TOLD_THEN)
         self.told_then |= {(name, row) for name, rows in told.items() for row, at in rows.items() if at == TOLD_THEN}
+        # Of a long time they would be the oldest ones, and a decision need not be at the beginning of a session.
+        begun = first if self._asks_for_all and all(map(_is_short, self._periods)) else []
         return {
-            name: self._gained(found, told.get(name, {}), first if name == store else [])
+            name: self._gained(found, told.get(name, {}), begun if name == store else [])
             for name, found in scores.items()
         }
 
@@ -90,10 +93,14 @@ class AskedTime:
 
     def _short_periods(self) -> list[TimeSpan]:
         """Return the short periods named, or all if only the time is asked for; of a date without a year, the last."""
-        short = [each for each in self._periods if self._decides or each.end - each.start <= SHORT_PERIOD]
+        short = [each for each in self._periods if self._decides or _is_short(each)]
         days = {each: in_zone(each.start, self._zone) for each in short}
         last = {(day.month, day.day): each for each, day in sorted(days.items(), key=itemgetter(1))}
-        return list(last.values())
+        return [each for each in short if each in last.values()]
+
+
+def _is_short(period: TimeSpan) -> bool:
+    return period.end - period.start <= SHORT_PERIOD
 
 
 def _faint(rows: Sequence[int], known: Collection[int]) -> dict[int, float]:

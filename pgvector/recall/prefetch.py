@@ -234,7 +234,9 @@ def _answering(
     near = _bars(searcher, found, text, settings, until, {hit.theme for hit in found if hit.store == "memories"})
     most = _most_of([*found, *held], text)
     by_time = session_asked(text) == "end" or (ordered and asks_what_was_said(text))
-    return [hit for hit in found if (by_time and hit.told_then) or is_worth_showing(hit, near, most)]
+    if by_time and (then := [hit for hit in found if hit.told_then]):
+        return then  # a row of another time can only have words in common such as "did we talk about"
+    return [hit for hit in found if is_worth_showing(hit, near, most)]
 
 
 def _most_of(found: Sequence[Hit], text: str) -> float:

@@ -79,3 +79,64 @@ def test_need_17_the_words_of_a_time_hide_no_line(make_provider: MakeProvider, l
     provider.on_session_switch("another", parent_session_id="", reset=True)
     assert report(10) in provider.prefetch(question)
     assert not provider.prefetch("who won the race two weeks ago")
+
+
+def test_need_39_of_a_long_time_what_is_like_the_question_comes_first(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider()
+    chat = [
+        f"The {name} on the southern pier was painted green again."
+        for name in ("crane", "winch", "lift", "pump", "rail", "lamp")
+    ]
+    decision = "We decide to sell the old tugboat of the southern harbour."
+    for place, text in enumerate([*chat, decision]):
+        provider.sync_turn(text, None, session_id=f"session-{place}")
+    landed(provider)
+    last_june = datetime(TODAY.year - 1, 6, 1, tzinfo=UTC)
+    for place, text in enumerate([*chat, decision]):
+        age(dsn, text, days=(TODAY - last_june).days - place)
+    found = recalled(provider, "What did we decide last year?", tool="recall_conversation", limit=5)
+    assert found[0] == decision
+
+
+def test_need_39_a_decision_of_a_day_need_not_begin_its_session(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider()
+    talk = [
+        f"The {name} on the southern pier was painted green again."
+        for name in ("crane", "winch", "lift", "pump", "rail", "lamp")
+    ]
+    talk += ["We decide to sell the old tugboat of the southern harbour."]
+    for text in talk:
+        provider.sync_turn(text, None, session_id="session")
+    landed(provider)
+    for place, text in enumerate(talk):
+        age(dsn, text, days=20 - place / 1000)
+    day = f"{TODAY - timedelta(days=20):%Y-%m-%d}"
+    provider.on_session_switch("another", parent_session_id="", reset=True)
+    assert talk[-1] in provider.prefetch(f"What did we decide on {day}?")
+    assert recalled(provider, f"What did we decide on {day}?", tool="recall_conversation", limit=5)[0] == talk[-1]
+
+
+def test_need_39_a_question_for_a_day_shows_nothing_of_another_one(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider()
+    then, besides = report(20), "What did we talk about? We did talk about what we talk about."
+    for text in (then, besides):
+        provider.sync_turn(text, None, session_id=f"session of {text[:9]}")
+    landed(provider)
+    age(dsn, then, days=20)
+    age(dsn, besides, days=60)
+    provider.on_session_switch("another", parent_session_id="", reset=True)
+    block = provider.prefetch(f"What did we talk about on {TODAY - timedelta(days=20):%Y-%m-%d}?")
+    assert then in block
+    assert besides not in block
+
+
+def test_need_39_last_weekday_is_first_that_of_this_week(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider()
+    for days in (1, 8):
+        provider.sync_turn(report(days), None, session_id=f"session-of-{days}")
+    landed(provider)
+    for days in (1, 8):
+        age(dsn, report(days), days=days)
+    name = f"{TODAY - timedelta(days=1):%A}"
+    found = recalled(provider, f"What did we talk about last {name}?", tool="recall_conversation")
+    assert found[0] == report(1)

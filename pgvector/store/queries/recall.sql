@@ -219,15 +219,16 @@ SELECT id, told FROM (SELECT id, told_in_time(ts) AS told FROM conversations
                          AND (%(told_in)s::text IS NULL OR session_id = %(told_in)s)) AS found WHERE told > 0;
 
 -- name: beginnings
--- The turns with which sessions began in some periods: the first of each, then the second ones.
-SELECT id FROM (SELECT id, ts, row_number() OVER (PARTITION BY session_id ORDER BY ts, id) AS place
-                  FROM unnest(%(starts)s::timestamptz[], %(ends)s::timestamptz[]) AS period(start, stop)
+-- The turns with which sessions began in some periods: the first of each, then the second ones, those of the period that is
+-- named first before others.
+SELECT id FROM (SELECT id, ts, number, row_number() OVER (PARTITION BY session_id ORDER BY ts, id) AS place
+                  FROM unnest(%(starts)s::timestamptz[], %(ends)s::timestamptz[]) WITH ORDINALITY AS period(start, stop, number)
                  CROSS JOIN LATERAL (SELECT id, ts, session_id FROM conversations
                                       WHERE agent_identity = %(theme)s AND ts >= start AND ts < stop
                                         AND (%(told_in)s::text IS NULL OR session_id = %(told_in)s)
                                         AND turn_passes_in_any_session() AND readable(conversations)
                                       ORDER BY ts DESC LIMIT %(most)s) AS said) AS begun
- ORDER BY place, ts, id LIMIT %(limit)s;
+ ORDER BY place, number, ts, id LIMIT %(limit)s;
 
 -- name: latest_memories
 -- The memories of some periods, newest first, among the last ones that were first said before the end of one: there is an
