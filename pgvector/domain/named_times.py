@@ -18,7 +18,7 @@ from .dates import Zone, in_zone, midnight, whole_unit
 from .said_words import SAID_MAX_CHARS, asks_for_a_kind, names_today, only_a_time, only_said, session_named
 from .time_hours import day_awake, hours_ago, last_nights
 from .time_ranges import NamedDays, between_weekdays, day_numbers, joined, present, spoken_times
-from .times_of_year import parts_of_year, signs
+from .times_of_year import counted_parts_of_year, parts_of_year, signs
 
 MAX_PERIODS = 40  # of one question; a pasted log would name hundreds
 _WORD = re.compile(r"\w+")
@@ -112,7 +112,8 @@ def asks_for_all(text: str) -> bool:
 def without_counted_times(text: str) -> str:
     """Return `text` without the times that are counted back from today, such as "two weeks ago" or "last Friday".
 
-    What was said then does not hold these words. A text with a quoted phrase is returned unchanged.
+    Nor has it "the end of" before a month. What was said then does not hold these words. A text with a quoted phrase is
+    returned unchanged.
     """
     if _QUOTE.search(text):
         return text
@@ -120,10 +121,16 @@ def without_counted_times(text: str) -> str:
         for pattern in east_asian.counted_times():
             text = pattern.sub(" ", text)
     said = set(_WORD.findall(_plain(text)))
-    if not (words.SIGNS | words.HOUR_SIGNS) & said:
+    if not (words.SIGNS | words.HOUR_SIGNS | signs()) & said:
         return text
     plain = _letter_by_letter(text)
-    found = (match.span() for pattern in _counted_times(said) for match in pattern.finditer(plain))
+    found = [match.span() for pattern in _counted_times(said) for match in pattern.finditer(plain)]
+    found += counted_parts_of_year(plain, patterns.past_languages(plain, said))
+    found += [
+        (part[0], match.start())
+        for match in spoken_times(plain)
+        if (part := patterns.share_before(plain, match.start()))
+    ]
     kept, end = "", 0
     for start, stop in sorted(found):
         kept, end = f"{kept}{text[end:start]} ", max(end, stop)
@@ -138,7 +145,7 @@ def _letter_by_letter(text: str) -> str:
 def _counted_times(said: Set[str]) -> Iterator[re.Pattern[str]]:
     """Yield the patterns of times that are counted back, for a text with these words."""
     yield from (patterns.days_ago(french=bool(said & words.FRENCH)), patterns.ago(), patterns.within())
-    yield from (patterns.last(), patterns.before_last(), patterns.weekdays_ago())
+    yield from (patterns.last(), patterns.before_last(), patterns.weekdays_ago(), patterns.part_of_present())
     if said & words.HOUR_SIGNS:
         yield from (patterns.ago(hours=True), patterns.within(hours=True))
 

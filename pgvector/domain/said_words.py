@@ -12,7 +12,7 @@ from functools import cache
 
 from . import east_asian_times as east_asian
 from . import time_words as words
-from .time_patterns import asks_for_a_plan, last, leading, part_before, part_of_present, weekdays_ago
+from .time_patterns import asks_for_a_plan, last, part_of_present, share_before, weekdays_ago
 from .time_ranges import spoken_times
 from .times_of_year import without_parts_of_year
 
@@ -252,9 +252,8 @@ def _without(plain: str, times: Iterable[re.Match[str]]) -> str:
     """Return a text without some times of it and what tells which part of each is meant."""
     rest, end = "", 0
     for match in times:
-        lead = leading(plain, match.start())
-        part = part_before().search(lead)
-        start = match.start() - (len(lead) - part.start() if part else 0)
+        part = share_before(plain, match.start())
+        start = part[0] if part else match.start()
         rest, end = f"{rest}{plain[end:start]} ", match.end()
     return rest + plain[end:]
 

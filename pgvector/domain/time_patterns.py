@@ -34,13 +34,22 @@ def leads_to(month: str) -> re.Pattern[str]:
 
 _PART = rf"\b(?P<part>{either(words.PARTS)})"
 _PART_OF = r"(?:of|de|del|des|der|du|di|do|da|van|d)[\s']+(?:(?:mes|mois|month) (?:of|de|d)[\s']+)?"
-_ARTICLE = r"(?:the|this|der|des|dieser|dieses|le|la|les|el|il|lo|de|het|этого|этои)\s+"
+_ARTICLE = r"(?:the|this|der|des|dieser|dieses|le|la|les|du|el|del|il|lo|della|do|de|het|этого|этои)\s+"
 
 
 @cache
-def part_before() -> re.Pattern[str]:
-    """Return the pattern for what tells, at the end of the text before a time, which `part` of it is meant."""
-    return re.compile(rf"{_PART}[\s-]+(?:{_PART_OF})?(?:{_ARTICLE})?$")
+def _part_before() -> re.Pattern[str]:
+    alone = rf"\b(?P<alone>{either(words.PARTS_ALONE)})[\s-]+"
+    return re.compile(rf"(?:{_PART}\s+{_PART_OF}|{alone})(?:{_ARTICLE})?$")
+
+
+def share_before(text: str, place: int) -> tuple[int, tuple[float, float]] | None:
+    """Return where what tells which part of a time at a place is meant begins, and the share; None if nothing does."""
+    lead = leading(text, place)
+    part = _part_before().search(lead)
+    if part is None:
+        return None
+    return place - len(lead) + part.start(), words.PARTS[part["part"] or part["alone"]]
 
 
 @cache

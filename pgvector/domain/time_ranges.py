@@ -152,12 +152,11 @@ def joined(text: str, named: Iterable[NamedDays], today: date) -> list[Days]:
 
 def _parted(text: str, named: NamedDays) -> NamedDays:
     """Return a time with what tells before it which part of it is meant: "early May", "the end of last week"."""
-    lead = leading(text, named.start)
-    part = None if named.reaches else patterns.part_before().search(lead)
+    part = None if named.reaches else patterns.share_before(text, named.start)
     if part is None:
         return named
-    days = [part_of(each, words.PARTS[part["part"]]) for each in named.days]
-    return NamedDays(named.start - len(lead) + part.start(), named.stop, days)
+    start, share = part
+    return NamedDays(start, named.stop, [part_of(each, share) for each in named.days])
 
 
 def _leads_to(text: str, one: NamedDays, next_one: NamedDays) -> bool:
@@ -203,7 +202,7 @@ def present(plain: str, past: Set[str], today: date, *, only_said: bool) -> Iter
         if only_said or not language or language in past:
             for match in pattern.finditer(plain):
                 unit = UNIT_NAMES[words.UNITS[next(filter(None, match.groups()))]]
-                parted = patterns.part_before().search(leading(plain, match.start()))
+                parted = patterns.share_before(plain, match.start())
                 yield NamedDays(*match.span(), [_whole(unit, today) if parted else since_first(unit, today)])
     if only_said or past:
         for match in patterns.part_of_present().finditer(plain):

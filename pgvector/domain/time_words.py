@@ -237,14 +237,14 @@ WITHIN = split(
 )
 BEFORE_LAST_BEFORE = split("vorletzte vorletzten vorletzter vorletztes vorletztem avant-derniere avant-dernier")
 BEFORE_LAST_AFTER = split("before last,antepasado,antepasada")
-# What part of a month, a week or the like is meant, as shares of it: "early May", "the end of the week", "fin mai".
+# What part of a month, a week or the like is meant, as shares of it: "early May", "the end of the week".
 PARTS = {
     word: share
     for share, words in (
         (
             (0, 1 / 3),
             "early start beginning anfang beginn debut principios inicios comienzos inizio inizi inicio comeco begin "
-            "начале начало",
+            "начале",
         ),
         ((1 / 3, 2 / 3), "mid middle mitte mi mediados meta meados midden середине"),
         ((2 / 3, 1), "late end ende fin finales fines fine fim final finais eind einde конце"),
@@ -255,6 +255,8 @@ PARTS = {
     )
     for word in split(words)
 }
+# The same, also without "of" or the like.
+PARTS_ALONE = split("early mid late anfang beginn mitte ende debut mi fin inizio eind начале середине конце")
 # In English, words behind a time, before which it is no part of a name such as "the other day shift".
 BEHIND_TIMES = split(
     "i we you he she they it about when that on in at with and or was were did had for from to by as there my our the "

@@ -23,7 +23,8 @@ _QUARTERS: tuple[_Part, ...] = (((1, 1), (3, 31)), ((4, 1), (6, 30)), ((7, 1), (
 _LANGUAGES = (
     (
         "en",
-        r"(?:in|during|over|since|throughout|at|on|around)\s+(?:the\s+)?(?:(?:early|late|mid)[\s-]+)?|(?:this|that)\s+",
+        r"(?:in|during|over|since|throughout|at|on|around)\s+(?:the\s+)?(?:(?:early|late|mid)[\s-]+)?"
+        r"|(?<!for )(?<!about )(?<!of )(?:this|that)\s+",
         ("spring", "summer", "autumn fall", "winter"),
         ("first quarter,1st quarter", "second quarter,2nd quarter", "third quarter,3rd quarter",
          "fourth quarter,4th quarter"),
@@ -138,7 +139,9 @@ def _rows() -> tuple[tuple[str, re.Pattern[str], dict[str, _Part]], ...]:
 @cache
 def _asian(done: str) -> re.Pattern[str]:
     # A Japanese or Korean name may be the end of a longer word, such as 青春に.
-    return re.compile(rf"(?<![\u4e00-\u9fff가-힣](?=[春夏秋冬]に|봄|여름|가을|겨울))(?P<name>{either(_ASIAN)}){done}")
+    bounded = r"(?<![\u4e00-\u9fff가-힣](?=[春夏秋冬]に|봄|여름|가을|겨울))(?<![个個](?=[春夏秋冬]))"
+    season = r"(?!(?<=[春夏秋冬]季)[^我你您咱他她大谁誰，,])"  # "春季运动会" is an event
+    return re.compile(rf"{bounded}(?P<name>{either(_ASIAN)}){season}{done}")
 
 
 @cache
@@ -153,11 +156,23 @@ def parts_of_year(plain: str, past: Set[str], today: date, *, only_said: bool) -
     Elsewhere they are more often about a plan or what is so each year, but for "last summer" and "Christmas 2025".
     `only_said`: it names nothing else, see `said_words`.
     """
+    for match, part in _times(plain, past, only_said=only_said):
+        last = bool(match["last"] or match["after"])
+        yield NamedDays(*match.span(), list(_days(part, today, match["year"], last=last)))
+
+
+def _times(plain: str, past: Set[str], *, only_said: bool) -> Iterator[tuple[re.Match[str], _Part]]:
     for language, pattern, parts in _rows():
         for match in pattern.finditer(plain):
             if _is_over(match) or (match["lead"] is not None and (only_said or language in past)):
-                last = bool(match["last"] or match["after"])
-                yield NamedDays(*match.span(), list(_days(parts[match["name"]], today, match["year"], last=last)))
+                yield match, parts[match["name"]]
+
+
+def counted_parts_of_year(plain: str, past: Set[str]) -> Iterator[tuple[int, int]]:
+    """Yield where a text with letters names a quarter, or the last one of another part: nobody calls it so then."""
+    for match, part in _times(plain, past, only_said=False):
+        if part in _QUARTERS or match["last"] or match["after"]:
+            yield match.span()
 
 
 def asian_parts_of_year(text: str, done: str, today: date) -> Iterator[NamedDays]:

@@ -7,7 +7,12 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from hermes_memory_pgvector.domain.named_times import MAX_PERIODS, asks_what_was_said, named_periods
+from hermes_memory_pgvector.domain.named_times import (
+    MAX_PERIODS,
+    asks_what_was_said,
+    named_periods,
+    without_counted_times,
+)
 
 NOW = datetime(2026, 11, 28, 20, tzinfo=UTC)  # a Saturday
 DAY = timedelta(days=1)
@@ -68,7 +73,7 @@ def days(text: str) -> list[tuple[date, date]]:
         ("Was war Ende Oktober mit Huber?", LATE_OCTOBER),
         ("De quoi avons-nous parlé fin octobre ?", LATE_OCTOBER),
         ("¿Qué decidimos a finales de octubre?", LATE_OCTOBER),
-        ("Di cosa abbiamo parlato a fine ottobre?", LATE_OCTOBER),
+        ("Di cosa abbiamo parlato alla fine di ottobre?", LATE_OCTOBER),
         ("What did we talk about at the end of last month?", LATE_OCTOBER),
         ("十月底我们决定了什么？", LATE_OCTOBER),
         ("10月末に何を話しましたか？", LATE_OCTOBER),
@@ -132,12 +137,36 @@ def test_need_39_only_such_a_time_is_named(text: str) -> None:
         "What did we say about the end of the story?",
         "Was machen wir im Sommer?",
         "Was schenken wir Oma zu Weihnachten?",
+        "We could plan something for this summer, was that it?",
         "写一首关于秋天的短诗。",
+        "他参加了春季跳绳比赛，得到了第二名。",
+        "之前有一个夏天我得到了礼物",
         "青春に何を話しましたか？",
     ],
 )
 def test_what_only_sounds_like_a_part_of_the_year(text: str) -> None:
     assert days(text) == []
+
+
+@pytest.mark.parametrize(
+    ("question", "searched"),
+    [
+        ("What incidents happened at the end of October?", "What incidents happened at the October?"),
+        ("Which incidents did we have in Q3?", "Which incidents did we have ?"),
+        ("What did we cook last summer?", "What did we cook ?"),
+        ("What broke at the start of the week?", "What broke at the ?"),
+        ("What is the goal in Q3?", "What is the goal in Q3?"),
+        ("What did we cook at Christmas?", "What did we cook at Christmas?"),
+        ("Who lives until the end of the story?", "Who lives until the end of the story?"),
+    ],
+)
+def test_need_39_words_that_nobody_says_then_are_not_searched_for(question: str, searched: str) -> None:
+    assert " ".join(without_counted_times(question).split()) == searched
+
+
+def test_a_verb_before_a_time_tells_no_part_of_it() -> None:
+    assert days("What did Evan start last month?") == [(date(2026, 10, 1), date(2026, 10, 31))]
+    assert days("Was it fine last month?") == [(date(2026, 10, 1), date(2026, 10, 31))]
 
 
 @pytest.mark.parametrize("text", ["What did I say about Meta?", "What did we say about the sun yesterday?"])
