@@ -281,6 +281,12 @@ def _not_after(*leads: str) -> str:
     return "".join(rf"(?<!\b{lead} )" for lead in leads)
 
 
+def not_about() -> str:
+    """Return the pattern for a place before "this week" where it is a time: not in "about this week" or "for" it."""
+    talk_about = "|".join(rf"(?<=\b{talk} about )" for talk in ("talk", "talked", "speak", "spoke", "spoken", "chat"))
+    return rf"{_not_after('for', 'of')}(?:{_not_after('about')}|{talk_about})"
+
+
 @cache
 def weekday_to_weekday() -> _Rows:
     """Return the patterns from one weekday to another, in two of its groups, by language."""
@@ -308,9 +314,8 @@ def this_unit() -> _Rows:
     Without words of the past, these are times only where a question names nothing else.
     """
     english = r"\bthis (week|month|quarter|year)\b"
-    talk_about = "|".join(rf"(?<=\b{talk} about )" for talk in ("talk", "talked", "speak", "spoke", "spoken", "chat"))
     return (
-        ("en", re.compile(rf"{_not_after('for', 'of')}(?:{_not_after('about')}|{talk_about}){english}")),
+        ("en", re.compile(rf"{not_about()}{english}")),
         ("", re.compile(rf"(?:earlier|so far) {english}|{english} so far")),
         ("de", re.compile(rf"{_not_after('fur', 'uber', 'von')}\bdiese[rnms]? (woche|monat|quartal|jahr)\b")),
         ("fr", re.compile(rf"{_not_after('pour', 'sur', 'de')}\b(?:cette (semaine|annee)|ce (mois))\b")),

@@ -12,6 +12,7 @@ from datetime import date, timedelta
 from functools import cache
 
 from .counted_days import YEARS, Days
+from .time_patterns import not_about
 from .time_ranges import NamedDays
 from .time_words import BEHIND_TIMES, CJK, LAST_AFTER, LAST_BEFORE, YEAR, either, numbered, split
 
@@ -24,7 +25,7 @@ _LANGUAGES = (
     (
         "en",
         r"(?:in|during|over|since|throughout|at|on|around)\s+(?:the\s+)?(?:(?:early|late|mid)[\s-]+)?"
-        r"|(?<!for )(?<!about )(?<!of )(?:this|that)\s+",
+        rf"|{not_about()}(?:this|that)\s+",
         ("spring", "summer", "autumn fall", "winter"),
         ("first quarter,1st quarter", "second quarter,2nd quarter", "third quarter,3rd quarter",
          "fourth quarter,4th quarter"),

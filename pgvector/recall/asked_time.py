@@ -35,6 +35,7 @@ class AskedTime:
         self._decides = names_no_subject(text, asked.filters)
         self._asks_for_all = asks_for_all(text)
         self._periods = named_periods(text, now, zone)
+        self._says_when = bool(self._periods)
         if self._decides and not self._periods and asked.filters.limits_time():
             self._periods = [TimeSpan(asked.filters.since or _LONG_AGO, asked.filters.until or now)]
         self._named = "" if self._periods or asked.scope.kind != "theme" else session_asked(text)
@@ -58,12 +59,21 @@ class AskedTime:
             scores = scores | {store: scores[store] | new}
             told[store] = told.get(store, {}) | dict.fromkeys(new, TOLD_THEN)
         self.told_then |= {(name, row) for name, rows in told.items() for row, at in rows.items() if at == TOLD_THEN}
-        # Of a long time they would be the oldest ones, and a decision need not be at the beginning of a session.
-        begun = first if self._asks_for_all and all(map(_is_short, self._periods)) else []
+        ordered = first if self._is_in_order(store) else []
         return {
-            name: self._gained(found, told.get(name, {}), begun if name == store else [])
+            name: self._gained(found, told.get(name, {}), ordered if name == store else [])
             for name, found in scores.items()
         }
+
+    def _is_in_order(self, store: Store) -> bool:
+        """Return whether the rows that `_first` finds come first, in their order, whatever they have of the question.
+
+        Turns of a long time would be the oldest ones, and a decision need not be at the beginning of a session. Within
+        the limits of a call the next ones follow with `offset`.
+        """
+        if not self._asks_for_all:
+            return False
+        return store == "memories" or not self._says_when or all(map(_is_short, self._periods))
 
     def _gained(self, scores: dict[int, float], told: dict[int, int], first: list[int]) -> dict[int, float]:
         return by_time(scores, told, first) if self._decides else favour(scores, told)

@@ -140,3 +140,18 @@ def test_need_39_last_weekday_is_first_that_of_this_week(make_provider: MakeProv
     name = f"{TODAY - timedelta(days=1):%A}"
     found = recalled(provider, f"What did we talk about last {name}?", tool="recall_conversation")
     assert found[0] == report(1)
+
+
+def test_need_39_within_the_limits_of_a_call_sessions_follow_each_other(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider()
+    for days in AGES:
+        provider.sync_turn(report(days), None, session_id=f"session-of-{days}")
+        provider.on_memory_write("add", "memory", report(days))
+    landed(provider)
+    for days in AGES:
+        age(dsn, report(days), days=days)
+    found = recalled(provider, "everything", tool="recall_conversation", since="300d")
+    assert found == [report(days) for days in sorted(AGES, reverse=True)]
+    found = recalled(provider, f"What did I tell you in {TODAY - timedelta(days=140):%B %Y}?")
+    assert found[0] == report(140)
+    assert recalled(provider, "everything", since="300d") == [report(days) for days in sorted(AGES)]

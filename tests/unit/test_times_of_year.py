@@ -41,6 +41,7 @@ def days(text: str) -> list[tuple[date, date]]:
         ("봄에 무슨 얘기했어?", SPRING),
         ("What did we talk about last summer?", SUMMER),
         ("What did we do in the summer holidays?", SUMMER),
+        ("What did we talk about this summer?", SUMMER),
         ("What did we say in the summer of 2026?", SUMMER),
         ("Was haben wir letzten Sommer gemacht?", SUMMER),
         ("De quoi avons-nous parlé l'été dernier ?", SUMMER),
