@@ -12,7 +12,7 @@ from functools import cache
 
 from . import east_asian_times as east_asian
 from . import time_words as words
-from .time_patterns import asks_for_a_plan, last, part_of_present, share_before, weekdays_ago
+from .time_patterns import asks_for_a_plan, last, part_of_present, past_languages, share_before, weekdays_ago
 from .time_ranges import spoken_times
 from .times_of_year import without_parts_of_year
 
@@ -128,6 +128,8 @@ _CJK_WORDS = (
 _CJK_SPEAKING = re.compile(
     "[聊谈談说說讲講做干幹話言内內]|讨论|討論|告诉|告訴|对话|對話|发生|發生|した|얘기|이야기|대화|말|했|무슨 일"
 )
+_ORDERS = frozenset(words.split("agree change decide decision decisions explain explique learn"))
+_ORDERED = re.compile(rf"\W*(?:(?:please|ok|okay|now|then)\W+)*(?:{words.either(_ORDERS)})\b")
 # Beside one of these words, what was said or done is a noun: "about work" names a subject, "did we work on" none.
 _AS_NOUN = re.compile(r"\b(?:about|at|from|with|for|in|after|before)\s+(?:(?:my|your|the)\s+)?(?:work|go|list)\b")
 _SHORTENED = re.compile(r"(?<=\w)['\u2019](?:s|t|d|m|ve|re|ll)\b")
@@ -209,6 +211,8 @@ def only_said(plain: str, *, limited: bool = False) -> bool:
 
     With `limited` it need not name what was said: "everything" is enough beside a limit in time.
     """
+    if asks_for_a_kind(plain) and not _tells_what_was(plain):
+        return False
     rest = _SHORTENED.sub(" ", _sessions().sub(" ", without_parts_of_year(plain)))
     if _AS_NOUN.search(rest) or asks_for_a_plan(plain):
         return False
@@ -221,6 +225,14 @@ def only_said(plain: str, *, limited: bool = False) -> bool:
 def asks_for_a_kind(plain: str) -> bool:
     """Return whether a text asks for what was decided, explained or the like, and not for all that was said."""
     return not _kinds().isdisjoint(re.findall(r"\w+", plain))
+
+
+def _tells_what_was(plain: str) -> bool:
+    """Return whether words such as "change" and "explain" are about what was, and no order."""
+    said = set(re.findall(r"\w+", plain))
+    if _kinds() & said <= _ORDERS:
+        return _ORDERED.match(plain) is None and bool(past_languages(plain, said))
+    return True
 
 
 def only_a_time(plain: str) -> bool:

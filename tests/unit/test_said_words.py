@@ -20,6 +20,11 @@ Tell me about our conversation yesterday
 What did we talk about tonight?
 What did we talk about an hour ago?
 What have we discussed since Monday?
+What did we decide last week?
+What was decided yesterday?
+Was haben wir gestern beschlossen?
+Qu'avons-nous décidé hier ?
+¿Qué decidimos ayer?
 What did we talk about in the last 24 hours?
 What did we talk about in May and June?
 What did we discuss between 3 and 5 May?
@@ -96,6 +101,10 @@ Qu'est-ce que Juin a dit hier ?
 어제 제주도에 대해 무슨 얘기했어?
 어제 요리 얘기했어?
 어제 과일 얘기했어?
+Change it to what we had yesterday.
+Explain it again, please
+Please change the list
+Explique-moi ça
 We met for the first time yesterday.
 It was the last time
 What is the first thing to do?
