@@ -87,15 +87,15 @@ def test_need_39_of_a_long_time_what_is_like_the_question_comes_first(make_provi
         f"The {name} on the southern pier was painted green again."
         for name in ("crane", "winch", "lift", "pump", "rail", "lamp")
     ]
-    decision = "We decide to sell the old tugboat of the southern harbour."
-    for place, text in enumerate([*chat, decision]):
+    work = "All hands work on the old tugboat of the southern harbour."
+    for place, text in enumerate([*chat, work]):
         provider.sync_turn(text, None, session_id=f"session-{place}")
     landed(provider)
     last_june = datetime(TODAY.year - 1, 6, 1, tzinfo=UTC)
-    for place, text in enumerate([*chat, decision]):
+    for place, text in enumerate([*chat, work]):
         age(dsn, text, days=(TODAY - last_june).days - place)
-    found = recalled(provider, "What did we decide last year?", tool="recall_conversation", limit=5)
-    assert found[0] == decision
+    found = recalled(provider, "What did we work on last year?", tool="recall_conversation", limit=5)
+    assert found[0] == work
 
 
 def test_need_39_a_decision_of_a_day_need_not_begin_its_session(make_provider: MakeProvider, dsn: str) -> None:
