@@ -17,13 +17,19 @@ from .counted_days import Days, around, before_last, is_unit, last_few, last_of,
 from .dates import Zone, in_zone, midnight, whole_unit
 from .said_words import SAID_MAX_CHARS, asks_for_a_kind, names_today, only_a_time, only_said, session_named
 from .time_hours import day_awake, hours_ago, last_nights
-from .time_ranges import NamedDays, between_weekdays, day_numbers, joined, present, spoken_times
+from .time_ranges import NamedDays, between_weekdays, day_numbers, joined, parted_span, present, spoken_times
 from .times_of_year import counted_parts_of_year, parts_of_year, signs
 
 MAX_PERIODS = 40  # of one question; a pasted log would name hundreds
 _WORD = re.compile(r"\w+")
 _OWN_NAMES = {name: name for name in (*words.WEEKDAYS, *words.WEEKENDS)}
 _NUMERIC = re.compile(r"\d[-/.]\s?\d")
+# At the end of the text before a time, the words that lead to it.
+_LEADS = re.compile(
+    r"\s*(?:\b(?:in|on|at|over|of|from|since|during|around|until|by|for|and|to|the|this|that|im|am|an|zu|zum|seit|vom|von|bis"
+    r"|der|dem|den|en|au|a|le|la|les|l|depuis|pendant|el|los|las|desde|durante|nel|il|da|na|no|em|het|de)\b\W*)*$",
+    re.IGNORECASE,
+)
 _QUOTE = re.compile('["\u201c\u201e\u00ab\u300c\u300e]')
 _ACCENTS = re.compile(r"[\u0300-\u036f]")
 
@@ -135,6 +141,20 @@ def without_counted_times(text: str) -> str:
     for start, stop in sorted(found):
         kept, end = f"{kept}{text[end:start]} ", max(end, stop)
     return kept + text[end:]
+
+
+def without_times(text: str, now: datetime) -> str:
+    """Return `text` without the times that it names in languages with letters, and the words that lead to them.
+
+    "What did we plant in spring?" makes "What did we plant?". A text that names nothing else is returned unchanged.
+    """
+    plain = _letter_by_letter(text)
+    named = list(_western(plain, set(_WORD.findall(plain)), now.date(), only_said=False))
+    kept, end = "", 0
+    for start, stop in sorted(parted_span(plain, each) for each in named):
+        kept, end = _LEADS.sub("", kept + text[end:start]), max(end, stop)
+    rest = without_counted_times(kept + text[end:]).lstrip(" ,")
+    return rest if _WORD.search(rest) and not only_a_time(_plain(rest)) else text
 
 
 def _letter_by_letter(text: str) -> str:

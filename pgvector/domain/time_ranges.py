@@ -159,6 +159,12 @@ def _parted(text: str, named: NamedDays) -> NamedDays:
     return NamedDays(start, named.stop, [part_of(each, share) for each in named.days])
 
 
+def parted_span(text: str, named: NamedDays) -> tuple[int, int]:
+    """Return where a time begins and ends, with what tells which part of it is meant."""
+    part = patterns.share_before(text, named.start)
+    return (part[0] if part else named.start), named.stop
+
+
 def _leads_to(text: str, one: NamedDays, next_one: NamedDays) -> bool:
     """Return whether two times are the ends of one, as in "from Monday to Wednesday"."""
     joint = _joint(text[one.stop : next_one.start]) if one.stop <= next_one.start else None

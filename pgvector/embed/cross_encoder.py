@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 from ..domain.errors import EmbedderError, EmbedderUnavailable
@@ -49,7 +50,12 @@ class CrossEncoder:
         self._remembered: LruDict[bytes, Logits] = LruDict(_MAX_REMEMBERED)
 
     def logits(self, question: str, texts: Sequence[str], *, until: float) -> Logits:
-        """Return one number for each of the first texts, as many as are scored by `until` (monotonic).
+        """Return one number for each of the first texts, see `logits_of`."""
+        return self.logits_of([(question, text) for text in texts], until=until)
+
+    def logits_of(self, pairs: Sequence[tuple[str, str]], *, until: float) -> Logits:
+        """Return one number for each of the first pairs of question and text, as many as are scored by `until`
+        (monotonic).
 
         A higher number is a better answer; above 0 a text more likely answers than not. None are scored while the model
         is being loaded, or if it cannot be loaded. Raises EmbedderError when it fails.
@@ -58,14 +64,14 @@ class CrossEncoder:
         session = shared.ready() if shared is not None else None
         if shared is None or session is None:
             return ()
-        question = readable(question, QUESTION_MAX_CHARS)
-        key = digest("\0".join((question, *texts)))
+        pairs = [(readable(question, QUESTION_MAX_CHARS), text) for question, text in pairs]
+        key = digest("\0".join(chain.from_iterable(pairs)))
         with self._lock:
             known = self._remembered.use(key)
         if known is not None:
             self._counters.add(rerank_cache_hits=1)
             return known
-        scored = shared.logits(session, question, texts, until)
+        scored = shared.logits(session, pairs, until)
         self._counters.add(rerank_texts=len(scored))
         if scored:
             with self._lock:
@@ -132,12 +138,12 @@ class _SharedModel:
             return "none"
         return "open" if found == self._unusable else "idle"
 
-    def logits(self, session: OnnxSession, question: str, texts: Sequence[str], until: float) -> Logits:
+    def logits(self, session: OnnxSession, pairs: Sequence[tuple[str, str]], until: float) -> Logits:
         """Score one text after another, while there is time for one more like the last. Raises EmbedderError."""
         scored: list[float] = []
         took_s = 0.0
         with Translated(f"the local model {MODEL} failed"), suppress(EmbedderUnavailable):
-            for text in texts:
+            for question, text in pairs:
                 began = time.monotonic()
                 with exclusively(self._scoring, until - took_s, MODEL):
                     pair = session.tokenizer.encode(question, readable(text, _TEXT_MAX_CHARS))

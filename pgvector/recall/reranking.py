@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from ..config.settings import Settings
 from ..domain.errors import EmbedderError
 from ..domain.measures import Latencies
+from ..domain.named_times import without_times
 from ..domain.text import is_of_other_script
 from ..domain.types import Hit
 from ..embed.cross_encoder import LANGUAGE, QUESTION_MAX_CHARS, CrossEncoder
@@ -160,10 +162,14 @@ class BundledReorderer:
         if not first:
             return list(hits), False
         began = time.monotonic()
+        # The time that a question names is met by when a row was told, and rarely by its words.
+        untimed = without_times(question, datetime.now(UTC)) if any(hit.told_then for hit in first) else question
         # Of a long text the part that words locate if they decide, else the one that the vector leg found.
         pieces = [excerpt(hit.content, question, PIECE_MAX_CHARS, near=part_found(hit)) for hit in first]
         try:
-            logits = self._encoder.logits(question, pieces, until=min(end, began + self._deadline_s))
+            asked = [untimed if hit.told_then else question for hit in first]
+            pairs = list(zip(asked, pieces, strict=True))
+            logits = self._encoder.logits_of(pairs, until=min(end, began + self._deadline_s))
         except EmbedderError:
             self.counts["rerank_failures"] += 1
             return list(hits), False

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from hermes_memory_pgvector.domain.types import Question, Scope
 from hermes_memory_pgvector.embed.cross_encoder import CrossEncoder
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import MakeProvider
+from tests.support.aged import age
 from tests.support.local_models import link_reranker
 from tests.support.memory import called, landed, runtime_of
 from tests.support.model_files import RERANKER_NAME
@@ -103,6 +105,26 @@ def test_every_result_says_how_likely_it_answers_and_pages_are_parts_of_one_orde
     pages = [contents(asked(provider, limit=1, offset=place))[0] for place in range(4)]
     assert pages == [hit.content for hit in found.hits]
     assert runtime_of(provider).stats()["rerank_texts"] == 3, "one order is made once"
+
+
+def test_need_39_the_time_that_a_question_names_is_not_expected_in_what_was_told_then(
+    home: Path, make_provider: MakeProvider, dsn: str
+) -> None:
+    link_reranker(home)
+    provider = ready(remembering(make_provider(PATIENT)))
+    age(dsn, ANSWER, days=20)
+    day = f"{datetime.now(UTC) - timedelta(days=20):%Y-%m-%d}"
+
+    def scores(question: str) -> dict[str, float]:
+        return {result["content"]: result["explain"]["rerank_score"] for result in asked(provider, question)["results"]}
+
+    dated, undated = (
+        scores(f"Which restaurant did Ann like for dinner on {day}?"),
+        scores("Which restaurant did Ann like for dinner?"),
+    )
+
+    assert dated[ANSWER] == undated[ANSWER]
+    assert all(dated[text] != undated[text] for text in TEXTS if text != ANSWER)
 
 
 def test_what_is_put_before_a_turn_is_reranked_too(home: Path, make_provider: MakeProvider) -> None:

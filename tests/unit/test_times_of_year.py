@@ -12,6 +12,7 @@ from hermes_memory_pgvector.domain.named_times import (
     asks_what_was_said,
     named_periods,
     without_counted_times,
+    without_times,
 )
 
 NOW = datetime(2026, 11, 28, 20, tzinfo=UTC)  # a Saturday
@@ -163,6 +164,23 @@ def test_what_only_sounds_like_a_part_of_the_year(text: str) -> None:
 )
 def test_need_39_words_that_nobody_says_then_are_not_searched_for(question: str, searched: str) -> None:
     assert " ".join(without_counted_times(question).split()) == searched
+
+
+@pytest.mark.parametrize(
+    ("question", "without"),
+    [
+        ("What did we say about the car in the spring?", "What did we say about the car?"),
+        ("What did we eat on New Year's Eve?", "What did we eat?"),
+        ("What did Marco say on Monday about the list?", "What did Marco say about the list?"),
+        ("In October, what did Anna order?", "what did Anna order?"),
+        ("What did the vet say at the beginning of last month about Minka?", "What did the vet say about Minka?"),
+        ("Qu'a dit Paul en mai ?", "Qu'a dit Paul ?"),
+        ("What did Priya do in Spring Boot?", "What did Priya do in Spring Boot?"),
+        ("Two weeks ago", "Two weeks ago"),
+    ],
+)
+def test_need_39_a_question_without_its_time(question: str, without: str) -> None:
+    assert without_times(question, NOW) == without
 
 
 def test_a_verb_before_a_time_tells_no_part_of_it() -> None:
