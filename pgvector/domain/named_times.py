@@ -86,10 +86,15 @@ def at_another_time(question: str, time: str, now: datetime) -> str:
     named += east_asian.named_days(question, today, only_said=True) if words.CJK.search(question) else ()
     if not named:
         return ""
-    start, stop = min(each.start for each in named), max(each.stop for each in named)
-    other = f"{question[:start]}{time}{question[stop:]}"
-    periods = named_periods(other, now)
-    return other if periods and periods != named_periods(question, now) else ""
+    spans = [parted_span(plain, each) for each in named]
+    start, stop = min(start for start, _ in spans), max(stop for _, stop in spans)
+    before, known = question[:start], named_periods(question, now)
+    alone = f"{_LEADS.sub('', before)} ".lstrip()
+    for lead in (alone, before) if _LEADS.fullmatch(time.partition(" ")[0]) else (before, alone):
+        other = f"{lead}{time}{question[stop:]}"
+        if (periods := named_periods(other, now)) and periods != known:
+            return other
+    return ""
 
 
 def asks_what_was_said(text: str, *, limited: bool = False) -> bool:
