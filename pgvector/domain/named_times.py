@@ -61,7 +61,7 @@ def named_periods(text: str, now: datetime, zone: Zone = UTC) -> list[TimeSpan]:
         found = [(day_awake(local), today)]
     if (yesterday := (today - timedelta(days=1),) * 2) in found and _names_a_night(plain):
         found.remove(yesterday)
-        hours += [TimeSpan(start, end) for start, end in last_nights(local)]
+        hours += [TimeSpan(start.astimezone(UTC), end.astimezone(UTC)) for start, end in last_nights(local)]
     in_days = [
         TimeSpan(midnight(first, zone), midnight(last + timedelta(days=1), zone))
         for first, last in dict.fromkeys(found)

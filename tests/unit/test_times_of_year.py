@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -207,6 +208,14 @@ def test_need_39_last_night_is_the_evening_until_dawn(question: str) -> None:
     # Asked in the night it may be this one or the one before.
     assert names(evening, at=hours_past_midnight + timedelta(hours=1))
     assert names(evening - DAY, at=hours_past_midnight + timedelta(hours=1))
+
+
+def test_need_39_a_night_is_that_of_the_users_zone() -> None:
+    (period,) = named_periods("What did I say last night?", NOW, ZoneInfo("America/New_York"))
+    assert (period.start, period.end) == (
+        datetime(2026, 11, 27, 17, tzinfo=UTC),
+        datetime(2026, 11, 28, 11, tzinfo=UTC),
+    )
 
 
 def test_need_39_shortly_after_midnight_today_is_the_day_one_was_awake() -> None:
