@@ -81,12 +81,8 @@ def at_another_time(question: str, time: str, now: datetime) -> str:
     """
     if not time or len(question) > SAID_MAX_CHARS or not only_a_time(_plain(time)):
         return ""
-    today, plain = now.date(), _letter_by_letter(question)
-    named = [*_western(plain, set(_WORD.findall(plain)), today, only_said=True)]
-    named += east_asian.named_days(question, today, only_said=True) if words.CJK.search(question) else ()
-    if not named:
+    if not (spans := _times_in(question, now.date())):
         return ""
-    spans = [parted_span(plain, each) for each in named]
     start, stop = min(start for start, _ in spans), max(stop for _, stop in spans)
     before, known = question[:start], named_periods(question, now)
     alone = f"{_LEADS.sub('', before)} ".lstrip()
@@ -95,6 +91,14 @@ def at_another_time(question: str, time: str, now: datetime) -> str:
         if (periods := named_periods(other, now)) and periods != known:
             return other
     return ""
+
+
+def _times_in(question: str, today: date) -> list[tuple[int, int]]:
+    """Return where a question names times, each with the part of it that is meant."""
+    plain = _letter_by_letter(question)
+    named = [*_western(plain, set(_WORD.findall(plain)), today, only_said=True)]
+    named += east_asian.named_days(question, today, only_said=True) if words.CJK.search(question) else ()
+    return [parted_span(plain, each) for each in named]
 
 
 def asks_what_was_said(text: str, *, limited: bool = False) -> bool:

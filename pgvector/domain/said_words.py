@@ -217,9 +217,13 @@ def only_said(plain: str, *, limited: bool = False) -> bool:
     if _AS_NOUN.search(rest) or asks_for_a_plan(plain):
         return False
     speaks = limited or _names_a_conversation(plain) or _CJK_SPEAKING.search(rest) is not None
-    said = {word for word in re.findall(r"\w+", _without_dates(rest)) if not _NUMBER.fullmatch(word)}
+    said = _words_in(_without_dates(rest))
     asian = {word for word in said if words.CJK.search(word)}
     return _is_asian_talk(asian) and _is_talk(said - asian, speaks=speaks)
+
+
+def _words_in(plain: str) -> set[str]:
+    return {word for word in re.findall(r"\w+", plain) if not _NUMBER.fullmatch(word)}
 
 
 def asks_for_a_kind(plain: str) -> bool:
@@ -238,7 +242,7 @@ def _tells_what_was(plain: str) -> bool:
 def only_a_time(plain: str) -> bool:
     """Return whether a text has no words but those of a time, as "on Tuesday" and "last week" have not."""
     rest = east_asian.without_weekdays(_without_dates(without_parts_of_year(plain)))
-    said = {word for word in re.findall(r"\w+", rest) if not _NUMBER.fullmatch(word)}
+    said = _words_in(rest)
     return said <= _times() | {"the"} and (bool(said) or rest.strip() != plain.strip())
 
 

@@ -6,7 +6,7 @@ import functools
 import os
 import shlex
 from collections import ChainMap, Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -212,27 +212,37 @@ def load_settings(config: Mapping[str, Any] | None, home: Path, environ: dict[st
     `environ`: what `environment(home)` returned, from a caller who needs it too. Raises ConfigurationError if
     continuing with defaults would mean another database than the one that was named.
     """
-    section, unreadable = (config, []) if config is not None else read_section(home)
-    if config is None and (problem := dotenv_problem(home)):
-        unreadable.append(problem)
-    if unreadable:
-        raise ConfigurationError("; ".join(unreadable))
+    section, form, unread = _read_files(home) if config is None else (config, None, ())
     environ = environment(home) if environ is None else environ
     variables = ChainMap(read_dotenv(home, "", environ), environ)
-    loaded = load(section, environ, read_form(home) if config is None else None, variables)
-    unread = unread_in_dotenv(home) if config is None else ()
-    said = [f"{home / DOTENV_NAME}: a line names {name}, but does not set it: write {name}=VALUE" for name in unread]
-    placed = loaded.settings.dsn or loaded.settings.embedded_dir
-    if not placed and (server := last_server(home)):
-        said.append(
-            f"the memory of this home was in {server}, and the settings name no `dsn` any more: from now on it is in "
-            "the embedded Postgres; where that was not your doing, set `dsn` again"
-        )
-    loaded = loaded._replace(warnings=(*loaded.warnings, *said))
+    loaded = load(section, environ, form, variables)
+    placed = bool(loaded.settings.dsn or loaded.settings.embedded_dir)
+    loaded = loaded._replace(warnings=(*loaded.warnings, *_warnings(home, unread, placed=placed)))
     if (_may_name_one(section) and not loaded.settings.dsn) or (_PLACES.intersection(unread) and not placed):
         why = "; ".join(loaded.warnings) or "plugins.pgvector.dsn holds nothing but blanks"
         raise ConfigurationError(f"{why}; memory stays off rather than use another database")
     return _with_directory(_in_zone_of_host(loaded, home, variables), home)
+
+
+def _read_files(home: Path) -> tuple[object, dict[str, object], Sequence[str]]:
+    """Return the home's section and form, and the names in .env that are not set there. Raises ConfigurationError."""
+    section, unreadable = read_section(home)
+    if problem := dotenv_problem(home):
+        unreadable.append(problem)
+    if unreadable:
+        raise ConfigurationError("; ".join(unreadable))
+    return section, read_form(home), unread_in_dotenv(home)
+
+
+def _warnings(home: Path, unread: Sequence[str], *, placed: bool) -> Iterator[str]:
+    """Yield what is told of `unread` names in .env, and of a home whose settings name no database any more."""
+    for name in unread:
+        yield f"{home / DOTENV_NAME}: a line names {name}, but does not set it: write {name}=VALUE"
+    if not placed and (server := last_server(home)):
+        yield (
+            f"the memory of this home was in {server}, and the settings name no `dsn` any more: from now on it is in "
+            "the embedded Postgres; where that was not your doing, set `dsn` again"
+        )
 
 
 def _in_zone_of_host(loaded: Loaded, home: Path, variables: Mapping[str, str]) -> Loaded:

@@ -213,13 +213,16 @@ class LexicalSearch:
         missing = [self._asked.terms[each] for each in self._words if each.matcher in absent]
         self._forms = misspellable(missing, self._text)
         self.unheld = frozenset().union(*self._forms.values())
-        if not self._asked.has_trigrams:
-            return
+        if self._asked.has_trigrams:
+            self._slips = self._asked_slips()
+
+    def _asked_slips(self) -> list[tuple[list[str], Rows]]:
+        """Ask for words like the longest of those that may be misspelt; return which, with the rows to come."""
         terms = sorted(self._forms, key=len, reverse=True)[:MAX_CORRECTED]
         # The vocabulary of a small theme is read once for all words, that of a large one by the beginning of each word.
         narrow = self.rows > EXACT_ROWS or self._scope.kind == "all"
         groups = [[term] for term in terms] if narrow else [terms] if terms else []
-        self._slips = [(group, self._ask_words_like(group, narrow=narrow)) for group in groups]
+        return [(group, self._ask_words_like(group, narrow=narrow)) for group in groups]
 
     def search_corrected(self) -> None:
         """Ask again with the corrected words; if there are none, widen the search."""

@@ -62,14 +62,18 @@ def common_words_meant(text: str, unheld: Collection[str], rank: Callable[[str],
     commonest, None for one that is not known. A text of which most words are not known is in another language, so none
     of them is misspelt. A capitalised word within a sentence is a name.
     """
+    misspelt = sorted(_unknown_words(text, rank).intersection(unheld), key=lambda word: (-len(word), word))
+    found = ((written, _commonest(written, rank)) for written in misspelt[:MAX_CORRECTED])
+    return {written: meant for written, meant in found if meant is not None}
+
+
+def _unknown_words(text: str, rank: Callable[[str], int | None]) -> set[str]:
+    """Return the words that are not known, without case and accents; none of another language, and no name."""
     text = _composed(text)
     unknown = [match for match in _WORD.finditer(text) if not _is_word(_plain(match[0]), rank)]
     if len(unknown) > _UNKNOWN_MOST * len(_WORD.findall(text)):
-        return {}
-    no_names = [_plain(each[0]) for each in unknown if not (each.start() and each[0][0].isupper())]
-    misspelt = sorted({each for each in no_names if each in unheld}, key=lambda word: (-len(word), word))
-    found = ((written, _commonest(written, rank)) for written in misspelt[:MAX_CORRECTED])
-    return {written: meant for written, meant in found if meant is not None}
+        return set()
+    return {_plain(match[0]) for match in unknown if not (match.start() and match[0][0].isupper())}
 
 
 def _commonest(written: str, rank: Callable[[str], int | None]) -> str | None:

@@ -144,7 +144,7 @@ def config(data: bytes) -> None:
         section, _ = sources._parse_config(Path("config.yaml"), body)
     else:
         section = _json(body)
-    env = dict(sources._parse_dotenv(Path(".env"), body))
+    env = dict(sources._parse_dotenv(Path(".env"), body).assigned)
     form = sources._parse_form(Path("config.json"), body)
     loaded = load(section, {name: value for name, value in env.items() if "\0" not in value}, form)
     settings = loaded.settings

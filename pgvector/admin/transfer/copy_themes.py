@@ -111,11 +111,7 @@ def copy(request: CopyRequest) -> Copy:
     with translated():
         know_vectors(source)
         know_vectors(target)
-        if identity(source) == identity(target):
-            raise ConfigurationError(
-                "both are the same database: name another one; if this home was switched to it before, what is still "
-                f"in the other one comes with: {typed('hermes-pgvector copy --from OLD_DSN')}"
-            )
+        _require_two(source, target)
         with source.transaction():
             space = export_rows.begin(source)
             names = themes_meant(source, request.themes, request.rules)
@@ -137,13 +133,18 @@ def copy(request: CopyRequest) -> Copy:
         # Also of themes that began meanwhile.
         written = _written(source, names if request.themes else themes_meant(source, (), request.rules))
         with target.transaction():
-            record_where_allowed(
-                target,
-                "copy",
-                {"themes": list(request.themes)},
-                arrivals.for_log() | ({"removed": removed} if removed else {}),
-            )
+            done = arrivals.for_log() | ({"removed": removed} if removed else {})
+            record_where_allowed(target, "copy", {"themes": list(request.themes)}, done)
     return Copy(arrivals, removed, history, compared, max(0, written - before), fits)
+
+
+def _require_two(source: DeadlineConnection, target: DeadlineConnection) -> None:
+    """Raise ConfigurationError if source and target are one database."""
+    if identity(source) == identity(target):
+        raise ConfigurationError(
+            "both are the same database: name another one; if this home was switched to it before, what is still "
+            f"in the other one comes with: {typed('hermes-pgvector copy --from OLD_DSN')}"
+        )
 
 
 def _require_rights(target: DeadlineConnection, names: Sequence[str]) -> None:
