@@ -213,8 +213,9 @@ def is_loopback(listen: str) -> bool:
 
 def _host_name(url: str) -> str:
     try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
+        parts = urlsplit(url)
+        return (parts.hostname or "") if parts.port != 0 else ""
+    except ValueError:  # also for a port that is no number, as in "127.0.0.1:80.example"
         return ""
 
 
