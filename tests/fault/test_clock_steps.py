@@ -15,7 +15,9 @@ from psycopg.conninfo import make_conninfo
 from tests.conftest import DIMS, MakeProvider
 from tests.support.clocks import CLOCK_AHEAD
 from tests.support.memory import landed, recalled
+from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import STORED_TIMEOUT_S, Database
+from tests.support.traffic import assert_all_embedded
 from tests.support.waiting import until
 
 COUNT = 20
@@ -140,3 +142,19 @@ def test_need_40_a_fact_that_is_not_current_for_its_date_is_told(home: Path, dsn
     assert "was said later and stays current" in add("Port 4000", ahead_s=-86_400.0)
     current = "SELECT content FROM memory_entries WHERE state = 'active'"
     assert Database(dsn).column(current) == ["Port 3005"]
+
+
+def test_need_19_what_a_clock_of_next_year_put_off_is_embedded_now(
+    make_provider: MakeProvider, endpoint: ScriptedEmbedder, dsn: str
+) -> None:
+    """While the server's clock was ahead, an agent claimed rows, and ended before they had a vector."""
+    without = make_provider()
+    without.on_memory_write("add", "memory", "The harbour crane is blue.")
+    without.sync_turn("Which colour has the harbour crane?", "It has been blue since May.")
+    landed(without)
+    with psycopg.connect(dsn) as connection:
+        connection.execute("UPDATE memory_entries SET embed_after = now() + interval '1 year'")
+        connection.execute("UPDATE conversations SET embed_after = now() + interval '1 year'")
+    provider = make_provider({"embed_url": endpoint.url})
+    landed(provider)
+    assert_all_embedded(Database(dsn))

@@ -69,7 +69,8 @@ def test_a_number_that_another_theme_has_too_changes_nothing_of_what_is_near(
     ]
     with psycopg.connect(dsn) as connection:
         connection.cursor().executemany(insert.encode(), rows)
-        connection.execute(f"UPDATE {table} SET embed_after = 'infinity' WHERE embedding IS NULL".encode())
+        pause = f"UPDATE {table} SET embed_after = now() + interval '1 hour' WHERE embedding IS NULL"
+        connection.execute(pause.encode())
     provider = make_provider({"embed_url": embedder.url, "recall_deadline_s": 60})
     answer = called(provider, tool, {"query": QUERY, "limit": 20, "scope": scope})
     assert answer["mode"] == "hybrid"

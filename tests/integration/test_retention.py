@@ -285,6 +285,23 @@ def test_need_03_where_what_deletes_is_killed_the_agent_goes_on_and_has_it_done_
     until(lambda: turns(dsn, "marketing") == 180, 30, "the old turns to go")
 
 
+@pytest.mark.parametrize("theme", ["marketing", "sales"])
+def test_need_24_what_was_held_by_a_clock_of_next_year_is_deleted_now(process: Make, dsn: str, theme: str) -> None:
+    """The server's clock was ahead while a process, which then ended, worked on that theme or on another one."""
+    for each in ("marketing", "sales"):
+        fill(dsn, each)
+    retention = process("*=180")
+    run(retention)  # announces
+    with psycopg.connect(dsn) as conn:
+        conn.execute(
+            "UPDATE hermes_retention SET held_by = gen_random_uuid(), held_until = now() + interval '1 year'"
+            " WHERE agent_identity = %s",
+            (theme,),
+        )
+    run(retention)
+    assert (turns(dsn, "marketing"), turns(dsn, "sales")) == (180, 180)
+
+
 def test_need_03_what_else_is_said_in_its_process_stops_nothing(
     make_provider: MakeProvider,
     dsn: str,

@@ -96,10 +96,13 @@ def try_lock(conn: DeadlineConnection) -> bool:
     return bool(one(conn, _query("try_upkeep")).got)
 
 
-def aged(conn: DeadlineConnection, me: UUID, *, grace_s: float, every_s: float) -> list[Aged]:
-    """Return every theme with turns that this role can see. `me` is the process that asks."""
+def aged(conn: DeadlineConnection, me: UUID, *, lease_s: float, grace_s: float, every_s: float) -> list[Aged]:
+    """Return every theme with turns that this role can see. `me` is the process that asks.
+
+    A theme that is held for longer than `lease_s` was held while the server's clock was ahead, and counts as free.
+    """
     statement = "oldest_turns_own" if conn.own_themes else "oldest_turns"
-    rows = conn.execute(_query(statement), {"me": me, "grace_s": grace_s, "every_s": every_s})
+    rows = conn.execute(_query(statement), {"me": me, "lease_s": lease_s, "grace_s": grace_s, "every_s": every_s})
     return [Aged(**row._asdict()) for row in rows]
 
 

@@ -149,7 +149,8 @@ UPDATE hermes_retention
  WHERE agent_identity = %(theme)s AND policy = %(policy)s
    AND announced_at <= %(now)s::timestamptz - make_interval(secs => %(grace_s)s)
    AND greatest(announced_at, begun_at, ended_at) >= %(now)s::timestamptz - make_interval(secs => %(most_s)s)
-   AND (held_until IS NULL OR held_until < %(now)s::timestamptz OR held_by = %(me)s)
+   AND (held_until IS NULL OR held_by = %(me)s
+        OR held_until NOT BETWEEN %(now)s::timestamptz AND %(now)s::timestamptz + make_interval(secs => %(lease_s)s))
    AND (ended_at IS NULL OR ended_at < %(now)s::timestamptz - make_interval(secs => %(every_s)s) OR begun_at > ended_at)
 RETURNING %(now)s::timestamptz - make_interval(days => %(days)s) AS before_at;
 

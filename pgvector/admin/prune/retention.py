@@ -118,7 +118,8 @@ class Retention:
         """Return the age of the turns of each theme; None while another process is working on them."""
         if not store.try_lock(conn):
             return None
-        aged = store.aged(conn, self._me, grace_s=self._pacing.grace_s, every_s=self._pacing.every_s)
+        pacing = self._pacing
+        aged = store.aged(conn, self._me, lease_s=pacing.lease_s, grace_s=pacing.grace_s, every_s=pacing.every_s)
         return None if any(each.held for each in aged) else aged
 
     def _exceeding(self, aged: Iterable[store.Aged]) -> list[tuple[store.Aged, RetentionPeriod]]:

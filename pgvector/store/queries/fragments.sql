@@ -31,7 +31,7 @@ SELECT (SELECT agent_identity FROM {table} WHERE agent_identity > {found}.theme 
 -- fragment: retention_standing(r)
 -- How far the retention of a theme is, from its row of hermes_retention.
 {r}.policy,
-       coalesce({r}.held_until > now() AND {r}.held_by <> %(me)s::uuid, false) AS held,
+       coalesce({r}.held_until BETWEEN now() AND now() + make_interval(secs => %(lease_s)s) AND {r}.held_by <> %(me)s::uuid, false) AS held,
        coalesce({r}.announced_at <= now() - make_interval(secs => %(grace_s)s), false) AS ripe,
        coalesce({r}.ended_at > now() - make_interval(secs => %(every_s)s) AND {r}.ended_at >= {r}.begun_at, false) AS recent,
        -- Before Postgres 17 nothing can be subtracted from infinity, and the statement would fail for all themes.
@@ -156,6 +156,10 @@ CASE WHEN {own}.state IS NOT NULL OR {own}.replaces IS NOT NULL OR {own}.kind IS
 -- Whether somebody keeps the memory besides the hosts' memory files. An agent of version 1.0, which may write beside this one,
 -- names no owner: then the source says who it was.
 ({m}.owners <> '{}' OR coalesce({m}.metadata ->> 'source', '') = ANY ('{remember,operator,delegation}'::text[]))
+
+-- fragment: may_be_embedded()
+-- Pauses last ten minutes at most. What is to wait for longer got that while the server's clock was ahead.
+(embed_after IS NULL OR embed_after < now() OR embed_after > now() + interval '2 hours')
 
 -- fragment: kept_vector()
 embedding = coalesce(memory_entries.embedding, excluded.embedding), sig = coalesce(memory_entries.sig, excluded.sig),

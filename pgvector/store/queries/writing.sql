@@ -434,7 +434,7 @@ SELECT wanted.number, known.embedding
 -- exempt: names of themes, no stored text. Those whose rows are to be embedded next, oldest first.
 SELECT agent_identity AS theme
   FROM (SELECT id, agent_identity FROM memory_entries
-         WHERE embedding IS NULL AND sig IS NULL AND (embed_after IS NULL OR embed_after < now())
+         WHERE embedding IS NULL AND sig IS NULL AND may_be_embedded()
          ORDER BY id LIMIT %(limit)s) AS due
  GROUP BY agent_identity ORDER BY min(id);
 
@@ -442,7 +442,7 @@ SELECT agent_identity AS theme
 -- exempt: as due_themes_memories.
 SELECT agent_identity AS theme
   FROM (SELECT id, agent_identity FROM conversations
-         WHERE embedding IS NULL AND sig IS NULL AND (embed_after IS NULL OR embed_after < now())
+         WHERE embedding IS NULL AND sig IS NULL AND may_be_embedded()
          ORDER BY id LIMIT %(limit)s) AS due
  GROUP BY agent_identity ORDER BY min(id);
 
@@ -450,7 +450,7 @@ SELECT agent_identity AS theme
 -- exempt: as due_themes_memories. Of turns whose vector `compact` has dropped.
 SELECT agent_identity AS theme
   FROM (SELECT id, agent_identity FROM conversations
-         WHERE embedding IS NULL AND sig IS NOT NULL AND (embed_after IS NULL OR embed_after < now())
+         WHERE embedding IS NULL AND sig IS NOT NULL AND may_be_embedded()
          ORDER BY id LIMIT %(limit)s) AS due
  GROUP BY agent_identity ORDER BY min(id);
 
@@ -459,7 +459,7 @@ UPDATE memory_entries AS m SET embed_after = now() + make_interval(secs => %(lea
  WHERE m.agent_identity = %(theme)s
    AND m.id IN (SELECT id FROM memory_entries
                  WHERE agent_identity = %(theme)s AND embedding IS NULL AND sig IS NULL
-                   AND (embed_after IS NULL OR embed_after < now())
+                   AND may_be_embedded()
                  ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 RETURNING m.id, m.content;
 
@@ -468,7 +468,7 @@ UPDATE conversations AS c SET embed_after = now() + make_interval(secs => %(leas
  WHERE c.agent_identity = %(theme)s
    AND c.id IN (SELECT id FROM conversations
                  WHERE agent_identity = %(theme)s AND embedding IS NULL AND sig IS NULL
-                   AND (embed_after IS NULL OR embed_after < now())
+                   AND may_be_embedded()
                  ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 RETURNING c.id, c.content;
 
@@ -477,7 +477,7 @@ UPDATE conversations AS c SET embed_after = now() + make_interval(secs => %(leas
  WHERE c.agent_identity = %(theme)s
    AND c.id IN (SELECT id FROM conversations
                  WHERE agent_identity = %(theme)s AND embedding IS NULL AND sig IS NOT NULL
-                   AND (embed_after IS NULL OR embed_after < now())
+                   AND may_be_embedded()
                  ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 RETURNING c.id, c.content;
 
