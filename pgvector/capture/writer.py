@@ -228,8 +228,8 @@ class Writer:
         """Acknowledge and count operations that Postgres has committed."""
         self.counts.update(counts)
         self._acknowledged.add(ops)
+        self._on_stored(ops)  # before the queue is empty: who waits for that may begin a session, which reads the files
         queue.ack(ops)
-        self._on_stored(ops)
         self._outcomes.note(ops, "stored")
         self.counts["operations"] += len(ops)
 

@@ -279,7 +279,10 @@ def test_trap_02_stopped_in_the_middle_it_leaves_whole_batches_and_goes_on_when_
         holder.execute("SELECT FROM conversation_chunks FOR UPDATE")
         held.set()
         process = start_cli("prune", "--theme", "marketing", "--older-than", "100d", "--yes")
-        until(lambda: turns(dsn, "marketing") == whole - 2000, 30, "two batches")
+        # Only then has the command itself been told that two batches are deleted.
+        waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        until(lambda: Database(dsn).column(waits) == [1], 30, "the third batch to wait for the holder")
+        assert turns(dsn, "marketing") == whole - 2000
         os.kill(process.pid, how)
         _, err = process.communicate(timeout=150)
     assert process.returncode == (130 if how is not signal.SIGKILL else -signal.SIGKILL)
