@@ -74,6 +74,7 @@ def test_need_32_the_log_names_no_removal_of_what_somebody_else_keeps(
 ) -> None:
     provider = make_provider({"tools": ["remember"]}, gateway_session_key="default")
     assert "error" not in called(provider, "remember", {"content": "Atlas is blue"})
+    landed(provider)  # it has other settings than the next ones, so they do not wait for its writes
     write_entries(home, "Atlas is blue", "Borealis is green", age_s=60)
     landed(make_provider())
     write_entries(home, "Borealis is green", age_s=30)
