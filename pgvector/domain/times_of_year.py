@@ -7,6 +7,7 @@ earth, in whole months. Feasts that move from year to year are not among them.
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from collections.abc import Iterator, Set
 from datetime import date, timedelta
 from functools import cache
@@ -215,6 +216,5 @@ def _days(part: _Part, today: date, year: str | None, *, last: bool) -> Iterator
 def _in_year(part: _Part, year: int) -> Days:
     """Return the first and last day of a part that begins in a year; a 29 February that does not exist is the 28th."""
     first, last = part
-    end = year + (last < first)
-    leap = end % 4 == 0 and (end % 100 != 0 or end % 400 == 0)
-    return date(year, *first), date(end, *((2, 28) if last == (2, 29) and not leap else last))
+    end, (month, day) = year + (last < first), last
+    return date(year, *first), date(end, month, min(day, monthrange(end, month)[1]))
