@@ -180,6 +180,30 @@ def test_trap_05_what_is_removed_between_two_copies_does_not_stay_at_the_other_o
         assert Database(second_dsn).column(rows) == Database(dsn).column(rows)  # type: ignore[arg-type]
 
 
+def test_need_16_what_somebody_remembered_at_the_other_one_stays_though_a_file_dropped_it_here(
+    in_use: Path, make_provider: MakeProvider, dsn: str, second_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = make_provider(
+        {"dsn": second_dsn, "tools": ["remember"]},
+        gateway_session_key="sales", hermes_home=str(in_use.parent / "other"),
+    )  # fmt: skip
+    called(there, "remember", {"content": "Bolt is red", "sync": True})
+    provider = make_provider({"tools": ["forget"]}, gateway_session_key="sales")
+    for text in ("Atlas is blue", "Bolt is red"):
+        provider.on_memory_write("add", "memory", text)
+    provider.on_memory_write("remove", "memory", "", {"old_text": "Bolt is red"})
+    landed(provider)
+    assert copied(capsys, "--to", second_dsn, "--dry-run")["removed"] == 0
+    assert copied(capsys, "--to", second_dsn)["verified"] is True
+    assert sorted(recalled(there, "atlas bolt")) == ["Atlas is blue", "Bolt is red"]
+    provider.on_memory_write("add", "memory", "Bolt is red")
+    landed(provider)
+    (number,) = Database(dsn).column("SELECT id FROM memory_entries WHERE content = 'Bolt is red'")
+    called(provider, "forget", {"ids": [number]})
+    assert copied(capsys, "--to", second_dsn)["removed"] == 1, "what somebody forgets goes, whoever keeps it"
+    assert recalled(there, "atlas bolt") == ["Atlas is blue"]
+
+
 def test_need_16_what_was_removed_at_the_other_one_is_not_brought_back(
     in_use: Path, dsn: str, second_dsn: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

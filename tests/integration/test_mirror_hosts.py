@@ -9,7 +9,7 @@ import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import MakeProvider
-from tests.support.memory import landed, recalled, write_entries
+from tests.support.memory import called, landed, recalled, write_entries
 from tests.support.tcp_proxy import TcpProxy
 
 
@@ -154,3 +154,26 @@ def test_trap_05_a_memory_that_waited_on_a_host_that_was_away_is_not_back_where_
         proxy.start()
         landed(away)
     assert recalled(session, "atlas") == ([text] if said_again else [])
+
+
+def test_need_03_what_an_agent_remembered_while_it_was_away_stays_though_a_file_dropped_the_text_meanwhile(
+    hosts: tuple[Host, Host], make_provider: MakeProvider, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever remembers a text keeps it, whichever of the two writes comes first."""
+    one, two = hosts
+    session, text = one.session(), "Atlas is blue"
+    session.on_memory_write("add", "memory", text)
+    landed(session)
+    with TcpProxy.before(direct_dsn) as proxy:
+        proxy.stop()
+        away = make_provider(
+            {"dsn": proxy.conninfo(direct_dsn), "tools": ["remember"]},
+            hermes_home=str(two.home), gateway_session_key="", agent_identity="team",
+        )  # fmt: skip
+        called(away, "remember", {"content": text})
+        session.on_memory_write("remove", "memory", "", {"old_text": text})
+        landed(session)
+        monkeypatch.setattr(time, "time", lambda real=time.time: real() + 3600)
+        proxy.start()
+        landed(away)
+    assert recalled(session, "atlas") == [text]

@@ -45,7 +45,8 @@ def count_removals(source: DeadlineConnection, target: DeadlineConnection, theme
         one(
             target,
             query("removed_elsewhere", package=__package__),
-            {"theme": theme} | column_lists(some, targets="target", digests="digest", times="removed_at"),
+            {"theme": theme}
+            | column_lists(some, targets="target", digests="digest", times="removed_at", origins="origin"),
         ).count
         for some in _slices(removed(source, theme, TimeRange()))
     )

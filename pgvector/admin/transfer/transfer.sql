@@ -19,7 +19,8 @@ SELECT target, digest, max(noted_at) AS noted_at, bool_and(agent_identity <> %(t
 -- How many memories bury_removed would remove.
 SELECT count(*) AS count
   FROM memory_entries AS m
- CROSS JOIN unnest(%(targets)s::text[], %(digests)s::bytea[], %(times)s::timestamptz[]) AS given(target, digest, removed_at)
+ CROSS JOIN unnest(%(targets)s::text[], %(digests)s::bytea[], %(times)s::timestamptz[], %(origins)s::text[])
+       AS given(target, digest, removed_at, origin)
  WHERE removed_at_origin();
 
 -- name: highest_numbers

@@ -180,8 +180,10 @@ kind = coalesce(excluded.kind, memory_entries.kind), subject = coalesce(excluded
        pinned = coalesce(excluded.pinned, memory_entries.pinned)
 
 -- fragment: removed_at_origin()
--- Whether a memory `m` was removed at its origin, as `given` says, and not confirmed here later.
+-- Whether a memory `m` was removed at its origin, as `given` says, and not confirmed here later. A memory file that drops an
+-- entry removes no memory that somebody else keeps.
 m.agent_identity = %(theme)s AND m.target = given.target AND m.digest = given.digest AND m.updated_at <= given.removed_at
+       AND (given.origin = '' OR NOT has_owner(m))
 
 -- fragment: of_later(column)
 -- Of a memory `m` and the same text `given`, the value that was said later or, if there is none, the earlier one.

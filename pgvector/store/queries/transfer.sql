@@ -235,7 +235,8 @@ ON CONFLICT (agent_identity, target, digest) DO UPDATE
 -- name: bury_removed
 -- Memories that were removed at their origin are removed here as well, unless they were confirmed here later.
 DELETE FROM memory_entries AS m
- USING unnest(%(targets)s::text[], %(digests)s::bytea[], %(times)s::timestamptz[]) AS given(target, digest, removed_at)
+ USING unnest(%(targets)s::text[], %(digests)s::bytea[], %(times)s::timestamptz[], %(origins)s::text[])
+       AS given(target, digest, removed_at, origin)
  WHERE removed_at_origin();
 
 -- name: bring_mirrored
