@@ -22,7 +22,7 @@ from ..recall.bars import MinSimilarity
 from ..recall.block import Line, lines_of, other_half
 from ..recall.excerpt import excerpt
 from ..recall.prefetch import MIN_COVERAGE, MessagePlace, prefetch_block, worth_showing
-from ..recall.searcher import Searcher
+from ..recall.searcher import Begun, Searcher
 from ..recall.transcripts import Transcripts
 from .page_route import PageRoute
 from .params import Params
@@ -48,9 +48,9 @@ class _RecordingSearcher:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._searcher, name)
 
-    def recall(self, stores: Sequence[Store], asked: Question) -> Answer:
+    def recall(self, stores: Sequence[Store], asked: Question, begun: Begun | None = None) -> Answer:
         """Search, and record every hit."""
-        answer = self._searcher.recall(stores, asked)
+        answer = self._searcher.recall(stores, asked, begun)
         self.found |= {(hit.store, hit.id): hit for hit in (*answer.hits, *answer.held)}
         self.besides += answer.procedures
         self.mode = answer.mode

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import NamedTuple
 
 from .fork_safety import fork_lock
@@ -141,12 +142,13 @@ class SessionTurns:
             known.spans += spans
             return spans, [turn.op_id for turn in gone if turn.op_id is not None]
 
-    def is_undone(self, session: Session, at: float) -> bool:
+    def is_undone(self, session: Session, at: datetime) -> bool:
         """Return whether the turn accepted at `at` was undone, which Postgres may not know yet."""
         known = self._sessions.get(session)
-        if known is None:
+        if known is None or not known.spans:
             return False
-        return any(since - _ROUNDED_S <= at <= until + _ROUNDED_S for since, until in known.spans)
+        accepted = at.timestamp()
+        return any(since - _ROUNDED_S <= accepted <= until + _ROUNDED_S for since, until in known.spans)
 
     def _known(self, session: Session) -> _Known:
         known = self._sessions[session] = self._sessions.get(session) or _Known()

@@ -17,7 +17,7 @@ from ..domain.types import Answer, Hit, Question, Scope, Store
 from .session_context import Policy
 
 if TYPE_CHECKING:
-    from ..recall.searcher import Searcher
+    from ..recall.searcher import Begun, Searcher
     from ..runtime.process import Runtime
 
 SCOPES = "current (this theme, the default), session (this conversation), all (every theme), or the name of a theme"
@@ -159,16 +159,16 @@ class ChatSearcher:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._searcher, name)
 
-    def recall(self, stores: Sequence[Store], asked: Question) -> Answer:
+    def recall(self, stores: Sequence[Store], asked: Question, begun: Begun | None = None) -> Answer:
         """Return the searcher's answer; for the chat's own theme, memories come from the theme of its memories."""
         turns, memories = self._place.turns.name, self._place.memories.name
         if turns == memories or asked.scope != Scope("theme", turns) or set(stores) != {"memories", "turns"}:
-            return self._searcher.recall(stores, asked)
+            return self._searcher.recall(stores, asked, begun)
         end = time.monotonic() + asked.deadline_s
         whole = replace(asked, offset=0, limit=asked.offset + asked.limit)
-        first = self._searcher.recall(["turns"], whole)
+        first = self._searcher.recall(["turns"], whole, begun)
         left = replace(whole, scope=Scope("theme", memories), deadline_s=max(0.01, end - time.monotonic()))
-        second = self._searcher.recall(["memories"], left)
+        second = self._searcher.recall(["memories"], left, begun)
         # Each list keeps its own order, which may be a cross-encoder's rather than that of the scores.
         hits: list[Hit] = list(merge(first.hits, second.hits, key=lambda hit: -hit.score))
         mode = "hybrid" if "hybrid" in (first.mode, second.mode) else first.mode

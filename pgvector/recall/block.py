@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain, product, starmap
@@ -17,7 +17,7 @@ from .values import about, replaced_part, values_in
 
 _ASKED_ALIKE = 0.6  # least share of words in common, of all words but numbers, of two questions that ask the same
 _ASKED_CHARS = 600  # of a longer question both ends, one of which says what is asked; the rest is what was pasted
-_WORD = re.compile(r"\w+")
+_WORD_WITHOUT_DIGITS = re.compile(r"(?<!\w)[^\W\d]+(?!\w)")
 _ECHO_MAX_CHARS = 160  # a longer reply says more than the statement that it confirms
 
 
@@ -78,9 +78,10 @@ def exchanges_in(hits: Sequence[Hit]) -> list[list[Hit]]:
     return list(exchanges.values())
 
 
-def ask_alike(one: str, other: str) -> bool:
-    """Return whether two questions are the same except for numbers and a few words."""
-    return are_alike(_words(one), _words(other), _ASKED_ALIKE)
+def ask_alike(hits: Iterable[Hit], question: str) -> Iterator[Hit]:
+    """Yield those of `hits` that ask the same as `question`, except for numbers and a few words."""
+    wanted = _words(question)
+    return (hit for hit in hits if is_question(hit) and are_alike(_words(hit.content), wanted, _ASKED_ALIKE))
 
 
 def _answer_to(hit: Hit) -> Hit | None:
@@ -201,5 +202,4 @@ def _folded(lines: Sequence[Line]) -> list[Line]:
 
 def _words(question: str) -> frozenset[str]:
     """Return the words that distinguish a question from another: all without digits."""
-    asked = both_ends(question, _ASKED_CHARS).casefold()
-    return frozenset(word for word in _WORD.findall(asked) if not any(map(str.isdigit, word)))
+    return frozenset(_WORD_WITHOUT_DIGITS.findall(both_ends(question, _ASKED_CHARS).casefold()))

@@ -18,9 +18,8 @@ from .bars import MinSimilarity
 from .block import Line, ask_alike, exchanges_in, lines_of
 from .follow_up import subject_of
 from .questions import questions_in
-from .ranking import is_question
 from .render import render_block
-from .searcher import Searcher
+from .searcher import Begun, Searcher
 from .transcripts import Transcripts
 
 MIN_COVERAGE = 0.35  # share of the weight of the question's words that makes a hit good enough
@@ -97,17 +96,16 @@ def _lines(
     lines: list[Line] = []
     besides = list(before)
     found: dict[tuple[Store, int], Hit] = {}
-    held: list[Hit] = []
+    begun: Begun = {}
     without = transcripts.held(where.session)
     for limit in (settings.prefetch_limit * _SPARE, PAGES_END):
-        answer = _answer(searcher, text, where, limit, without, end, first=not found, begins=begins)
+        answer = _answer(searcher, text, where, limit, without, end, begun, first=not found, begins=begins)
         if answer is None:
             break
         besides += fitting(searcher, answer.procedures, text, settings, end)
         some = {(hit.store, hit.id): hit for hit in answer.hits}
         found |= some
-        held += answer.held
-        worth = worth_showing(searcher, list(found.values()), text, settings, end, held)
+        worth = worth_showing(searcher, list(found.values()), text, settings, end, answer.held)
         # What was written during the search is not among what the search leaves out.
         new = [hit for hit in worth if not transcripts.holds(where.session, hit)]
         # All together, as the last turns may say the same as what was found.
@@ -125,14 +123,15 @@ def _answer(
     limit: int,
     without: HeldTurns,
     end: float,
+    begun: Begun,
     *,
     first: bool,
     begins: bool,
 ) -> Answer | None:
-    """Return what a search finds for a message, the `first` one with the theme's procedures where a session `begins`.
+    """Return what is found for a message, the `first` time with the theme's procedures where a session `begins`.
 
-    Return None if it is not the first and fails, as in a theme of long texts, where no time is left for another one.
-    Raises StoreUnavailable or DeadlineExceeded if the first one fails.
+    `begun`: the searches that the first answer took. Return None if another one fails, as in a theme of long texts,
+    where no time is left for it. Raises StoreUnavailable or DeadlineExceeded if the first one fails.
     """
     left_s = max(0.01, end - time.monotonic())
     rerank = searcher.reranks_prefetch
@@ -149,7 +148,7 @@ def _answer(
         context=where.subject,
     )
     try:
-        return searcher.recall(["memories", "turns"], asked)
+        return searcher.recall(["memories", "turns"], asked, begun)
     except HermesPgvectorError:
         if first:
             raise
@@ -244,8 +243,8 @@ def _most_of(found: Sequence[Hit], text: str) -> float:
 
     Words that even an earlier question like this one lacks, such as a ticket's number, say nothing about other rows.
     """
-    asked_before = (hit.coverage for hit in found if is_question(hit) and ask_alike(hit.content, text))
-    return max(asked_before, default=0.0) or 1.0
+    by_coverage = sorted((hit for hit in found if hit.coverage), key=lambda hit: -hit.coverage)
+    return next((hit.coverage for hit in ask_alike(by_coverage, text)), 1.0)
 
 
 def _limited(lines: Sequence[Line], besides: Sequence[Hit], limit: int) -> list[Line]:

@@ -11,7 +11,7 @@ from ..domain.dates import Zone
 from ..domain.types import PAGES_END, Candidate, EmbeddingSpace, Hit, Question, Store
 from ..embed.embedder import Vector
 from ..embed.instructions import cannot_read
-from ..store.lexical import EXACT_ROWS, LexicalSearch, QuestionReader, ask_size, search_words, size_of
+from ..store.lexical import EXACT_ROWS, LexicalSearch, QuestionReader, ask_size, search_deeper, search_words, size_of
 from ..store.pipeline import Pipeline, Rows
 from ..store.spelling import common_words_meant, respelt
 from ..store.vector_search import (
@@ -33,7 +33,7 @@ from ..store.vector_search import (
 from ..store.vectors import ask_space, space_in
 from .asked_time import AskedTime
 from .fuse import FOREIGN_WEIGHT, LENDERS, LENT_SHARES, fuse, smooth
-from .ranking import settle, statement_of, weighed
+from .ranking import StatementKey, settle, weighed
 
 CANDIDATES = 100  # rows each leg proposes; PAGES_END of them once these are used up
 # Rows are put into their final order in blocks of this size, so that a page does not depend on the pages after it.
@@ -70,10 +70,9 @@ class Search:
     """The search of one server for one question. Each method is given its pipeline, as there may be two.
 
     Once the question's vector is there, it takes two round trips, or more if so many of the best rows repeat each other
-    that further ones are needed, or if the question names a time. `wanted` counts rows from the best one; a
-    cross-encoder needs more of them than are shown. `text` is the question, once the words were searched for without
-    what is misspelt in it; `rank_of_word` tells how common a word is. `held`: the turns that the question leaves out,
-    and that belong to the first results.
+    that further ones are needed, or if the question names a time. `text` is the question, once the words were searched
+    for without what is misspelt in it; `rank_of_word` tells how common a word is. `held`: the turns that the question
+    leaves out, and that belong to the first results.
     """
 
     def __init__(
@@ -82,7 +81,6 @@ class Search:
         asked: Question,
         text: str,
         languages: Sequence[str],
-        wanted: int,
         zone: Zone = UTC,
         *,
         rank_of_word: Callable[[str], int | None],
@@ -92,7 +90,6 @@ class Search:
         self._stores = stores
         self.text = text
         self._languages = languages
-        self._wanted = wanted
         self._worded: Legs = {}
         self._nearest: Legs = {}
         self._own_graphs: set[Store] = set()
@@ -109,6 +106,8 @@ class Search:
         self._asked_held: Rows | None = None
         self._held: Collection[int] = ()
         self.held: tuple[Hit, ...] = ()
+        self._hits: list[Hit] = []
+        self._said: set[StatementKey] = set()
 
     def ask_question(self, pipe: Pipeline) -> None:
         """Queue the statements that read the question and count the rows; to be called first."""
@@ -127,7 +126,7 @@ class Search:
             store for store, size in self._sizes.items() if size.rows > EXACT_ROWS and self.asked.scope.kind == "theme"
         ]
         graphs = {store: ask_own_graph(pipe, store, self.asked.scope.theme) for store in large}
-        self._worded = self._search_words(pipe, CANDIDATES)
+        self._worded = self._search_words(pipe)
         if self._meant:  # a time may be misspelt as well
             self.text = respelt(self.text, self._meant)
             self._time = AskedTime(self.asked, self.text, self._now, self._zone)
@@ -170,32 +169,41 @@ class Search:
             self._vector_weight = FOREIGN_WEIGHT
         return space
 
-    def page(self, pipe: Pipeline, *, by_words: bool = False) -> list[Hit]:
-        """Return the rows wanted, best first, by the legs that were run, or with `by_words` by the lexical leg alone.
+    def page(self, pipe: Pipeline, wanted: int, *, by_words: bool = False) -> list[Hit]:
+        """Return the `wanted` best rows by the legs that were run, or with `by_words` by the lexical leg alone.
 
         The first rows are the same however many are wanted, as long as nothing is written.
         """
-        return self._best(pipe, None if by_words else self._vector)[: self._wanted]
+        if by_words:
+            self._vector, self._nearest = None, {}
+        self._order = self._ranked(pipe, self._nearest, self._worded)
+        self._coming = self._thinned(self._order)
+        self._held_first = sum(map(self._is_held, islice(self._order, _BLOCK)))
+        self._may_go_deeper = any(len(leg) >= CANDIDATES for leg in (*self._nearest.values(), *self._worded.values()))
+        self._hits, self._said, self.held = [], set(), ()
+        return self.further_page(pipe, wanted)
 
-    def _best(self, pipe: Pipeline, vector: SentVector | None) -> list[Hit]:
-        nearest = {} if vector is None else self._nearest
-        order = self._ranked(pipe, nearest, self._worded)
-        held = sum(map(self._is_held, islice(order, _BLOCK)))
-        hits = self._fetched(pipe, self._thinned(order), vector, [], spare=held)
-        legs = [*nearest.values(), *self._worded.values()]
-        if len(hits) >= self._wanted or all(len(leg) < CANDIDATES for leg in legs):
-            return hits
-        worded, nearest = self._search_words(pipe, PAGES_END), {}
-        if vector is not None:
-            nearest = _read(self._search_vectors(pipe, vector, PAGES_END))
-        seen = {(row.store, row.id) for row in order}
-        rest = [row for row in self._ranked(pipe, nearest, worded) if (row.store, row.id) not in seen]
-        return self._fetched(pipe, self._thinned(rest), vector, hits)
+    def further_page(self, pipe: Pipeline, wanted: int) -> list[Hit]:
+        """Return the `wanted` best rows like the call of `page` before, but look up only those that it did not."""
+        self._fetch_up_to(pipe, wanted)
+        if len(self._hits) < wanted and self._may_go_deeper:
+            self._go_deeper(pipe)
+            self._fetch_up_to(pipe, wanted)
+        return self._hits[:wanted]
 
-    def _search_words(self, pipe: Pipeline, depth: int) -> Legs:
+    def _go_deeper(self, pipe: Pipeline) -> None:
+        """Have each leg propose more rows, behind those of before."""
+        vectors = {} if self._vector is None else self._search_vectors(pipe, self._vector, PAGES_END)
+        worded = dict(zip(self._stores, search_deeper(self._by_word, pipe, PAGES_END), strict=True))
+        seen = {(row.store, row.id) for row in self._order}
+        order = self._ranked(pipe, _read(vectors), worded)
+        self._coming = self._thinned(row for row in order if (row.store, row.id) not in seen)
+        self._may_go_deeper = False
+
+    def _search_words(self, pipe: Pipeline) -> Legs:
         scope, filters = self.asked.scope, self.asked.filters
-        searches = [
-            LexicalSearch(pipe, store, scope, filters, self._question, self._sizes[store].rows, limit=depth)
+        self._by_word = searches = [
+            LexicalSearch(pipe, store, scope, filters, self._question, self._sizes[store].rows, limit=CANDIDATES)
             for store in self._stores
         ]
         found = dict(zip(self._stores, search_words(searches), strict=True))
@@ -284,41 +292,28 @@ class Search:
         found = {row.id: Beside(row.before, row.after, row.brevity) for row in rows or ()}
         self._known_beside |= dict.fromkeys(turns, Beside((), ())) | found
 
-    def _fetched(
-        self,
-        pipe: Pipeline,
-        ranked: Iterable[_Ranked],
-        vector: SentVector | None,
-        hits: list[Hit],
-        *,
-        spare: int = 0,
-    ) -> list[Hit]:
-        """Return `hits` followed by the ranked rows, fetched block by block until there are as many as wanted.
-
-        `spare`: how many of the rows are fetched in addition, as so many of them are left out.
-        """
-        hits = list(hits)
-        said = {statement_of(hit) for hit in hits}
-        coming = iter(ranked)
-        while len(hits) < self._wanted:
-            blocks = list(_blocks(coming, -(-(self._wanted + spare - len(hits)) // _BLOCK)))
+    def _fetch_up_to(self, pipe: Pipeline, wanted: int) -> None:
+        """Add the rows that come next to the hits, fetched in blocks until there are as many as wanted."""
+        while len(self._hits) < wanted:
+            # Of the first rows, so many more as are left out.
+            spare, self._held_first = self._held_first, 0
+            blocks = list(_blocks(self._coming, -(-(wanted + spare - len(self._hits)) // _BLOCK)))
             if not blocks:
                 break
-            fetched = self._fetch(pipe, list(chain.from_iterable(blocks)), vector)
+            fetched = self._fetch(pipe, list(chain.from_iterable(blocks)))
             for block in blocks:
                 for statement, hit in settle(self._without_held(block, fetched)).items():
-                    if statement not in said:
-                        hits.append(hit)
-                        said.add(statement)
-        return hits
+                    if statement not in self._said:
+                        self._hits.append(hit)
+                        self._said.add(statement)
 
-    def _fetch(self, pipe: Pipeline, ranked: Sequence[_Ranked], vector: SentVector | None) -> dict[_Ranked, Hit]:
+    def _fetch(self, pipe: Pipeline, ranked: Sequence[_Ranked]) -> dict[_Ranked, Hit]:
         wanted = {(row.store, row.id): row for row in ranked}
         ids: dict[Store, list[int]] = {}
         for row in ranked:
             ids.setdefault(row.store, []).append(row.id)
         scope, text = self.asked.scope, respelt(self.asked.text, self._meant)
-        asked = {store: ask_hits(pipe, store, scope, rows, vector, text) for store, rows in ids.items()}
+        asked = {store: ask_hits(pipe, store, scope, rows, self._vector, text) for store, rows in ids.items()}
         turns, beside = self._ask_surroundings(pipe, ids.get("turns", []))
         found = [(wanted[store, columns.id], columns) for store, rows in asked.items() for columns in rows]
         self._around |= dict.fromkeys(turns, ()) | around(beside)

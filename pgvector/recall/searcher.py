@@ -42,6 +42,10 @@ _MAYBE_ENGLISH = ("english", "simple")  # `simple` stems nothing: the texts may 
 _RESERVED = 0.3  # share of a deadline kept free after the embedding, and after a vector leg that can be dropped
 
 
+# Searches of one message: by scope, stores, question, and whether it is searched as it is written.
+Begun = dict[tuple[Scope, tuple[Store, ...], str, bool], Search]
+
+
 class Searcher:
     """Recall over one store. Safe to call from several threads.
 
@@ -78,8 +82,11 @@ class Searcher:
         if self._reorderer is not None:
             self._reorderer.load()
 
-    def recall(self, stores: Sequence[Store], asked: Question) -> Answer:
+    def recall(self, stores: Sequence[Store], asked: Question, begun: Begun | None = None) -> Answer:
         """Return the best rows of `stores` for a question, best first.
+
+        `begun` gets the searches that this answer takes. Given again with the same question, for more rows, it lets
+        them go on where they ended; such an answer has no procedures.
 
         Raises StoreUnavailable or DeadlineExceeded within `deadline_s`, if not even the lexical leg could run. If the
         embedding or the vector leg is late or fails, the lexical leg decides alone; if the cross-encoder fails, the
@@ -88,46 +95,54 @@ class Searcher:
         note_recall()
         started = time.monotonic()
         questions = in_context(asked.text, asked.context)
-        found = self._answer(stores, asked) if questions == (asked.text,) else self._answers(stores, asked, questions)
+        begun = {} if begun is None else begun
+        alone = questions == (asked.text,)
+        found = self._answer(stores, asked, begun) if alone else self._answers(stores, asked, questions, begun)
         self.counts["searches"] += 1
         self._latencies.add("search", time.monotonic() - started)
         page = self._dated(found.hits[asked.offset : asked.offset + asked.limit])
         return replace(found, hits=page, procedures=self._dated(found.procedures))
 
-    def _answers(self, stores: Sequence[Store], asked: Question, questions: Sequence[str]) -> Answer:
+    def _answers(self, stores: Sequence[Store], asked: Question, questions: Sequence[str], begun: Begun) -> Answer:
         """Return the answers to the questions of a message as one. Raises as `recall` if not even the first has one."""
         end = time.monotonic() + asked.deadline_s
         for text in questions[1:]:
             self._embed(text, asked.deadline_s)  # so that its vector is there when it is its turn
         first, *others = questions
-        found = [found_by(first, self._answer(stores, replace(asked, text=first)))]
+        found = [found_by(first, self._answer(stores, replace(asked, text=first), begun))]
         for text in others:
             with suppress(HermesPgvectorError):
-                found.append(found_by(text, self._answer(stores, replace(asked, text=text, deadline_s=_left_s(end)))))
+                left = replace(asked, text=text, deadline_s=_left_s(end))
+                found.append(found_by(text, self._answer(stores, left, begun)))
         return in_turn(found) if others else found[0]
 
-    def _answer(self, stores: Sequence[Store], asked: Question) -> Answer:
+    def _answer(self, stores: Sequence[Store], asked: Question, begun: Begun) -> Answer:
         """Return the rows from the best one to the end of the page that is asked for.
 
         A word that looks misspelt may be the right one for what the rows say in other words. So such a question is
         also searched by meaning as it is written; by words it finds no other rows.
         """
         end = time.monotonic() + asked.deadline_s
-        found = self._best(stores, asked)
+        found = self._best(stores, asked, begun)
         if found.mode == "hybrid" and any(hit.asked for hit in found.hits):
             with suppress(HermesPgvectorError):
                 left = replace(asked, as_written=True, begins_task=False, deadline_s=_left_s(end))
-                return in_turn([found, self._best(stores, left)])
+                return in_turn([found, self._best(stores, left, begun)])
         return found
 
-    def _best(self, stores: Sequence[Store], asked: Question) -> Answer:
+    def _best(self, stores: Sequence[Store], asked: Question, begun: Begun) -> Answer:
         """Return these rows of one search."""
         end = time.monotonic() + asked.deadline_s
         text = both_ends(asked.text, QUERY_MAX_CHARS)
         reorderer = self._asked_to_rerank(asked, text)
         wanted = max(asked.offset + asked.limit, reorderer.candidates if reorderer else 0)
-        embedding = self._embed(text, asked.deadline_s)
-        found = self._found(stores, asked, text, wanted, embedding, end)
+        known = asked.scope, tuple(stores), text, asked.as_written
+        search = begun.get(known)
+        if search is None:
+            search, found = self._found(stores, asked, text, wanted, end)
+            begun |= {known: search} if found.mode == "hybrid" else {}
+        else:
+            found = self._further(search, asked, text, wanted, end)
         hits = self._standing(found.hits)
         reranked = False
         if reorderer is not None:
@@ -232,24 +247,29 @@ class Searcher:
         return future
 
     def _found(
-        self,
-        stores: Sequence[Store],
-        asked: Question,
-        text: str,
-        wanted: int,
-        embedding: Future[Vector] | None,
-        end: float,
-    ) -> Answer:
-        """Return the rows found by the first server that answers, and the legs that found them."""
-        everywhere, spoken = asked.scope.kind == "all", self._languages(asked.scope)
+        self, stores: Sequence[Store], asked: Question, text: str, wanted: int, end: float
+    ) -> tuple[Search, Answer]:
+        """Return what the first server finds that answers, by which legs, and the search that found it."""
+        embedding = self._embed(text, asked.deadline_s)
+        spoken = self._languages(asked.scope)
+
+        def ask(source: ReadSource) -> tuple[Search, Answer]:
+            search = Search(stores, asked, text, spoken, self.zone, rank_of_word=self._rank_of_word)
+            hits, mode = self._search(source, search, wanted, embedding, end)
+            return search, _answer_of(search, text, hits, mode, search.procedures)
+
+        return self._first_answer(_theme_of(asked), ask)
+
+    def _further(self, search: Search, asked: Question, text: str, wanted: int, end: float) -> Answer:
+        """Return more of what a search by both legs finds, from the first server that answers."""
 
         def ask(source: ReadSource) -> Answer:
-            search = Search(stores, asked, text, spoken, wanted, self.zone, rank_of_word=self._rank_of_word)
-            hits, mode = self._search(source, search, embedding, end)
-            found = Answer(tuple(hits), mode, procedures=search.procedures, held=search.held)
-            return found if search.text == text else found_by(search.text, found)
+            pipe = Pipeline()
+            with source.reading(_left_s(end), pipe):
+                hits = search.further_page(pipe, wanted)
+            return _answer_of(search, text, hits, "hybrid")
 
-        return self._first_answer(None if everywhere else asked.scope.theme, ask)
+        return self._first_answer(_theme_of(asked), ask)
 
     def _first_answer(self, theme: str | None, ask: Callable[[ReadSource], _T]) -> _T:
         """Query the servers for a theme (None: for all themes) in order, and return the first answer."""
@@ -263,7 +283,7 @@ class Searcher:
         raise failure
 
     def _search(
-        self, source: ReadSource, search: Search, embedding: Future[Vector] | None, end: float
+        self, source: ReadSource, search: Search, wanted: int, embedding: Future[Vector] | None, end: float
     ) -> tuple[list[Hit], str]:
         """Search by words and by vector: on one connection if the vector arrives in a moment, else on two."""
         vector_end = end - _RESERVED * search.asked.deadline_s
@@ -284,15 +304,15 @@ class Searcher:
                     pipe.statement_s = _left_s(vector_end)
                     search.ask_vectors(pipe, vector)
                     self._check_space(source, search)
-                    return search.page(pipe), "hybrid"
-                by_words = search.page(pipe)
+                    return search.page(pipe, wanted), "hybrid"
+                by_words = search.page(pipe, wanted)
         except HermesPgvectorError:
             if vector is None or source.stand_in is not None:
                 raise
             self.counts["vector_leg_failures"] += 1
             pipe = Pipeline()
             with source.reading(_left_s(end), pipe):
-                return search.page(pipe, by_words=True), "lexical"
+                return search.page(pipe, wanted, by_words=True), "lexical"
         # No connection is held while the endpoint computes the vector.
         vector = self._in_time(embedding, vector_end)
         if vector is None:
@@ -300,11 +320,11 @@ class Searcher:
         servers: list[ReadSource] = [source, *filter(None, [source.stand_in])]
         for each in servers:
             with suppress(HermesPgvectorError):
-                return self._by_both(each, search, vector, end), "hybrid"
+                return self._by_both(each, search, wanted, vector, end), "hybrid"
         self.counts["vector_leg_failures"] += 1
         return by_words, "lexical"
 
-    def _by_both(self, source: ReadSource, search: Search, vector: Vector, end: float) -> list[Hit]:
+    def _by_both(self, source: ReadSource, search: Search, wanted: int, vector: Vector, end: float) -> list[Hit]:
         """Run the vector leg on a connection of its own, and fetch the best rows of both legs."""
         pipe = Pipeline()
         # How all themes are searched depends on what this role may see, which only the first round trip tells.
@@ -315,7 +335,7 @@ class Searcher:
             if everywhere:
                 search.ask_vectors(pipe, vector)
             self._check_space(source, search)
-            return search.page(pipe)
+            return search.page(pipe, wanted)
 
     def _check_space(self, source: ReadSource, search: Search) -> None:
         """Read the results of the vector leg. Raises SpaceChanged if the vectors are another model's."""
@@ -345,10 +365,20 @@ class Searcher:
         """Return the hits without the turns that the user took back, which Postgres may not know yet."""
         kept = []
         for hit in hits:
-            if hit.session_id is None or not self._said.is_undone((hit.theme, hit.session_id), hit.at.timestamp()):
-                around = tuple(self._standing(hit.around))
+            if hit.session_id is None or not self._said.is_undone((hit.theme, hit.session_id), hit.at):
+                around = tuple(self._standing(hit.around)) if hit.around else ()
                 kept.append(hit if around == hit.around else replace(hit, around=around))
         return kept
+
+
+def _answer_of(search: Search, text: str, hits: Sequence[Hit], mode: str, procedures: tuple[Hit, ...] = ()) -> Answer:
+    """Return what a search has found for the question `text`, of which it may have corrected words."""
+    found = Answer(tuple(hits), mode, procedures=procedures, held=search.held)
+    return found if search.text == text else found_by(search.text, found)
+
+
+def _theme_of(asked: Question) -> str | None:
+    return None if asked.scope.kind == "all" else asked.scope.theme
 
 
 def _within(embedding: Future[Vector] | None, wait_s: float) -> Vector | None:

@@ -132,6 +132,15 @@ def search_words(searches: Sequence[LexicalSearch]) -> list[list[Candidate]]:
     return [each.candidates() for each in searches]
 
 
+def search_deeper(searches: Sequence[LexicalSearch], pipe: Pipeline, limit: int) -> list[list[Candidate]]:
+    """Return up to `limit` rows of each search that `search_words` has run, by the same words, best first."""
+    for each in searches:
+        each.deepen(pipe, limit)
+    for each in searches:
+        each.widen()
+    return [each.candidates() for each in searches]
+
+
 class LexicalSearch:
     """The lexical leg in one store: rows by their words, best coverage first; rows with a quoted phrase before others.
 
@@ -195,14 +204,7 @@ class LexicalSearch:
         if not self.is_exact:
             self._choose()
         self._ask_rows()
-        self._quotes = [
-            self._pipe.ask(
-                f"phrase_search_{self._store}",
-                self._row | {"phrase": phrase, "match": every(spoken), "limit": self._limit},
-            )
-            for phrase, spoken in self._asked.phrases.items()
-            if spoken
-        ]
+        self._ask_quotes()
 
     def look_for_slips(self) -> None:
         """Note the question's words that no row holds; ask for words of the theme that resemble them."""
@@ -242,6 +244,13 @@ class LexicalSearch:
             self._choice = wider
             self._ask_rows()
 
+    def deepen(self, pipe: Pipeline, limit: int) -> None:
+        """Ask on `pipe` for up to `limit` rows by the words that were chosen, and by the phrases."""
+        self._pipe, self._limit, self._found = pipe, limit, {}
+        if self._words:
+            self._ask_rows()
+            self._ask_quotes()
+
     def candidates(self) -> list[Candidate]:
         """Return what all steps have found, best first."""
         self._take_rows()
@@ -274,6 +283,16 @@ class LexicalSearch:
             "limit": self._limit,
         }
         self._rows = self._pipe.ask(f"lexical_search_{self._store}{variant(self._store, self._scope)}", row)
+
+    def _ask_quotes(self) -> None:
+        self._quotes = [
+            self._pipe.ask(
+                f"phrase_search_{self._store}",
+                self._row | {"phrase": phrase, "match": every(spoken), "limit": self._limit},
+            )
+            for phrase, spoken in self._asked.phrases.items()
+            if spoken
+        ]
 
     def _take_rows(self) -> None:
         """Read the rows that were asked for last, with their scores, and which words none of them holds.
