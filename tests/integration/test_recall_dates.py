@@ -8,7 +8,7 @@ import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import MakeProvider
-from tests.support.aged import age
+from tests.support.aged import age, in_order
 from tests.support.memory import landed, recalled
 from tests.support.scripted_embedder import ScriptedEmbedder
 
@@ -43,7 +43,7 @@ def provider(
     landed(made)
     for days, subjects in SUBJECTS.items():
         for place, subject in enumerate(subjects):
-            age(dsn, told(subject), days=days - place / 1000)
+            age(dsn, told(subject), days=in_order(days, place))
     return made
 
 
@@ -217,7 +217,7 @@ def test_need_39_where_the_last_session_ended(message: str, provider: PgvectorMe
         provider.sync_turn(step, None, session_id="session-of-2")
     landed(provider)
     for number, step in enumerate(steps):
-        age(dsn, step, days=2 - number / 1000)
+        age(dsn, step, days=in_order(2, number))
     provider.on_session_switch("another", parent_session_id="", reset=True)
     block = provider.prefetch(message)
     assert all(step in block for step in steps[-5:-1])
@@ -329,6 +329,6 @@ def test_need_39_sessions_at_the_same_time_are_told_apart(question: str, make_pr
     for place, (name, session) in enumerate(said):
         provider.sync_turn(told(name), None, session_id=session)
         landed(provider)
-        age(dsn, told(name), days=1 - place / 1000)
+        age(dsn, told(name), days=in_order(1, place))
     found = recalled(provider, question, tool=TURNS, limit=3)
     assert set(found) == {told(f"last-{number}") for number in range(3)}

@@ -8,7 +8,7 @@ import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import MakeProvider
-from tests.support.aged import age
+from tests.support.aged import age, in_order
 from tests.support.memory import called, landed, recalled
 from tests.support.scripted_embedder import ScriptedEmbedder
 
@@ -109,7 +109,7 @@ def test_need_39_a_decision_of_a_day_need_not_begin_its_session(make_provider: M
         provider.sync_turn(text, None, session_id="session")
     landed(provider)
     for place, text in enumerate(talk):
-        age(dsn, text, days=20 - place / 1000)
+        age(dsn, text, days=in_order(20, place))
     day = f"{TODAY - timedelta(days=20):%Y-%m-%d}"
     provider.on_session_switch("another", parent_session_id="", reset=True)
     assert talk[-1] in provider.prefetch(f"What did we decide on {day}?")

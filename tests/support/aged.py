@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import psycopg
+
+
+def in_order(days: int, place: int) -> float:
+    """How many days old the text at `place` of some is that were written in order on one day, by UTC, `days` ago."""
+    begin = 0.02 if datetime.now(UTC).hour >= 12 else 0.0  # the day ends or began soon
+    return days + begin - place / 1000
 
 
 def age(dsn: str, content: str, *, days: float) -> None:
