@@ -211,7 +211,7 @@ def only_said(plain: str, *, limited: bool = False) -> bool:
 
     With `limited` it need not name what was said: "everything" is enough beside a limit in time.
     """
-    if asks_for_a_kind(plain) and not _tells_what_was(plain):
+    if not (limited or _may_speak(plain)) or (asks_for_a_kind(plain) and not _tells_what_was(plain)):
         return False
     rest = _SHORTENED.sub(" ", _sessions().sub(" ", without_parts_of_year(plain)))
     if _AS_NOUN.search(rest) or asks_for_a_plan(plain):
@@ -220,6 +220,13 @@ def only_said(plain: str, *, limited: bool = False) -> bool:
     said = _words_in(_without_dates(rest))
     asian = {word for word in said if words.CJK.search(word)}
     return _is_asian_talk(asian) and _is_talk(said - asian, speaks=speaks)
+
+
+def _may_speak(plain: str) -> bool:
+    """Return whether a text has any word for what was said or for a session, or is Asian; cheap, as most have none."""
+    said = set(re.findall(r"\w+", plain))
+    spoken = any(not said.isdisjoint(deeds) for deeds, _ in _vocabularies())
+    return spoken or words.CJK.search(plain) is not None or session_named(plain) != ""
 
 
 def _words_in(plain: str) -> set[str]:

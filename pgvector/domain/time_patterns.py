@@ -137,7 +137,7 @@ def _many(counts: Iterable[str], units: Iterable[str], others: str = "(?!)") -> 
 
 def counted(match: re.Match[str], units: Mapping[str, _Unit]) -> tuple[float, float, _Unit]:
     """Return the least and the greatest count that a match of `ago` or `within` means, and the unit."""
-    count, unit = (each for each in match.groups() if each is not None)
+    *_, count, unit = (each for each in match.groups() if each is not None)
     least, most = (float(count.replace(",", ".")),) * 2 if count[:1].isdecimal() else _COUNTS.get(count, (1, 1))
     more = 0.5 if _and_a_half().search(match[0]) else 0
     return least + more, most + more, units[unit]
@@ -164,14 +164,11 @@ def last() -> re.Pattern[str]:
 
 @cache
 def weekdays_ago() -> re.Pattern[str]:
-    """Return the pattern for a weekday or weekend counted back: a count and its name, in one of the pairs of groups."""
-    counts = rf"(\d{{1,2}}|(?:{either(words.COUNTS)})(?=\s))\s+"
-    english = f"({either(words.ENGLISH_WEEKDAYS)}|weekend)s?"
-    german = f"({either(words.GERMAN_WEEKDAYS)}|wochenende)(?:e?n)?"
-    french, spanish = f"({either(words.FRENCH_WEEKDAYS)}|week-end)s?", f"({either(words.SPANISH_WEEKDAYS)})s?"
-    return re.compile(
-        rf"\b(?:{counts}{english}\s+ago|vor\s+{counts}{german}|il y a\s+{counts}{french}|hace\s+{counts}{spanish})\b"
-    )
+    """Return the pattern for a weekday or weekend counted back: what leads to it if anything does, a count, a name."""
+    names = either([*words.WEEKDAYS, *words.WEEKENDS])
+    # Once for all languages: the counts are long, and a pattern is compiled before the first question of a process.
+    counted_days = rf"(\d{{1,2}}|(?:{either(words.COUNTS)})(?=\s))\s+({names})(?:s|e?n)?"
+    return re.compile(rf"\b(vor\s+|il y a\s+|hace\s+)?{counted_days}(?(1)|\s+ago)\b")
 
 
 @cache

@@ -120,16 +120,24 @@ _NEXT_DOOR = timedelta(days=92)  # "last summer", said in autumn, may be that of
 
 
 @cache
+def _named() -> tuple[tuple[str, str, dict[str, _Part]], ...]:
+    """Return for each language the pattern of what leads to a part of the year, and the parts by name."""
+    rows = []
+    for language, leads, seasons, quarters in _LANGUAGES:
+        parts = {name: _SEASONS[number] for name, number in numbered(seasons).items()}
+        parts |= {name: _QUARTERS[number] for name, number in numbered(quarters).items() if name}
+        parts |= {f"q{number}": part for number, part in enumerate(_QUARTERS, 1)}
+        rows.append((language, leads, parts | _HOLIDAYS))
+    return tuple(rows)
+
+
+@cache
 def _rows() -> tuple[tuple[str, re.Pattern[str], dict[str, _Part]], ...]:
     """Return for each language the pattern of a part, in the groups lead, last, name, after and year, and the parts."""
     rows = []
     year = rf"(?:,?\s+(?:(?:of|de|del|di|des jahres)\s+)?(?P<year>{YEAR})\b)?"
     after = rf"(?:\s+(?P<after>{either(LAST_AFTER)})\b)?"
-    for language, leads, seasons, quarters in _LANGUAGES:
-        parts = {name: _SEASONS[number] for name, number in numbered(seasons).items()}
-        parts |= {name: _QUARTERS[number] for name, number in numbered(quarters).items() if name}
-        parts |= {f"q{number}": part for number, part in enumerate(_QUARTERS, 1)}
-        parts |= _HOLIDAYS
+    for language, leads, parts in _named():
         last = rf"(?<!\bthe )(?<!\bdie )\b(?P<last>{either(LAST_BEFORE)})\s+|\b(?P<lead>{leads})"
         # In English a noun may follow: "in spring boot", "at Christmas markets", "the third quarter of the game".
         behind = rf"\W*$|\s*[,.;:?!)]|\s+(?:{either(BEHIND_TIMES)}|of\s+(?:last|this|the)\s+year)\b"
@@ -149,7 +157,7 @@ def _asian(done: str) -> re.Pattern[str]:
 @cache
 def signs() -> Set[str]:
     """Return words without one of which a text in letters names no part of a year."""
-    return frozenset(re.findall(r"\w+", name)[-1] for _, _, parts in _rows() for name in parts)
+    return frozenset(re.findall(r"\w+", name)[-1] for _, _, parts in _named() for name in parts)
 
 
 def parts_of_year(plain: str, past: Set[str], today: date, *, only_said: bool) -> Iterator[NamedDays]:
@@ -185,7 +193,7 @@ def asian_parts_of_year(text: str, done: str, today: date) -> Iterator[NamedDays
 
 def without_parts_of_year(plain: str) -> str:
     """Return a text without the parts of a year that may be times."""
-    for _, pattern, _ in _rows():
+    for _, pattern, _ in () if signs().isdisjoint(re.findall(r"\w+", plain)) else _rows():
         plain = pattern.sub(lambda match: " " if _may_be_a_time(match) else match[0], plain)
     return _asian("").sub(" ", plain) if CJK.search(plain) else plain
 
