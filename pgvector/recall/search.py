@@ -300,7 +300,11 @@ class Search:
             blocks = list(_blocks(self._coming, -(-(wanted + spare - len(self._hits)) // _BLOCK)))
             if not blocks:
                 break
-            fetched = self._fetch(pipe, list(chain.from_iterable(blocks)))
+            try:
+                fetched = self._fetch(pipe, list(chain.from_iterable(blocks)))
+            except Exception:
+                self._coming = chain(*blocks, self._coming)  # another server may be asked for them
+                raise
             for block in blocks:
                 for statement, hit in settle(self._without_held(block, fetched)).items():
                     if statement not in self._said:
