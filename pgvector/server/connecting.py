@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -42,8 +43,14 @@ class ServerAnswer:
 _NOT_OF_VARIABLES = {
     "hostaddr": "", "options": "", "client_encoding": "UTF8", "target_session_attrs": "any", "require_auth": "none",
     "channel_binding": "prefer", "gssencmode": "disable", "sslmode": "prefer", "sslnegotiation": "postgres",
+    "sslcertmode": "allow", "replication": "",
     "load_balance_hosts": "disable", "min_protocol_version": "3.0", "max_protocol_version": "3.0",
     "ssl_min_protocol_version": "", "ssl_max_protocol_version": "",
+}  # fmt: skip
+# What no option overrules, with the words that tell a value which libpq or the server refuses.
+_NOT_TO_OVERRULE = {
+    "PGSERVICE": r"definition of service|service file", "PGDATESTYLE": 'parameter "DateStyle"',
+    "PGTZ": 'parameter "TimeZone"', "PGGEQO": 'parameter "geqo"',
 }  # fmt: skip
 
 
@@ -60,8 +67,8 @@ def _overruled() -> dict[str, str]:
     """Return an option for each of libpq's variables that is set and would lead elsewhere, or nowhere."""
     from psycopg import pq
 
-    known = {each.keyword.decode(): each.envvar.decode() for each in pq.Conninfo.get_defaults() if each.envvar}
-    # A service may set any of them.
+    known = {each.keyword.decode(): (each.envvar or b"").decode() for each in pq.Conninfo.get_defaults()}
+    # A service may set any of them, also those that have no variable.
     set_now = {name for name, variable in known.items() if {variable, "PGSERVICE"} & os.environ.keys()}
     return {name: value for name, value in _NOT_OF_VARIABLES.items() if name in set_now}
 
@@ -69,7 +76,7 @@ def _overruled() -> dict[str, str]:
 def look(layout: Layout) -> ServerAnswer:
     """Return the state of the server, as an attempt to connect finds it.
 
-    Raises: EmbeddedServerError when the socket belongs to a server on other data.
+    Raises: EmbeddedServerError when the socket belongs to a server on other data, or a variable of libpq is in the way.
     """
     import psycopg
 
@@ -77,10 +84,22 @@ def look(layout: Layout) -> ServerAnswer:
         with connect_as_admin(layout, DATABASE) as connection:
             row = connection.execute(_ANSWER, [RUNTIME]).fetchone()
     except psycopg.Error as error:
-        return ServerAnswer(ServerState.SILENT, str(error).strip())
+        said = str(error).strip()
+        _check_variables(said)
+        return ServerAnswer(ServerState.SILENT, said)
     if row is None or not _same_directory(row[0], layout):
         raise EmbeddedServerError(f"a server on other data answers at {layout.sockets}; stop it")
     return ServerAnswer(ServerState.READY if row[1] else ServerState.BARE)
+
+
+def _check_variables(said: str) -> None:
+    """Raise EmbeddedServerError if libpq's message is about a variable, which neither a start nor waiting corrects."""
+    for variable, words in _NOT_TO_OVERRULE.items():
+        if variable in os.environ and re.search(words, said):
+            raise EmbeddedServerError(
+                f"the environment has {variable}={os.environ[variable]}, with which libpq reaches no server, also not "
+                f"the embedded Postgres ({' '.join(said.split())}); correct it, or leave it out of hermes' environment"
+            )
 
 
 def connect_as_admin(layout: Layout, dbname: str) -> psycopg.Connection[tuple[Any, ...]]:

@@ -14,7 +14,7 @@ import pytest
 from hermes_memory_pgvector.domain.errors import EmbeddedServerError
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.server.layout import choose_account
-from tests.support.embedded import BIN_DIR, MakeServer, ask, is_root, postmaster_of
+from tests.support.embedded import BIN_DIR, MakeServer, ask, is_root, postmaster_of, starts_in
 from tests.support.places import server_place
 
 
@@ -61,6 +61,7 @@ def test_the_roles_and_the_database(shared: EmbeddedServer) -> None:
         ("PGGSSENCMODE", "require"),
         ("PGTARGETSESSIONATTRS", "standby"),
         ("PGCLIENTENCODING", "no_such_encoding"),
+        ("PGSSLCERTMODE", "require"),
         ("PGSERVICE", "elsewhere"),
     ],
 )
@@ -70,7 +71,8 @@ def test_variables_for_other_servers_lead_nowhere_else(
     """An operator's shell has them for psql."""
     shared.ensure()
     service = tmp_path / "service.conf"
-    service.write_text("[elsewhere]\nhostaddr=127.0.0.1\nport=1\nuser=stranger\noptions=-c no_such_setting=1\n")
+    elsewhere = "hostaddr=127.0.0.1\nport=1\nuser=stranger\noptions=-c no_such_setting=1\nreplication=yes\n"
+    service.write_text(f"[elsewhere]\n{elsewhere}")
     monkeypatch.setenv("PGSERVICEFILE", str(service))
     monkeypatch.setenv(variable, value)
     other = EmbeddedServer(shared.root, bin_dir=BIN_DIR)
@@ -78,6 +80,32 @@ def test_variables_for_other_servers_lead_nowhere_else(
         assert ask(other.ensure().runtime, "SELECT current_user::text") == "hermes"
     finally:
         other.release()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "cause"),
+    [
+        ("PGSERVICE", "undefined", 'definition of service "undefined" not found'),
+        ("PGTZ", "Mars/Olympus", 'invalid value for parameter "TimeZone"'),
+        ("PGDATESTYLE", "stardate", 'invalid value for parameter "DateStyle"'),
+        ("PGGEQO", "perhaps", "requires a Boolean value"),
+    ],
+)
+def test_a_variable_that_keeps_libpq_from_every_server_is_named_at_once(
+    shared: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, cause: str
+) -> None:
+    shared.ensure()
+    (tmp_path / "service.conf").write_text("[elsewhere]\nhost=db.invalid\n")
+    monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "service.conf"))
+    monkeypatch.setenv(variable, value)
+    other = EmbeddedServer(shared.root, bin_dir=BIN_DIR)
+    starts = starts_in(shared)
+    with pytest.raises(EmbeddedServerError, match=f"the environment has {variable}={value}.*{cause}.*correct it"):
+        other.ensure()
+    assert starts_in(shared) == starts
+    monkeypatch.delenv(variable)
+    other.ensure()
+    other.release()
 
 
 def test_only_the_owner_and_root_are_let_in_and_only_by_the_socket(shared: EmbeddedServer) -> None:
