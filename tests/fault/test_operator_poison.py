@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from hermes_memory_pgvector.admin.common.spool_views import drop, opened_spool, retry
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.domain.operations import Operation
 from tests.conftest import DIMS, MakeProvider
@@ -179,6 +180,18 @@ def test_need_16_a_set_aside_write_is_listed_retried_and_dropped_and_nothing_cha
     assert database.column(said_at_last) == [turn(2), turn(3)]
     until(lambda: run("spool", "list")[1] == "no write was rejected\n", 30, "the end of the list")
     until(lambda: not list((home / "pgvector" / "spool").glob("4000000-*")), 30, "the end of the dead process's file")
+
+
+def test_need_16_of_writes_that_two_commands_change_at_once_each_is_counted_by_the_one_that_had_it(home: Path) -> None:
+    path = leave_spool(home, [said(number) for number in range(1, 5)])
+    with opened_spool(path) as dropping, opened_spool(path) as retrying:
+        for write in dropping.take(4):
+            dropping.reject(write, "refused")
+        found = [item.operation for item in retrying.rejected()]
+        assert drop(dropping, found[:3]) == {write.seq for write in found[:3]}
+        assert retry(retrying, found) == {found[3].seq}
+        assert drop(dropping, found) == set()
+        assert [write.op_id for write in retrying.take(10)] == [found[3].op_id]
 
 
 @pytest.mark.parametrize("since", ["removed", "replaced"])

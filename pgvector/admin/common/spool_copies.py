@@ -96,9 +96,7 @@ def _dropped(
             with opened_spool(path) as spool:
                 rejected = [item.operation for item in spool.rejected() if is_copy(item.operation)]
                 found.waiting += sum(bool(op.texts()) and is_copy(op) for op in spool.take(_EVERY))
-                if really:
-                    drop(spool, rejected)
-                found.rejected += len(rejected)
+                found.rejected += len(drop(spool, rejected) if really else rejected)
                 for theme, spare in spares.items() if really else ():
                     change_kept(spool, theme, spare)
         except SpoolError as exc:

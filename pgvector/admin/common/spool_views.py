@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -193,10 +194,12 @@ def change_rejected(
     meant = []
     for view in views:
         some = [item for item in view.rejected if item.operation.op_id.hex.startswith(prefixes)]
-        meant += some
         if really and some:
+            changed: set[int] = set()  # another command may be changing them at the same time
             with _unless_gone(view.path), opened_spool(view.path) as spool:
-                change(spool, [item.operation for item in some])
+                changed = change(spool, [item.operation for item in some])
+            some = [item for item in some if item.operation.seq in changed]
+        meant += some
     return meant
 
 
@@ -241,19 +244,31 @@ def published(spool: Spool) -> tuple[float, dict[str, Any]]:
         return 0.0, {}
 
 
-def retry(spool: Spool, ops: Sequence[Operation]) -> None:
-    """Move rejected writes to the end of the queue, in the order in which they were accepted."""
+def retry(spool: Spool, ops: Sequence[Operation]) -> set[int]:
+    """Move rejected writes to the end of the queue, in the order in which they were accepted; return their numbers."""
+    moved: set[int] = set()
     for part in in_slices(ops, SHORT_SLICE):
         with spool.written() as conn:
+            moved |= _still_aside(conn, part)
             move(conn, "aside", "operations", COLUMNS, COLUMNS, part)
+    return moved
 
 
-def drop(spool: Spool, ops: Sequence[Operation]) -> None:
-    """Delete rejected writes."""
+def drop(spool: Spool, ops: Sequence[Operation]) -> set[int]:
+    """Delete rejected writes; return their numbers."""
+    dropped: set[int] = set()
     for part in in_slices(ops, SHORT_SLICE):
         with spool.written() as conn:
-            numbers = json.dumps([op.seq for op in part])
-            conn.execute("DELETE FROM aside WHERE seq IN (SELECT value FROM json_each(?))", (numbers,))
+            numbers = _still_aside(conn, part)
+            dropped |= numbers
+            conn.execute("DELETE FROM aside WHERE seq IN (SELECT value FROM json_each(?))", (json.dumps([*numbers]),))
+    return dropped
+
+
+def _still_aside(conn: sqlite3.Connection, ops: Sequence[Operation]) -> set[int]:
+    numbers = json.dumps([op.seq for op in ops])
+    rows = conn.execute("SELECT seq FROM aside WHERE seq IN (SELECT value FROM json_each(?))", (numbers,))
+    return {seq for (seq,) in rows}
 
 
 def _is_held(path: Path) -> bool:
