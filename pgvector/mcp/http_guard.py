@@ -241,7 +241,6 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 async def _answer(no: _Refused, send: Send) -> None:
     body = json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": _ERROR_CODE, "message": no.told}}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    headers.append((b"connection", b"close"))  # part of the request may still be on its way
     if no.header is not None:
         headers.append((no.header[0].encode(), no.header[1].encode()))
     await send({"type": "http.response.start", "status": no.status, "headers": headers})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.client
 import json
 import logging
 import socket
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +203,21 @@ def test_a_large_body_is_answered_before_it_was_read(serve: Serve) -> None:
 
     assert answer.status_code == 413
     assert "4,194,304" in error(answer)
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize(("host", "status"), [("localhost", 413), ("evil.example", 403)])
+def test_a_client_that_reads_only_after_its_whole_body_was_sent_gets_the_refusal(
+    serve: Serve, host: str, status: int, chunked: bool
+) -> None:
+    """As Python's own client does."""
+    body = b"x" * 20_000_000
+    pieces = (body[at : at + 65536] for at in range(0, len(body), 65536))
+    with closing(http.client.HTTPConnection("127.0.0.1", serve().port, timeout=60)) as client:
+        headers = {"Host": host}
+        client.request("POST", "/mcp", pieces if chunked else body, headers, encode_chunked=chunked)
+
+        assert client.getresponse().status == status
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(serve: Serve) -> None:
