@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from hermes_memory_pgvector.admin.common.embedded_server import borrowed_server, embedded_server
@@ -169,10 +170,28 @@ def test_need_04_a_home_keeps_its_server_where_home_is_another_one(
 def test_migrate_makes_the_embedded_database_of_the_length_that_it_is_told(user: Path, run: Run) -> None:
     (user / "one").mkdir()
 
+    first = run("one", "migrate", "--dims", "16")
+    assert "applied 001_schema" in first and "in place" not in first
     assert "in place: 001_schema" in run("one", "migrate", "--dims", "16")
 
     with pytest.raises(AssertionError, match="holds vectors of 16 dimensions, --dims says 17"):
         run("one", "migrate", "--dims", "17")
+
+
+def test_migrate_brings_back_an_index_of_the_embedded_database_and_doctor_says_so(user: Path, run: Run) -> None:
+    home = user / "one"
+    home.mkdir()
+    run("one", "migrate")
+    server = EmbeddedServer(root_of(home), bin_dir=BIN_DIR)
+    with psycopg.connect(server.ensure().admin, autocommit=True) as admin:
+        admin.execute("DROP INDEX conversations_tsv_idx")
+        settings = load_settings(None, home).settings
+        with borrowed_server(settings) as locate:
+            checks = examine(settings, home, locate=locate)
+        assert [each.fix for each in checks if "conversations_tsv_idx" in each.said] == ["hermes-pgvector migrate"]
+        run("one", "migrate")
+        assert admin.execute("SELECT to_regclass('conversations_tsv_idx')::text").fetchone() != (None,)
+    server.release()
 
 
 def test_need_04_which_server_a_home_has_never_changes_while_it_starts(user: Path) -> None:

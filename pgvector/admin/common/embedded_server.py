@@ -54,6 +54,18 @@ def existing_database(settings: Settings) -> Iterator[LocateDatabase]:
             server.release()
 
 
+@contextmanager
+def started_server(settings: Settings) -> Iterator[Conninfo]:
+    """Yield how to connect to the embedded server, brought up for one command, with its tables as they are."""
+    server = embedded_server(settings)
+    try:
+        with starting_said(server):
+            conninfo = server.ensure(timeout_s=STARTUP_S)
+        yield conninfo
+    finally:
+        server.release()
+
+
 def bring_up(server: EmbeddedServer, *, dims: int) -> Conninfo:
     """Start the embedded server unless it is up, migrate the database if needed, and return how to connect."""
     was_up = server.running()

@@ -26,7 +26,7 @@ from ..common.upgrade_progress import SCHEMA, UpgradeProgress, under_way
 from . import server_health
 from .check import Check, DoctorContext, fail, note, ok
 from .check_sharing import check_sharing
-from .check_tables import check_tables
+from .check_tables import check_tables, migrating
 from .check_vectors import check_vectors
 
 _DEADLINE_S = 15.0
@@ -121,7 +121,8 @@ def _tables(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]
         return
     _, vector = schema_checks.versions(conn)
     if not vector:
-        yield fail("pgvector", "the extension is not installed in this database", schema.MIGRATE_COMMAND, "migrate")
+        how = migrating(conn, context.settings)
+        yield fail("pgvector", "the extension is not installed in this database", how, "migrate")
         return
     yield _extension(conn, vector)
     themes = _themes(conn)
@@ -142,7 +143,7 @@ def _tables(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]
             "make a database with another one, as CREATE DATABASE ... LOCALE 'C.UTF-8' TEMPLATE template0, and: "
             "hermes-pgvector copy --to DSN",
         )
-    yield from check_tables(conn, invalid)
+    yield from check_tables(conn, context.settings, invalid)
     yield _rights(conn)
     yield themes
     yield _retention(conn, context.settings)
@@ -159,8 +160,9 @@ def _unusable_schema(conn: DeadlineConnection, settings: Settings) -> Check | No
     except SchemaNotApplied as exc:
         # Only an operator may begin to convert another program's tables.
         repair = "" if isinstance(exc, UpgradeNeeded) else "migrate"
-        command = schema.MIGRATE_COMMAND if settings.dsn else "hermes-pgvector migrate"
-        said = str(exc).removesuffix(f"; to upgrade them with all rows, run: {command}")  # the fix says it
+        command = migrating(conn, settings)
+        # The fix says how.
+        said = str(exc).removesuffix(f"; to upgrade them with all rows, run: {schema.MIGRATE_COMMAND}")
         return fail("schema", said, command, repair)
     except HermesPgvectorError as exc:
         return fail("schema", str(exc))  # the message says what to do, and migrating would not help

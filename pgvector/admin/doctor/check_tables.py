@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import groupby
 
+from ...config.settings import Settings
 from ...store import schema
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
@@ -19,15 +20,21 @@ _AS_AFTER = "as after a restore that did not get to its end"
 _RECALLED = {"conversations": "", "memory_entries": " AND coalesce(state, 'active') = 'active'"}
 
 
-def check_tables(conn: DeadlineConnection, invalid: list[str]) -> Iterator[Check]:
+def migrating(conn: DeadlineConnection, settings: Settings) -> str:
+    """Return the command that migrates this database, so that agents may log in as this connection's role."""
+    return schema.migrate_command(conn.info.user) if settings.dsn else "hermes-pgvector migrate"
+
+
+def check_tables(conn: DeadlineConnection, settings: Settings, invalid: list[str]) -> Iterator[Check]:
     """Yield what is wrong with the tables; `invalid` names the indexes that are incomplete. Nothing if all is well."""
     for name in invalid:
         yield fail("index", f"{name} is invalid", f"REINDEX INDEX CONCURRENTLY {name}", f"index:{name}")
     yield from _unnumbered(conn)
-    yield from _indexes(conn)
+    migrate = migrating(conn, settings)
+    yield from _indexes(conn, migrate)
     yield from _keys(conn)
-    yield from _triggers(conn)
-    yield from _functions(conn)
+    yield from _triggers(conn, migrate)
+    yield from _functions(conn, migrate)
     yield from _sequences(conn)
     yield from _collation(conn)
     if passing := [row.name for row in conn.execute(_query("unlogged_tables"))]:
@@ -52,14 +59,14 @@ def _unnumbered(conn: DeadlineConnection) -> Iterator[Check]:
         )
 
 
-def _indexes(conn: DeadlineConnection) -> Iterator[Check]:
+def _indexes(conn: DeadlineConnection, migrate: str) -> Iterator[Check]:
     if hnsw.is_changing(conn):  # indexes of the old vectors go with them
         return
     if missing := [row.name for row in conn.execute(_query("missing_indexes"))]:
         yield fail(
             "index",
             f"missing, {_AS_AFTER}: {', '.join(missing)}; recall is slow, and where a key is missing, writes wait",
-            schema.migrate_command(conn.info.user),
+            migrate,
             "migrate",
         )
 
@@ -74,7 +81,7 @@ def _keys(conn: DeadlineConnection) -> Iterator[Check]:
         )
 
 
-def _triggers(conn: DeadlineConnection) -> Iterator[Check]:
+def _triggers(conn: DeadlineConnection, migrate: str) -> Iterator[Check]:
     if (role := server_health.replication_role(conn)) != "origin":
         yield fail(
             "triggers",
@@ -94,7 +101,7 @@ def _triggers(conn: DeadlineConnection) -> Iterator[Check]:
         yield fail(
             "triggers",
             f"missing, {_AS_AFTER}: {'; '.join(tables)}; rows lack what those fill in",
-            schema.migrate_command(conn.info.user),
+            migrate,
             "migrate",
         )
 
@@ -109,13 +116,13 @@ def _with_triggers(tables: list[str]) -> Iterator[str]:
         )
 
 
-def _functions(conn: DeadlineConnection) -> Iterator[Check]:
+def _functions(conn: DeadlineConnection, migrate: str) -> Iterator[Check]:
     if astray := schema_checks.functions_astray(conn):
         names = ", ".join(row.name for row in astray)
         yield fail(
             "triggers",
             f"the tables are in the schema {astray[0].home}, and {names} look elsewhere: writes that need them wait",
-            schema.migrate_command(conn.info.user),
+            migrate,
             "migrate",
         )
 

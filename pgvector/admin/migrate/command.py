@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from ...config.settings import Settings
 from ...domain.errors import ConfigurationError, DimensionMismatch, SchemaNotApplied, UpgradeNeeded
+from ...server.connecting import RUNTIME
 from ...store.pool import connect
 from ...store.schema import MIGRATE_COMMAND, applied_versions, ensure_schema, shipped_migrations
 from ..common.admin_login import admin_conninfo
@@ -24,7 +25,7 @@ from ..common.commands import (
 )
 from ..common.console import say
 from ..common.database import naming, settings_of
-from ..common.embedded_server import borrowed_server, embedded_server, existing_database
+from ..common.embedded_server import embedded_server, existing_database, started_server
 from ..common.given_dims import MAX_DIMS
 from ..common.migrations import MigrationReport, migrate
 from ..common.outcome import counted
@@ -83,20 +84,18 @@ def _chosen(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _migrate(args: argparse.Namespace, settings: Settings) -> int:
-    admin_dsn, role, dims = given_admin_dsn(args), args.runtime_role, settings.dims
+    role = args.runtime_role
     tell = (lambda line: None) if args.json else _say_or_not
-    with ExitStack() as stack:
-        upgraded: Upgraded | None = None
-        if admin_dsn or not (settings.dsn or role):
-            conninfo = stack.enter_context(admin_conninfo(settings, admin_dsn))
-            upgraded = run_upgrade(conninfo, settings, dims=dims, role=role, say=tell)
-        if upgraded is not None:
-            report = upgraded.migration
+    upgraded: Upgraded | None = None
+    with _admin_login(settings, given_admin_dsn(args), role) as admin:
+        if admin is None:
+            report = _verified(settings)
         else:
-            locate = stack.enter_context(borrowed_server(settings))
-            report = migrate_database(settings, admin_dsn=admin_dsn, runtime_role=role, dims=dims, locate=locate)
+            conninfo, owner = admin
+            upgraded = run_upgrade(conninfo, settings, dims=settings.dims, role=role, say=tell)
+            report = upgraded.migration if upgraded is not None else _migrated(conninfo, role or owner, settings.dims)
     lines = [_report(report), *(upgraded.lines() if upgraded is not None else ())]
-    if not (admin_dsn or settings.dsn):
+    if not (given_admin_dsn(args) or settings.dsn):
         lines.append(f"embedded Postgres in {embedded_server(settings).root}")
     return printed(args, as_json(report, upgraded), lambda: say("\n".join(lines)))
 
@@ -179,22 +178,34 @@ def _show_undone(done: bool, since: dict[str, int]) -> None:
         say("would put the tables of before back; nothing was changed")
 
 
-def migrate_database(
-    settings: Settings, *, admin_dsn: str, runtime_role: str, dims: int, locate: Callable[[], str]
-) -> MigrationReport:
-    """Apply the missing migrations to the database of `admin_dsn`; without it, to the embedded server if one is used.
+@contextmanager
+def _admin_login(settings: Settings, admin_dsn: str, role: str) -> Iterator[tuple[str, str] | None]:
+    """Yield an admin's conninfo, and the role that agents certainly have there; None if only `dsn` is known.
 
-    Raises ConfigurationError, StoreUnavailable, DimensionMismatch, and SchemaNotApplied when an admin is needed.
+    The embedded server is brought up for it, its tables as they are. Raises ConfigurationError.
     """
-    _checked(dims)
     if admin_dsn:
-        with building() as tell:
-            return migrate(admin_dsn, dims=dims, runtime_role=runtime_role, tell=tell)
-    if runtime_role:
+        yield admin_dsn, ""
+    elif role:
         raise ConfigurationError("--runtime-role needs --admin-dsn: only an admin of the database can grant rights")
-    with connect(settings.dsn or locate()) as conn:
+    elif settings.dsn:
+        yield None
+    else:
+        with started_server(settings) as conninfo:
+            yield conninfo.admin, RUNTIME
+
+
+def _migrated(admin: str, role: str, dims: int) -> MigrationReport:
+    """Apply the missing migrations. Raises ConfigurationError, StoreUnavailable, DimensionMismatch."""
+    with building() as tell:
+        return migrate(admin, dims=dims, runtime_role=role, tell=tell)
+
+
+def _verified(settings: Settings) -> MigrationReport:
+    """Return the migrations of the database of `dsn`. Raises SchemaNotApplied if some are missing."""
+    with connect(settings.dsn) as conn:
         try:
-            ensure_schema(conn, dims=dims)
+            ensure_schema(conn, dims=settings.dims)
         except UpgradeNeeded:
             raise
         except SchemaNotApplied as exc:
@@ -203,7 +214,7 @@ def migrate_database(
 
 
 def _missing(conninfo: str) -> list[str]:
-    """Return the migrations that `migrate_database` would apply: all of them if `conninfo` is empty."""
+    """Return the migrations that `migrate` would apply: all of them if `conninfo` is empty."""
     applied: set[int] = set()
     if conninfo:
         with connect(conninfo) as conn:
