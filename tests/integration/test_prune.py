@@ -22,6 +22,7 @@ from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store.sql import query
 from tests.conftest import DIMS, MakeProvider
 from tests.support.aged import age
+from tests.support.left_spool import leave_spool, operation
 from tests.support.memory import called, landed, recalled, write_entries
 from tests.support.row_security import tenant_of
 from tests.support.scripted_embedder import ScriptedEmbedder
@@ -362,6 +363,18 @@ def test_need_16_what_the_agent_wrote_meanwhile_stays(make_provider: MakeProvide
     assert len(called(provider, "recall_conversation", {"query": "what about the bolt"})["results"]) == 1, (
         "an exchange is one result"
     )
+
+
+def test_need_16_turns_of_a_pruned_session_that_wait_in_the_spool_are_told(prune: Prune, dsn: str, home: Path) -> None:
+    fill(dsn, "marketing", days=40)
+    said = {"session_id": "marketing-1", "messages": [{"role": "user", "content": "Atlas costs 900"}], "metadata": {}}
+    leave_spool(home, [operation("turn", theme, said, 1.0) for theme in ("marketing", "sales")])
+    (note,) = prune("--theme", "Marketing", "--session", "marketing-1")["notes"]
+    assert note == "1 write of this session waits in the spool and brings it back: prune it again then"
+    assert prune("--theme", "marketing", "--session", "marketing-1", "--yes")["notes"] == [note]
+    (both,) = prune("--all-themes", "--session", "marketing-1")["notes"]
+    assert both.startswith("2 writes of this session wait in the spool")
+    assert prune("--theme", "marketing", "--session", "marketing-0")["notes"] == []
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -50,6 +50,10 @@ class SpoolCopies:
                 f"spool: {again} it once an agent has stored them, or drop what Postgres rejected: hermes-pgvector "
                 "spool list"
             )
+
+    def notes_on_waiting(self, what: str, *, again: str) -> list[str]:
+        """Return notes for a verb that drops nothing from the spool; `what` and `again` as for `notes`."""
+        return replace(self, rejected=0).notes(what, really=False, again=again)
 
     def notes_on_untouched(self, what: str) -> list[str]:
         """Return a note on each file in which copies may be left."""

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from ...domain.dates import in_zone
 from ...domain.format import format_bytes
-from ...domain.theme import ROLES
+from ...domain.theme import ROLES, ThemeRules
 from ..common.commands import Command, add_login, add_yes, argument, filled, positive, printed, read_or_not
 from ..common.console import Column, say, show_table, warn
 from ..common.database import database
 from ..common.outcome import ADD_YES, Outcome, changed_by_others, counted, print_outcome
 from ..common.row_options import THEME_CHOICE
+from ..common.spool_copies import SpoolCopies, of_session
 from ..common.stopped import said_if_stopped
 from ..common.theme_names import ThemeChoice
 from .pruning import PrunePlan, PruneRequest, Pruning, plan
@@ -32,6 +34,7 @@ def _prune(args: argparse.Namespace, home: Path) -> int:
     request.check()
     with database(args, home) as (conn, _, rules):
         planned = plan(conn, request, rules)
+        planned = replace(planned, notes=(*planned.notes, *_not_stored_yet(home, planned, rules)))
         meant = planned.outcome()
         if not args.yes:
             summary = ADD_YES if planned.parts else ""
@@ -45,6 +48,17 @@ def _prune(args: argparse.Namespace, home: Path) -> int:
     if (gone := sum(meant.counts.values()) - sum(done.counts.values()) - pruning.left.total()) > 0:
         warn(changed_by_others(gone))
     return printed(args, done.as_json(), lambda: _show_deleted(done, pruning.left))
+
+
+def _not_stored_yet(home: Path, planned: PrunePlan, rules: ThemeRules) -> list[str]:
+    """Return notes on turns of the session that are in the spool, which become stored after this."""
+    request = planned.request
+    if request.session_id is None:
+        return []
+    themes = {name for given in request.themes.names for name in (given, rules.resolve_name(given))}
+    found = [of_session(home, request.session_id, theme) for theme in themes or (None,)]
+    copies = SpoolCopies(waiting=sum(each.waiting for each in found), untouched=found[0].untouched)
+    return copies.notes_on_waiting("of this session", again="prune")
 
 
 def _show_deleted(done: Outcome, left: Mapping[str, int]) -> None:
