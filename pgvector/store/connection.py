@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import time
@@ -66,6 +67,7 @@ _SERVERS_VARIABLE = "PGTARGETSESSIONATTRS"  # libpq's own
 _ANY_SERVER = f"leave target_session_attrs out of `dsn`, and {_SERVERS_VARIABLE} out of the environment"
 _TICK_S = 0.02  # how often a waiting call checks its deadline
 _CANCEL_S = 1.0  # how long sending a cancel request may take
+_CANCELLED_S = 5.0  # how long the server may take to end a cancelled statement
 
 # Set by a caller that may cancel its call while it waits for Postgres, for the threads that work on that call.
 stop_sign: ContextVar[Event | None] = ContextVar("stop_sign", default=None)
@@ -88,10 +90,11 @@ class DeadlineConnection(psycopg.Connection[Any]):
 
     def wait(self, gen: PQGen[_T], *args: Any, **kwargs: Any) -> _T:
         """Wait for `gen` as psycopg does, up to the deadline. Raises DeadlineExceeded."""
-        if self.deadline is None:
+        if self.deadline is None and stop_sign.get() is None:
             return super().wait(gen, *args, **kwargs)
+        deadline = math.inf if self.deadline is None else self.deadline
         try:
-            return super().wait(_until(gen, self.deadline, self.stop), interval=_TICK_S)
+            return super().wait(_until(gen, deadline, self.stop), interval=_TICK_S)
         except DeadlineExceeded:
             self.pgconn.finish()
             raise
@@ -112,6 +115,7 @@ def _until(gen: PQGen[_T], deadline: float, stop: Callable[[], None]) -> Generat
             if not ready and sign is not None and sign.is_set():
                 sign = None
                 stop()
+                deadline = min(deadline, time.monotonic() + _CANCELLED_S)
             if not ready and time.monotonic() >= deadline:
                 raise DeadlineExceeded("Postgres did not answer in time")
             want = gen.send(ready)

@@ -114,6 +114,38 @@ def test_need_02_who_loses_the_database_in_the_middle_is_told_what_is_done(
     assert column(dsn, "SELECT count(*) FROM conversations") == [1500]
 
 
+@pytest.fixture
+def commit_ends_late(admin_dsn: str) -> None:
+    """The transaction that deletes the turn `Crane 1500` commits, whatever cancels it, as one that awaits a replica."""
+    with psycopg.connect(admin_dsn, autocommit=True) as admin:
+        admin.execute(
+            "CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN"
+            "  IF OLD.content = 'Crane 1500' THEN PERFORM pg_sleep(60); END IF; RETURN NULL;"
+            " EXCEPTION WHEN query_canceled THEN RETURN NULL; END$$"
+        )
+        admin.execute(
+            "CREATE CONSTRAINT TRIGGER late AFTER DELETE ON conversations DEFERRABLE INITIALLY DEFERRED"
+            " FOR EACH ROW EXECUTE FUNCTION late()"
+        )
+
+
+@pytest.mark.usefixtures("configured", "commit_ends_late")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_need_16_what_was_committed_when_ctrl_c_came_is_counted(
+    start_cli: Start, dsn: str, number: signal.Signals
+) -> None:
+    fill(dsn, "sre", 2500)
+    pruning = start_cli("prune", "--theme", "sre", "--older-than", "2024", "--yes", "--json")
+    committing = "SELECT query FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+    until(lambda: column(dsn, committing) == ["COMMIT"], 30, "the commit")
+    pruning.send_signal(number)
+    code, said = ended(pruning)
+    assert code == 130 and "interrupted: 2,000 turns deleted; run it again to go on" in said, said
+    assert column(dsn, "SELECT count(*) FROM conversations") == [500]
+    log = "SELECT arguments ->> 'state' || ' ' || counts FROM hermes_maintenance ORDER BY id"
+    assert column(dsn, log) == ['begun {"turns": 2500}', 'interrupted {"turns": 2000}']
+
+
 @pytest.mark.usefixtures("configured")
 def test_need_02_who_loses_the_database_while_a_theme_is_changed_is_told_that_it_is_whole(
     start_cli: Start, dsn: str, lost: Callable[[], None]

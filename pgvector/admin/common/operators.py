@@ -15,6 +15,7 @@ from psycopg.types.json import Jsonb
 from ...store.connection import DeadlineConnection, translated
 from ...store.sql import query
 from .fetching import one
+from .repeat import held_back
 
 
 def clock(conn: DeadlineConnection) -> tuple[datetime, bool]:
@@ -61,18 +62,19 @@ def logged(
 ) -> Iterator[None]:
     """Log long work in transactions of its own: what is `planned`, and at the end of the block what was `done`.
 
-    The argument `state` says whether all was done or the work was interrupted.
+    The argument `state` says whether all was done or the work was interrupted. Each transaction of the block, with its
+    part of `done`, is to be in `held_back`.
     """
 
     def note(said: str, counts: Mapping[str, int]) -> None:
         if not conn.closed:
-            with conn.transaction():
+            with held_back(), conn.transaction():
                 record_where_allowed(conn, verb, {**arguments, state: said}, counts)
 
-    if planned is not None:
-        note("begun", planned)
     ended = "interrupted"
     try:
+        if planned is not None:
+            note("begun", planned)
         yield
         ended = "done"
     finally:

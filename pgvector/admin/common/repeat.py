@@ -10,6 +10,10 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from types import FrameType
 
+from psycopg.errors import QueryCanceled
+
+from ...domain.errors import DeadlineExceeded
+from ...store.connection import stop_sign
 from .commands import EXIT_OK
 
 _LEAST_S, _MOST_S = 0.1, 86_400.0
@@ -77,6 +81,38 @@ def _handled(signals: Iterable[signal.Signals], handle: Callable[[int, FrameType
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Hold Ctrl-C, and a signal that ends the verb, back until the block is done; then raise KeyboardInterrupt.
+
+    For a transaction and what is noted of it: psycopg may be anywhere when a signal raises an exception, and then
+    neither what was committed is known, nor is the connection of use any more. The statement that waits is cancelled,
+    so the block ends soon. A second signal has its usual effect at once.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked = threading.Event()
+    usual = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        if asked.is_set() and callable(again := usual[signal.Signals(number)]):
+            again(number, frame)
+        asked.set()
+
+    token = stop_sign.set(asked)
+    try:
+        with _handled([each for each, handler in usual.items() if callable(handler)], hold):
+            yield
+    except (QueryCanceled, DeadlineExceeded):
+        if not asked.is_set():
+            raise
+    finally:
+        stop_sign.reset(token)
+    if asked.is_set():
+        raise KeyboardInterrupt
 
 
 def repeatedly(every_s: float) -> Iterator[None]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -19,6 +20,7 @@ from ..common import theme_rows as all_themes
 from ..common.fetching import pieces
 from ..common.operators import clock, logged
 from ..common.progress import progress
+from ..common.repeat import held_back
 from ..common.theme_names import ThemeChoice
 from . import compact_rows as store
 from .recall_loss import Compacted, RecallLoss, choose_questions, measure_loss, measure_scale
@@ -211,28 +213,29 @@ class Compaction:
             logged(self.conn, "compact", self.plan.options.arguments(), self.done, planned),
             progress("compacted", sum(planned.values())) as advance,
         ):
-            for kind, count in self._steps():
-                self.done[kind] += count
-                advance(count)
+            for each in self.plan.themes:
+                for some in pieces(list(each.duplicates.items()), _SLICE):
+                    similar = self.plan.options.similar
+                    collapse = partial(store.collapse, self.conn, each.share.theme, dict(some), similar)
+                    advance(self._step("duplicates", collapse))
+                if each.share.vectors:
+                    self._cool(each.share.theme, advance)
         return self.done
 
-    def _steps(self) -> Iterator[tuple[str, int]]:
-        for each in self.plan.themes:
-            theme = each.share.theme
-            for some in pieces(list(each.duplicates.items()), _SLICE):
-                with self.conn.transaction():
-                    all_themes.begin(self.conn)
-                    count = store.collapse(self.conn, theme, dict(some), self.plan.options.similar)
-                yield "duplicates", count
-            if each.share.vectors:
-                yield from self._cool(theme)
+    def _cool(self, theme: str, advance: Callable[[int], None]) -> None:
+        with held_back():
+            found = store.cooling(self.conn, theme, self.plan.before)
+        for ids in pieces(found, _SLICE):
+            advance(self._step("vectors", partial(store.cool, self.conn, theme, ids)))
 
-    def _cool(self, theme: str) -> Iterator[tuple[str, int]]:
-        for ids in pieces(store.cooling(self.conn, theme, self.plan.before), _SLICE):
+    def _step(self, kind: str, change: Callable[[], int]) -> int:
+        """Make a change in a transaction of its own, and count it; return how many rows it changed."""
+        with held_back():
             with self.conn.transaction():
                 all_themes.begin(self.conn)
-                count = store.cool(self.conn, theme, ids)
-            yield "vectors", count
+                count = change()
+            self.done[kind] += count
+        return count
 
 
 def vacuum(conn: DeadlineConnection, *, full: bool) -> tuple[store.Sizes, store.Sizes]:

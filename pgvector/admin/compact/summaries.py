@@ -17,6 +17,7 @@ from ..common import theme_rows as all_themes
 from ..common.asked_model import AskedModel
 from ..common.operators import logged
 from ..common.progress import progress
+from ..common.repeat import held_back
 from . import compact_rows as store
 
 _MIN_TURNS = 6  # of a session; with fewer, a summary is not shorter
@@ -92,7 +93,8 @@ class SessionSummaries:
         return self.done
 
     def _replace(self, session: store.SessionTranscript) -> None:
-        turns = store.turns_of(self.conn, session)
+        with held_back():
+            turns = store.turns_of(self.conn, session)
         # Summarising the sessions before it took a while: one that was continued meanwhile is not an old session any
         # more.
         if (len(turns), *_span(turns)) != (session.turns, session.first_at, session.last_at):
@@ -109,14 +111,16 @@ class SessionSummaries:
             "model": self.model.name,
         }
         digests = {turn.id: digest(turn.content) for turn in turns}
-        with self.conn.transaction():
-            all_themes.begin(self.conn)
-            language = self.languages.of(session.theme)
-            if not store.replace_session(self.conn, session, digests, summary, metadata, language):
+        with held_back():
+            with self.conn.transaction():
+                all_themes.begin(self.conn)
+                language = self.languages.of(session.theme)
+                replaced = store.replace_session(self.conn, session, digests, summary, metadata, language)
+            if replaced:
+                self.done["sessions"] += 1
+                self.done["turns"] += len(turns)
+            else:
                 self.failed.append((session.session_id, _WRITTEN_MEANWHILE))
-                return
-        self.done["sessions"] += 1
-        self.done["turns"] += len(turns)
 
     def _summary_of(self, session: store.SessionTranscript, turns: Sequence[Any]) -> str:
         """Return the summary to store: dated, cleaned, with known secrets masked."""

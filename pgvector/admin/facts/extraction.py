@@ -17,6 +17,7 @@ from ...store.memories import lock_theme
 from ..common.asked_model import AskedModel
 from ..common.operators import logged
 from ..common.progress import progress
+from ..common.repeat import held_back
 from ..common.theme_rows import begin
 from . import proposal_rows as store
 from .model_answers import ANSWER_TOKENS, INSTRUCTION, Proposal, read_answer
@@ -60,7 +61,8 @@ class Unread:
         """Yield the pieces session by session; a session's turns are fetched when its first piece is needed."""
         chars = min(_TURN_CHARS, self.max_tokens)  # a character is at most one token
         for session in self.sessions:
-            turns = store.unread_turns(self.conn, session, self.since, chars)
+            with held_back():
+                turns = store.unread_turns(self.conn, session, self.since, chars)
             for _, some in groupby(turns, lambda turn: [getattr(turn, name) for name in _SURFACE]):
                 yield from self._cut(session, list(some))
 
@@ -130,13 +132,14 @@ class Extraction:
     def _read(self, piece: Piece) -> None:
         said = self.model.answer(INSTRUCTION, piece.question, max_tokens=ANSWER_TOKENS)
         proposals, malformed = read_answer(said, len(piece.turns), self.unread.masks)
-        with self.unread.conn.transaction():
-            begin(self.unread.conn)
-            read, stored, known = self._store(piece, proposals)
-        for name, count in (
-            ("pieces", 1), ("turns", read), ("proposals", stored), ("known", known), ("malformed", malformed),
-        ):  # fmt: skip
-            self.done[name] += count
+        with held_back():
+            with self.unread.conn.transaction():
+                begin(self.unread.conn)
+                read, stored, known = self._store(piece, proposals)
+            for name, count in (
+                ("pieces", 1), ("turns", read), ("proposals", stored), ("known", known), ("malformed", malformed),
+            ):  # fmt: skip
+                self.done[name] += count
 
     def _store(self, piece: Piece, proposals: Sequence[Proposal]) -> tuple[int, int, int]:
         """Store new proposals; return how many turns were read, and how many proposals were stored and already known.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from ...capture.sanitize import session_name
@@ -23,6 +22,7 @@ from ..common.fetching import one
 from ..common.operators import clock, logged, operator
 from ..common.outcome import Outcome, fit_for_json
 from ..common.progress import progress
+from ..common.repeat import held_back
 from ..common.theme_names import ThemeChoice
 from . import old_turns
 from .old_turns import FIRST, Old
@@ -210,28 +210,29 @@ class Pruning:
             progress("deleted", sum(meant.values())) as advance,
         ):
             for part in self.plan.parts:
-                for name, count in chain(self._delete_turns(part), self._delete_memories(part)):
-                    self.deleted[name] += count
-                    advance(count)
+                self._delete_turns(part, advance)
+                self._delete_memories(part, advance)
 
-    def _delete_turns(self, part: ThemePart) -> Iterator[tuple[str, int]]:
-        """Delete a theme's turns; yield how many each transaction has deleted. Turns in use are tried again."""
+    def _delete_turns(self, part: ThemePart, advance: Callable[[int], None]) -> None:
+        """Delete a theme's turns, and count what each transaction has deleted. Turns in use are tried again."""
         for number in range(_ROUNDS):
             at, left, seen = old_turns.FIRST, 0, _SLICE
             while seen == _SLICE:
-                with self.conn.transaction():
-                    theme_rows.begin(self.conn)
-                    walk_timeline(self.conn)
-                    some = old_turns.prune_turns(self.conn, part.old, at, _SLICE)
+                with held_back():
+                    with self.conn.transaction():
+                        theme_rows.begin(self.conn)
+                        walk_timeline(self.conn)
+                        some = old_turns.prune_turns(self.conn, part.old, at, _SLICE)
+                    self.deleted["turns"] += some.deleted
                 at, seen, left = some.last, some.seen, left + some.meant - some.deleted
-                yield "turns", some.deleted
+                advance(some.deleted)
             if not left:
                 return
             if number == _ROUNDS - 1:
                 self.left["turns"] += left
             _pause.wait(0.1 * number)
 
-    def _delete_memories(self, part: ThemePart) -> Iterator[tuple[str, int]]:
+    def _delete_memories(self, part: ThemePart, advance: Callable[[int], None]) -> None:
         """Delete a theme's memories in the way of `_delete_turns`."""
         before = self.plan.before
         if part.memories is None or before is None:
@@ -239,12 +240,14 @@ class Pruning:
         for number in range(_ROUNDS):
             count = left = 1
             while count:
-                with self.conn.transaction():
-                    theme_rows.begin(self.conn)
-                    note_actor(self.conn, operator("prune"))
-                    count = prune_memories(self.conn, part.old.theme, before, _MEMORIES)
-                    left = 0 if count else count_memories(self.conn, part.old.theme, before)[0].rows
-                yield "memories", count
+                with held_back():
+                    with self.conn.transaction():
+                        theme_rows.begin(self.conn)
+                        note_actor(self.conn, operator("prune"))
+                        count = prune_memories(self.conn, part.old.theme, before, _MEMORIES)
+                        left = 0 if count else count_memories(self.conn, part.old.theme, before)[0].rows
+                    self.deleted["memories"] += count
+                advance(count)
             if not left:
                 return
             if number == _ROUNDS - 1:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -20,6 +20,7 @@ from ..common.command_context import CommandContext
 from ..common.operators import clock, operator, record_where_allowed
 from ..common.outcome import Outcome
 from ..common.refs import Ref
+from ..common.repeat import held_back
 from ..common.spool_copies import drop_copies
 from ..common.theme_names import ThemeChoice
 
@@ -52,21 +53,35 @@ class Purging:
         with self.context.backend.connection(WRITE_TIMEOUT_S) as conn:
             self._before = _cutoff(conn, self.older_than)
             themes = self.choice.held(conn, self.rules)
+        if not self.really:
+            self._purge_all(themes)
+            return self.done
+        meant = replace(self, really=False).run()
+        if not meant.counts["memories"]:
+            return self.done
         try:
-            for theme in themes:
-                self._purge(theme)
+            self._record("begun", meant)
+            self._purge_all(themes)
         except (KeyboardInterrupt, HermesPgvectorError):
             with suppress(HermesPgvectorError):  # the first error is the one to report
-                self._record("interrupted")
+                self._record("interrupted", self.done)
             raise
-        self._record("done")
+        self._record("done", self.done)
         return self.done
 
-    def _purge(self, theme: str) -> None:
+    def _purge_all(self, themes: Iterable[str]) -> None:
+        for theme in themes:
+            slices = _slices(self.context, theme, self._before, really=self.really)
+            while self._next_purged(theme, slices):
+                pass
+
+    def _next_purged(self, theme: str, slices: Iterator[Sequence[Any]]) -> bool:
+        """Take and count the next of the slices; return False if there is none."""
         done = self.done
-        for rows in _slices(self.context, theme, self._before, really=self.really):
-            counts = done.facts["themes"].setdefault(theme, {})
+        with held_back():
+            rows = next(slices, ())
             for row in rows:
+                counts = done.facts["themes"].setdefault(theme, {})
                 counts[row.state] = counts.get(row.state, 0) + 1
             done.counts["memories"] += len(rows)
             done.rows += [_shown(theme, row) for row in rows[: _SHOWN - len(done.rows)]]
@@ -74,17 +89,16 @@ class Purging:
                 copies = drop_copies(self.context.home, [(theme, row.content) for row in rows])
                 notes = copies.notes_on_untouched("of the same texts")
                 done.notes += [note for note in notes if note not in done.notes]
+        return bool(rows)
 
-    def _record(self, state: str) -> None:
-        if not self.really or not self.done.counts["memories"]:
-            return
+    def _record(self, state: str, what: Outcome) -> None:
         asked = {
-            "theme": ", ".join(self.done.facts["themes"]),
+            "theme": ", ".join(what.facts["themes"]),
             "before": self._before and self._before.isoformat(),
             "state": state,
         }
-        with self.context.backend.connection(WRITE_TIMEOUT_S) as conn:
-            record_where_allowed(conn, "purge", asked, self.done.counts)
+        with held_back(), self.context.backend.connection(WRITE_TIMEOUT_S) as conn:
+            record_where_allowed(conn, "purge", asked, what.counts)
 
 
 def _cutoff(conn: DeadlineConnection, older_than: str) -> datetime | None:
