@@ -296,7 +296,7 @@ def transcript(memory: ClientMemory, session: str, limit: int, offset: int = 0) 
     with runtime.backend.connection(memory.patience_s) as conn:
         rows = list(stored_sessions.transcript(conn, theme, session, limit=limit, offset=offset))
     turns = [_turn(row) for row in rows]
-    return {"theme": theme, "session": session, "turns": turns, "count": len(turns)}
+    return {"theme": theme, "session_id": session, "turns": turns, "count": len(turns)}
 
 
 def _turn(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -335,7 +335,7 @@ SESSIONS = Tool(
     gives={
         "theme": TEXT,
         "sessions": _RESULTS,
-        "session": TEXT,
+        "session_id": TEXT,
         "turns": _RESULTS,
         "count": _WHOLE,
         "note": TEXT,

@@ -115,11 +115,12 @@ def test_a_recorded_turn_is_in_the_session_s_transcript(agent_home: HermesHome) 
             assert [each["session_id"] for each in listed["sessions"]] == ["tuesday"]
             read = await called(client, "sessions", session="tuesday")
             assert tuple(turn["content"] for turn in read["turns"]) == said
+            assert read["session_id"] == "tuesday"
             for name in ("alice@example.com", "t" * 300, " two\tblanks ", "cut\0"):
                 assert await called(client, "record_turn", **turn | {"session": name}) == {"state": "accepted"}
                 read = await called(client, "sessions", session=name)
                 assert tuple(turn["content"] for turn in read["turns"]) == said, name
-                assert (await called(client, "sessions", session=read["session"]))["count"] == 2
+                assert (await called(client, "sessions", session=read["session_id"]))["count"] == 2
             assert (await called(client, "record_turn", user="ok", assistant=""))["state"] == "skipped"
             assert (await recalled(client, "staging bastion", of="turns")) != []
 
