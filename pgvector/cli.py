@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -170,7 +171,10 @@ def pgvector_command(args: argparse.Namespace) -> int:
     from .admin.common.console import settle_streams
 
     settle_streams()
-    code = _run(args)
+    try:
+        code = _run(args)
+    except (ImportError, SyntaxError) as exc:
+        code = _tell_damage(exc, as_json=getattr(args, "json", False))
     if code:
         raise SystemExit(code)
     return code
@@ -180,6 +184,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `hermes-pgvector` and return its exit code."""
     try:
         return _main(argv)
+    except (ImportError, SyntaxError) as exc:
+        return _tell_damage(exc, as_json="--json" in (sys.argv if argv is None else argv))
     except KeyboardInterrupt:  # while modules are loaded, or before the command began
         from .admin.common.commands import EXIT_INTERRUPTED
 
@@ -256,7 +262,30 @@ def _interrupted(args: argparse.Namespace, exc: KeyboardInterrupt) -> int:
     return EXIT_INTERRUPTED
 
 
+def _damage(exc: ImportError | SyntaxError) -> str:
+    """Return what makes this package whole, if `exc` says that a module of it cannot be loaded; "" if it does not."""
+    try:
+        from .domain.commandline import damage
+    except (ImportError, SyntaxError) as lost:
+        again = f"{sys.executable} -m pip install --force-reinstall hermes-memory-pgvector"
+        return f"this package is damaged ({lost}); to make it whole, install it from where it came, as by: {again}"
+    return damage(exc)
+
+
+def _tell_damage(exc: ImportError | SyntaxError, *, as_json: bool) -> int:
+    """Print what makes the package whole, with none of its modules; raise `exc` if it is not about the package."""
+    message = _damage(exc)
+    if not message:
+        raise exc
+    print(f"error: {message}", file=sys.stderr)
+    if as_json:
+        print(json.dumps({"error": message, "type": type(exc).__name__}))
+    return 1
+
+
 def _explain(exc: Exception, *, as_json: bool) -> int:
+    if isinstance(exc, (ImportError, SyntaxError)) and _damage(exc):
+        return _tell_damage(exc, as_json=as_json)
     from .admin.common.commands import EXIT_FAILED, EXIT_USAGE, missing_package
     from .admin.common.console import complain
     from .domain.errors import HermesPgvectorError, WrongUsage

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -174,3 +175,23 @@ def test_a_home_that_is_empty_text_is_not_the_folder_one_is_in(capsys: pytest.Ca
     with pytest.raises(SystemExit):
         cli.main(["list", "--hermes-home", ""])
     assert "is empty; leave it out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("how", ["missing", "cut short"])
+@pytest.mark.parametrize("module", ["domain/commandline", "domain/errors", "admin/common/commands", "store/pool"])
+def test_need_21_a_damaged_package_names_the_command_that_makes_it_whole(tmp_path: Path, module: str, how: str) -> None:
+    """As after an upgrade that was killed or met a full disk."""
+    package = shutil.copytree(Path(cli.__file__).parent, tmp_path / "hermes_memory_pgvector")
+    damaged = package / f"{module}.py"
+    if how == "missing":
+        damaged.unlink()
+    else:
+        damaged.write_text(damaged.read_text()[:300] + "\ndef main(")
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "hermes_memory_pgvector.cli", "list", "--json"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "HERMES_HOME": str(tmp_path)},
+        cwd=tmp_path, capture_output=True, text=True, timeout=150, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    for said in (done.stderr, json.loads(done.stdout)["error"]):
+        assert "this package is damaged" in said and "install --force-reinstall" in said

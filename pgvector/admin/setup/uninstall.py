@@ -13,7 +13,7 @@ from ...capture.private_folders import is_private
 from ...capture.spool_directory import spool_folders
 from ...config.settings import ENV_PREFIX, Settings
 from ...config.sources import is_active, is_enabled, read_dotenv
-from ...domain.commandline import pip_uninstall
+from ...domain.commandline import DISTRIBUTION, pip_uninstall
 from ...domain.errors import ConfigurationError
 from ...domain.format import format_bytes, plural
 from ...host.session_context import load_settings
@@ -25,7 +25,7 @@ from ..common.console import say, warn
 from ..common.database import settings_of
 from ..common.dotenv_file import set_dotenv
 from ..common.embedded_server import embedded_server
-from ..common.installation import DISTRIBUTION, PLUGIN_NAME, is_distributed, is_ours, left_by_installs
+from ..common.installation import PLUGIN_NAME, is_distributed, is_ours, left_by_installs
 from ..common.migrations import DROP_SCRIPT
 from ..common.outcome import ADD_YES
 from ..common.spool_views import inspect_spools
