@@ -372,6 +372,10 @@ def test_need_16_old_sessions_become_dated_summaries(compact: Compact, dsn: str)
         assert "--dry-run" in compact(*endpoint, "--dry-run", "--yes", code=2)
         done = compact(*endpoint, "--yes")
     assert done["replaced"] == {"sessions": 2, "turns": 17} and done["failed"] == {}
+    log = "SELECT arguments ->> 'summaries' || ' ' || counts FROM hermes_maintenance ORDER BY id"
+    # A run that was killed is to be seen, for it has replaced what was said.
+    counts = '{"turns": 17, "sessions": 2}'
+    assert Database(dsn).column(log) == [f"begun {counts}", f"done {counts}"]
     assert done["tokens"] == {"requests": 2, "asked": 200, "answered": 40, "estimated": False}
     rows = Database(dsn).column("SELECT to_jsonb(c) FROM conversations AS c WHERE metadata ? 'summary_of' ORDER BY ts")
     assert [row["session_id"] for row in rows] == ["old-1", "old-2"]

@@ -56,7 +56,7 @@ def logged(
     verb: str,
     arguments: Mapping[str, Any],
     done: Mapping[str, int],
-    planned: Mapping[str, int] | None = None,
+    planned: Mapping[str, int],
     *,
     state: str = "state",
 ) -> Iterator[None]:
@@ -73,8 +73,7 @@ def logged(
 
     ended = "interrupted"
     try:
-        if planned is not None:
-            note("begun", planned)
+        note("begun", planned)
         yield
         ended = "done"
     finally:

@@ -71,9 +71,12 @@ class SessionSummaries:
 
         Raises EmbedderError if several fail in a row.
         """
+        if not self.sessions:
+            return self.done
         in_a_row = 0
+        planned = {"sessions": len(self.sessions), "turns": sum(session.turns for session in self.sessions)}
         with (
-            logged(self.conn, "compact", self.arguments, self.done, state="summaries"),
+            logged(self.conn, "compact", self.arguments, self.done, planned, state="summaries"),
             progress("sessions", len(self.sessions), told_from=0) as advance,
         ):
             for session in self.sessions:

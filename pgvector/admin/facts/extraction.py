@@ -108,7 +108,7 @@ class Extraction:
             return self.done
         in_a_row, turns = 0, sum(session.turns for session in self.unread.sessions)
         with (
-            logged(self.unread.conn, "facts extract", self.arguments, self.done),
+            logged(self.unread.conn, "facts extract", self.arguments, self.done, {"turns": turns}),
             progress("turns", turns, told_from=0) as advance,
         ):
             for piece in self.unread.pieces():
