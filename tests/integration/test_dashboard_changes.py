@@ -229,6 +229,19 @@ def test_what_cannot_be_edited_is_said(api: DashboardApi, dsn: str, body: dict[s
     assert everything(dsn) == before
 
 
+def test_need_35_what_replaces_a_fact_of_a_chat_belongs_to_that_chat(api: DashboardApi, dsn: str) -> None:
+    fact = added(api, "The PIN is 4711", kind="value", subject="pin")
+    said = {"platform": "telegram", "profile": "default", "chat": "c1", "chat_type": "dm", "user": "u1"}
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute("UPDATE memory_entries SET metadata = %s", (json.dumps(said | {"source": "remember"}),))
+    before = rows(dsn)
+    done = api.post("/replace", ref=fact, content="The PIN is 4712")
+    new = api.get("/row", ref=done["rows"][0]["ref"])
+    assert new["private"] and said.items() <= new["metadata"].items() and new["metadata"]["source"] == "operator"
+    api.post("/undo", token=done["undo"]["token"])
+    assert rows(dsn) == before
+
+
 def test_a_fact_is_replaced_by_another_one_and_a_plain_memory_gets_another_text(api: DashboardApi, dsn: str) -> None:
     fact = added(api, "The API listens on 3005", kind="value", subject="srv.prod", scope="api", applies_when="asked")
     plain = added(api, "The office is in Paris")

@@ -6,7 +6,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from tests.support.row_security import confine_runtime_role
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.statements import every_statement
 from tests.support.stored import Database
+from tests.support.waiting import until
 
 from .conftest import DIMS
 
@@ -128,6 +129,22 @@ def test_need_35_what_another_session_reads_in_before_a_chat_announces_it_is_the
     other = everything_recalled(make_provider({"cross_theme": "all"}), ["default"])
     assert "vault of the Atlas project is blue" in other and "Xq4711" not in other
     assert "Xq4711" in everything_recalled(chat, [])
+
+
+@pytest.mark.parametrize("waiting", [(), ("--no-wait",)], ids=["at once", "by an agent"])
+def test_need_35_what_an_operator_says_in_the_place_of_a_memory_of_a_chat_stays_there(
+    waiting: tuple[str, ...], make_provider: MakeProvider, ask: Callable[..., Any], dsn: str
+) -> None:
+    chat = make_provider({"tools": ["remember"], "structure": True}, **DM)
+    told = called(chat, "remember", {"content": "V[atlas.pin]: Xq4711", "sync": True})
+    public = called(make_provider({"tools": ["remember"]}, **CLI), "remember", {"content": "A vault.", "sync": True})
+    ask("add", "V[atlas.pin]: Xq4712", "--theme", "default", "--replaces", f"m{told['id']}", *waiting)
+    own = make_provider(**CLI)
+    until(lambda: "Xq4712" in everything_recalled(own, []), what="the new value")
+    ask("add", "V[atlas.door]: green", "--theme", "default", "--replaces", f"m{public['id']}")
+
+    found = everything_recalled(make_provider({"cross_theme": "all"}, gateway_session_key="sales"), ["default"])
+    assert "Xq471" not in found and "green" in found
 
 
 def test_need_35_refusals_and_notes_do_not_tell_which_chats_there_are(make_provider: MakeProvider, dsn: str) -> None:

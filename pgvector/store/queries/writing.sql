@@ -270,8 +270,17 @@ UPDATE memory_entries SET state = 'superseded'
 RETURNING id;
 
 -- name: note_replaced
-UPDATE memory_entries SET replaces = %(replaced)s
- WHERE agent_identity = %(theme)s AND target = %(target)s AND digest = hermes_digest(%(content)s);
+-- A new memory of an operator, who says it in no chat, is said where the one was that it replaces: in a chat, it stays there.
+UPDATE memory_entries AS m
+   SET replaces = old.id,
+       metadata = CASE WHEN m.created_at < %(at)s OR m.metadata ? 'platform' THEN m.metadata
+                       ELSE m.metadata || jsonb_strip_nulls(jsonb_build_object(
+                           'platform', old.metadata -> 'platform', 'profile', old.metadata -> 'profile',
+                           'chat_type', old.metadata -> 'chat_type', 'chat', old.metadata -> 'chat',
+                           'user', old.metadata -> 'user')) END
+  FROM memory_entries AS old
+ WHERE m.agent_identity = %(theme)s AND m.target = %(target)s AND m.digest = hermes_digest(%(content)s)
+   AND old.agent_identity = %(theme)s AND old.id = %(replaced)s;
 
 -- name: close_scope
 -- Closes the memories of a scope and, of those without a scope, the questions, decisions and values of that subject.
