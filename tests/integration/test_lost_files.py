@@ -299,6 +299,22 @@ def test_need_32_what_somebody_else_keeps_is_not_told_as_removed(
     assert Database(dsn).column("SELECT content FROM memory_entries") == [COLOURS[1]]
 
 
+def test_need_32_what_was_edited_is_kept_by_the_edit_and_told_so(
+    make_provider: MakeProvider, home: Path, dsn: str, ask: Callable[..., Any]
+) -> None:
+    stored(home, make_provider)
+    edited = next(row["ref"] for row in ask("list", "--theme", "default") if row["content"] == COLOURS[1])
+    ask("edit", edited, "Bolt is grey", "--yes")
+    assert ask("show", edited)["owners"] == ["edit"]
+    write_entries(home, *COLOURS[:1], "Bolt is grey", *COLOURS[2:])
+    session(make_provider)
+    (home / "memories" / "MEMORY.md").unlink()
+    session(make_provider)
+    done = ask("removals", "confirm", "--all", "--yes")
+    assert done["counts"] == {"memories": 5} and done["notes"] == [f"{edited} stays: it is remembered besides (edit)"]
+    assert Database(dsn).column("SELECT content FROM memory_entries") == ["Bolt is grey"]
+
+
 def test_need_31_undecided_they_stay(
     make_provider: MakeProvider, home: Path, dsn: str, admin_dsn: str, ask: Callable[..., Any]
 ) -> None:
