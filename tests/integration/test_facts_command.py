@@ -152,6 +152,16 @@ def test_facts_delete_is_forget(ask: Ask, dsn: str) -> None:
     assert Database(dsn).column("SELECT content FROM memory_entries") == []
 
 
+def test_forget_names_what_the_forgotten_took_the_place_of(ask: Ask, dsn: str) -> None:
+    first, second, third = (add(ask, f"V[anna.flat]: Kirkegata {number}") for number in (5, 7, 9))
+    said = "what they took the place of stays, where recall does not find it: hermes-pgvector forget"
+    assert ask("forget", third)["notes"] == [f"{said} {first} {second}"]
+    assert ask("forget", third, first)["notes"] == [f"{said} {second}"]
+    assert ask("forget", third, "--yes")["notes"] == [f"{said} {first} {second}"]
+    assert ask("forget", first, second, "--yes")["notes"] == []
+    assert Database(dsn).column("SELECT content FROM memory_entries") == []
+
+
 def test_add_takes_metadata_in_both_forms(ask: Ask, say: Say) -> None:
     given = ("--metadata", "ticket=OPS-12", "--metadata", "url=http://x/?a=b", "--metadata", '{"tries": 3}')
     (row,) = ask("add", "Atlas is blue", "--theme", "sre", *given)["rows"]

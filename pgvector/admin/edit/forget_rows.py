@@ -13,6 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from ...domain.commandline import typed
 from ...domain.errors import InvalidArgument
 from ...domain.format import plural
 from ...domain.types import Store
@@ -127,9 +128,18 @@ def _notes(conn: DeadlineConnection, meant: _Meant, in_files: set[tuple[str, str
         notes.append(
             f"what they said before ({plural(earlier, 'text')} in the history) {'went' if really else 'goes'} as well"
         )
+    if refs := _earlier(conn, by_theme):
+        command = typed(f"hermes-pgvector forget {' '.join(refs)}")
+        notes.append(f"what they took the place of stays, where recall does not find it: {command}")
     if meant.gone:
         notes.append("what was removed before can no longer be restored once its text is forgotten")
     return notes
+
+
+def _earlier(conn: DeadlineConnection, by_theme: Mapping[str, Sequence[Entry]]) -> list[str]:
+    """Return the memories that these took the place of and that are not among them."""
+    asked = [{"theme": theme, "ids": [each.id for each in entries]} for theme, entries in by_theme.items()]
+    return [str(Ref("memories", row.id)) for each in asked for row in conn.execute(_query("earlier_memories"), each)]
 
 
 def _delete(conn: DeadlineConnection, meant: _Meant, in_files: set[tuple[str, str]], origin: str, verb: str) -> None:
