@@ -270,6 +270,7 @@ def _forgotten(entries: Sequence[Entry], context: WriteContext) -> Result:
     who = {**context.provenance, "source": "forget"}
     with runtime.backend.connection(context.left_s) as conn:
         done = memories.forget(conn, context.theme, entries, in_files, runtime.mirror.origin, who)
+        elsewhere = memories.held_elsewhere(conn, context.theme, entries, runtime.mirror.origin)
     runtime.backend.wrote([context.theme])
     if not done:
         raise InvalidArgument("a memory has changed since it was shown; nothing was removed: look again")
@@ -277,7 +278,7 @@ def _forgotten(entries: Sequence[Entry], context: WriteContext) -> Result:
     # By digests, in the order of this process's writes: so it stays forgotten if the server loses the removal.
     removals = tuple((entry.target, digest(entry.content).hex()) for entry in entries)
     context.submit(ForgetMemories(theme=context.theme, at=time.time(), removals=removals, who=who))
-    notes = [_TURNS_STAY]
+    notes = [memories.IN_OTHER_FILES, _TURNS_STAY] if elsewhere else [_TURNS_STAY]
     standing = sorted({entry.target for entry in entries if (entry.target, entry.content) in in_files})
     if standing:
         names = " and ".join(MEMORY_FILES[target] for target in standing)

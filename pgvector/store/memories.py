@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from pgvector import Vector
 from psycopg.types.json import Jsonb
@@ -24,6 +24,10 @@ logger = logging.getLogger(__name__)
 Embeddings = dict[str, list[float]]
 # The metadata of a write that says who made it; other metadata may be part of what was said.
 _WHO = ("source", "session_id", "profile", "platform", "user", "chat", "verb", "os_user", "host")
+IN_OTHER_FILES: Final = (
+    "it also stood in a MEMORY.md or USER.md of another home when that was last read: it is not read in again, and "
+    "stays in every prompt of that profile until it is removed there"
+)
 _ANNOUNCED_WITHIN_S = 60.0  # of the host's write to its file; another session may import it meanwhile
 
 
@@ -274,6 +278,13 @@ def forget(
             noted = {"theme": theme, "origin": origin, "target": target, "content": content}
             conn.execute(query("note_mirrored"), noted | {"announced": False, "noted_at": at})
     return True
+
+
+def held_elsewhere(conn: DeadlineConnection, theme: str, entries: Collection[Entry], origin: str) -> bool:
+    """Return whether memory files of other homes than `origin` held one of these texts when they were last read."""
+    asked = {"targets": [each.target for each in entries], "contents": [each.content for each in entries]}
+    row = conn.execute(query("held_elsewhere"), asked | {"theme": theme, "origin": origin}).fetchone()
+    return row is not None and bool(row.so)
 
 
 def newest(conn: DeadlineConnection, theme: str, target: str, *, limit: int, chars: int) -> list[Entry]:

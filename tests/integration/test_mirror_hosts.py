@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,6 +62,23 @@ def test_trap_05_nor_from_a_host_that_was_never_here_before(hosts: tuple[Host, H
     assert recalled(two.session(), "atlas borealis") == ["Borealis is green"]
     two.write("Atlas is blue", "Borealis is green", "Cygnus is red", age_s=-1)
     assert set(recalled(two.session(), "atlas borealis cygnus")) == {"Borealis is green", "Cygnus is red"}
+
+
+def test_need_16_who_edits_or_forgets_what_another_homes_file_holds_is_told_so(
+    hosts: tuple[Host, Host], make_provider: MakeProvider, ask: Callable[..., Any]
+) -> None:
+    hosts[0].write("Atlas is blue", "Bolt is red", "Cord is green", age_s=60)
+    hosts[0].session()
+    atlas, bolt, cord = (row["ref"] for row in ask("list", "--theme", "team")[::-1])
+    notes = [
+        *ask("edit", atlas, "Atlas is grey", "--yes")["notes"],
+        *ask("forget", bolt)["notes"],
+        *ask("forget", bolt, "--yes")["notes"],
+    ]
+    there = make_provider({"tools": ["forget"]}, gateway_session_key="team")
+    notes += called(there, "forget", {"id": int(cord[1:])})["note"].split("; messages")[:1]
+    assert len(notes) == 4 and all(each.startswith("it also stood in a MEMORY.md or USER.md of an") for each in notes)
+    assert ask("forget", atlas, "--yes")["notes"] == ["what they said before (1 text in the history) went as well"]
 
 
 def test_trap_05_a_hand_edited_line_leaves_no_old_version(hosts: tuple[Host, Host]) -> None:

@@ -144,7 +144,7 @@ def _rewrite(
         raise _changed_meanwhile(old)
     if not context.settings.history_texts:
         memories.forget_old_texts(conn, old.theme, [old.id])
-    return still_in_files([entry], in_files)
+    return still_in_files(conn, {old.theme: [entry]}, in_files, origin)
 
 
 def _changed(now: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -246,16 +246,24 @@ def entry_of(row: Any) -> Entry:
     return Entry(row.id, row.kind, row.content, row.at, len(row.content))
 
 
-def still_in_files(entries: Sequence[Entry], in_files: Collection[tuple[str, str]]) -> list[str]:
-    """Return a note if memories are also in this host's own memory files."""
-    targets = sorted({entry.target for entry in entries if (entry.target, entry.content) in in_files})
-    if not targets:
-        return []
-    names = " and ".join(MEMORY_FILES[target] for target in targets)
-    return [
-        f"it also stands in this host's {names}, from where it is in every prompt of the profile: remove it there by "
-        f"hand, or with {typed('hermes-pgvector relieve')}; it is not read in again"
-    ]
+def still_in_files(
+    conn: DeadlineConnection,
+    entries: Mapping[str, Sequence[Entry]],
+    in_files: Collection[tuple[str, str]],
+    origin: str,
+) -> list[str]:
+    """Return notes if memories, given by theme, are also in this host's memory files, or were in another home's."""
+    notes = []
+    every = [each for some in entries.values() for each in some]
+    if targets := sorted({each.target for each in every if (each.target, each.content) in in_files}):
+        names = " and ".join(MEMORY_FILES[target] for target in targets)
+        notes.append(
+            f"it also stands in this host's {names}, from where it is in every prompt of the profile: remove it there "
+            f"by hand, or with {typed('hermes-pgvector relieve')}; it is not read in again"
+        )
+    if any(memories.held_elsewhere(conn, theme, some, origin) for theme, some in entries.items()):
+        notes.append(memories.IN_OTHER_FILES)
+    return notes
 
 
 def record_change(

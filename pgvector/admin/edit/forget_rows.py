@@ -89,7 +89,7 @@ def forget(
     """
     meant = _find(conn, refs, theme)
     in_files, origin = context.in_files()
-    notes = _notes(conn, meant, in_files, really=really)
+    notes = _notes(conn, meant, in_files, origin, really=really)
     rows, counts = meant.rows(), meant.counts()
     if really:
         _delete(conn, meant, in_files, origin, verb)
@@ -120,9 +120,11 @@ def _stored(conn: DeadlineConnection, store: Store, refs: Sequence[Ref], theme: 
     return {Ref(store, row.id): row for row in found}
 
 
-def _notes(conn: DeadlineConnection, meant: _Meant, in_files: set[tuple[str, str]], *, really: bool) -> list[str]:
+def _notes(
+    conn: DeadlineConnection, meant: _Meant, in_files: set[tuple[str, str]], origin: str, *, really: bool
+) -> list[str]:
     by_theme = meant.entries()
-    notes = still_in_files([entry for entries in by_theme.values() for entry in entries], in_files)
+    notes = still_in_files(conn, by_theme, in_files, origin)
     earlier = sum(_old_texts(conn, theme, [each.id for each in entries]) for theme, entries in by_theme.items())
     if earlier:
         notes.append(

@@ -233,6 +233,14 @@ SELECT agent_identity, target, digest, %(at)s FROM gone
 ON CONFLICT (agent_identity, target, digest) DO UPDATE
    SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at), origin = '';
 
+-- name: held_elsewhere
+-- Whether memory files of other homes held one of these texts when they were last read.
+SELECT EXISTS (
+    SELECT FROM hermes_mirror AS f
+      JOIN unnest(%(targets)s::text[], %(contents)s::text[]) AS given(target, content)
+        ON f.target = given.target AND f.digest = hermes_digest(given.content)
+     WHERE f.agent_identity = %(theme)s AND f.origin <> %(origin)s) AS so;
+
 -- name: newest_memories
 -- Of a long text only the beginning is returned.
 WITH newest AS MATERIALIZED (
