@@ -602,6 +602,34 @@ def test_need_16_forget_names_the_turns_that_say_it_too(make_provider: MakeProvi
     assert nothing["rows"] == [] and not any("as well" in note for note in nothing["notes"])
 
 
+def test_need_16_forget_names_what_recall_does_not_find(
+    make_provider: MakeProvider, say: Say, ask: Ask, home: Path
+) -> None:
+    whose = {"gateway_session_key": "", "agent_identity": "sre"}
+    write_entries(home, "Anna Lindqvist rides a horse", "Bolt is red")
+    landed(make_provider(**whose))
+    write_entries(home, "Bolt is red")
+    landed(make_provider(**whose))
+    (gone,) = (row["ref"] for row in ask("restore", "--dry-run")["rows"])
+    texts = (
+        "V[anna]: Anna Lindqvist, Lyon", "V[anna]: somewhere", "Anna Lindqvist is 40", "The tax of Anna Lindqvist",
+        "Call Anna Lindqvist on Monday",
+    )  # fmt: skip
+    old, _, edited, archived, expired = (ask("add", text, "--theme", "sre")["rows"][0]["ref"] for text in texts)
+    say("edit", edited, "She is 40", "--yes")
+    say("edit", archived, "--state", "archived", "--yes")
+    say("edit", expired, "--expires-at", "2020-01-01", "--yes")
+
+    def told() -> list[str]:
+        notes = ask("forget", "--query", "anna lindqvist", "--theme", "sre")["notes"]
+        return [note.partition("hermes-pgvector ")[2] for note in notes if "these words also stand" in note]
+
+    assert told() == [f"forget {old} {archived} {expired}", f"forget {edited} --versions", f"forget {gone}"]
+    for command in told():
+        say(*shlex.split(command), "--yes")
+    assert told() == [] and "Lindqvist" not in say("history", "--theme", "sre")
+
+
 def test_need_16_forget_drops_refused_copies_from_the_spool_and_names_waiting_ones(
     say: Say, ask: Ask, home: Path
 ) -> None:

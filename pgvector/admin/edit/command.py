@@ -141,7 +141,7 @@ def _forget(args: argparse.Namespace, home: Path) -> int:
             if unlike:
                 others = plural(unlike, "other result fits", "other results fit")
                 notes.append(f"{others} too little: name by id what is meant as well")
-            notes += _turns_left(args, context, rules)
+            notes += _turns_left(args, context, rules) + _out_of_recall(args, context, rules, refs)
         done = _forgotten(args, context, rules, refs)
         done.notes += notes
     return print_outcome(args, done, lambda: _show_forgotten(done), _forget_summary(args, done, refs))
@@ -188,6 +188,16 @@ def _turns_left(args: argparse.Namespace, context: CommandContext, rules: ThemeR
     theme = f" --theme {shlex.quote(args.theme)}" if args.theme else ""
     fit = plural(len(turns), "turn fits as well and stays", "turns fit as well and stay")
     return [f"{fit}: {command}{theme}"]
+
+
+def _out_of_recall(
+    args: argparse.Namespace, context: CommandContext, rules: ThemeRules, chosen: list[Ref]
+) -> list[str]:
+    if args.store != "memories":
+        return []
+    with context.backend.connection(PATIENCE_S) as conn:
+        theme = theme_to_read(conn, args.theme, rules, context.home)
+        return forget_rows.out_of_recall(conn, theme, args.query, args.target, chosen)
 
 
 def _found(args: argparse.Namespace, context: CommandContext, rules: ThemeRules, store: Store) -> tuple[list[Ref], int]:

@@ -45,6 +45,20 @@ WITH RECURSIVE earlier AS (
 SELECT m.id FROM memory_entries AS m JOIN earlier USING (id)
  WHERE m.agent_identity = %(theme)s AND m.state IN ('superseded', 'archived') AND m.id <> ALL(%(ids)s) ORDER BY m.id;
 
+-- name: out_of_recall
+-- Memories of which each of these patterns matches a text that recall does not find: because it is superseded, archived or
+-- expired, or what the memory said before, or what can be restored.
+SELECT m.id, 'hidden' AS why FROM memory_entries AS m
+ WHERE m.agent_identity = %(theme)s AND NOT (is_current(m)) AND m.content ILIKE ALL (%(patterns)s::text[])
+   AND (%(target)s::text IS NULL OR m.target = %(target)s)
+UNION
+SELECT h.memory_id, CASE WHEN m.id IS NULL THEN 'removed' ELSE 'earlier' END
+  FROM memory_history AS h
+  LEFT JOIN memory_entries AS m ON m.agent_identity = %(theme)s AND m.id = h.memory_id
+ WHERE h.agent_identity = %(theme)s AND h.old_content ILIKE ALL (%(patterns)s::text[]) AND h.old_content IS DISTINCT FROM m.content
+   AND (%(target)s::text IS NULL OR h.target = %(target)s)
+ ORDER BY id, why;
+
 -- name: forget_removed
 -- Clears the texts of removed memories, and of others that said the same.
 UPDATE memory_history AS h SET old_content = NULL, old_row = NULL

@@ -5,6 +5,7 @@ Every function that takes a connection works inside the caller's transaction.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,12 @@ from .removals import RemovedMemory, removed
 
 _query = partial(query, package=__package__)
 _SESSION_SHOWN = 100  # turns of a session that is deleted
+_WORD = re.compile(r"[^\W_]+")
+_OUT_OF_RECALL = {
+    "hidden": ("these words also stand in memories that recall does not find, and stay", ""),
+    "earlier": ("these words also stand in what memories said before, and stay", " --versions"),
+    "removed": ("these words also stand in what can be restored, and stay", ""),
+}
 _CHANGED = "a row was changed by somebody else just now; nothing was removed: look again"
 
 
@@ -142,6 +149,27 @@ def _earlier(conn: DeadlineConnection, by_theme: Mapping[str, Sequence[Entry]]) 
     """Return the memories that these took the place of and that are not among them."""
     asked = [{"theme": theme, "ids": [each.id for each in entries]} for theme, entries in by_theme.items()]
     return [str(Ref("memories", row.id)) for each in asked for row in conn.execute(_query("earlier_memories"), each)]
+
+
+def out_of_recall(
+    conn: DeadlineConnection, theme: str, question: str, target: str | None, chosen: Sequence[Ref]
+) -> list[str]:
+    """Return notes on memories besides the `chosen` with all words of a question in texts that recall does not find."""
+    words = _WORD.findall(question)
+    if not words:
+        return []
+    asked = {"theme": theme, "target": target, "patterns": [f"%{word}%" for word in words]}
+    found: defaultdict[str, list[Ref]] = defaultdict(list)
+    for row in conn.execute(_query("out_of_recall"), asked):
+        if (ref := Ref("memories", row.id)) not in chosen:
+            found[row.why].append(ref)
+    gone = {each.id for each in removed(conn, theme=theme, ids=[ref.id for ref in found["removed"]], chars=1)}
+    found["removed"] = [ref for ref in found["removed"] if ref.id in gone]
+    return [
+        f"{said}: {typed('hermes-pgvector forget')} {' '.join(map(str, found[why]))}{option}"
+        for why, (said, option) in _OUT_OF_RECALL.items()
+        if found[why]
+    ]
 
 
 def _delete(conn: DeadlineConnection, meant: _Meant, in_files: set[tuple[str, str]], origin: str, verb: str) -> None:
