@@ -417,7 +417,10 @@ def test_trap_05_what_was_removed_since_stays_removed_unless_it_is_asked_back(
     assert cli.main(["import", str(out), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["skipped"] == {"removed since it was written": 1} and told["memories_added"] == 0
+    assert cli.main(["import", str(out), "--dry-run"]) == 0
+    assert "--restore" in capsys.readouterr().out
     assert cli.main(["import", str(out), "--restore"]) == 0
+    assert "--restore" not in capsys.readouterr().out
     assert len(Database(dsn).column("SELECT id FROM memory_entries")) == 2
     assert Database(dsn).column("SELECT count(*) FROM hermes_tombstones") == [0]
 

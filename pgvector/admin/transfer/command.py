@@ -23,7 +23,7 @@ from ..common.stopped import said_if_stopped
 from .export import ExportRequest, export
 from .export_rows import TimeRange
 from .import_file import Import, ImportOptions, absent_themes, import_file
-from .ingest import IngestResult
+from .ingest import REMOVED, IngestResult
 from .outfile import ByteSink, private_output
 
 add_themes = argument(
@@ -100,6 +100,8 @@ def _import(args: argparse.Namespace, home: Path) -> int:
 
 def _show_imported(done: Import, *, dry_run: bool) -> None:
     show_arrivals(done.arrivals, dry_run=dry_run)
+    if done.arrivals.skipped[REMOVED]:
+        say("what was removed here stays removed; import it again with --restore if it shall come back")
     warn_of_moved(done.arrivals, really=not dry_run)
     if done.header.vectors and not done.vectors_fit:
         warn(

@@ -33,6 +33,7 @@ BATCH_RECORDS = 500
 BATCH_CHARS = 2_000_000  # of text; a batch is one transaction and stays in memory
 MAX_CHARS = 50_000_000  # of one text: well below what Postgres accepts in one row
 _EXAMPLES = 20
+REMOVED = "removed since it was written"
 
 Origin = Literal["foreign", "export", "copy"]
 _VERBS: dict[Origin, str] = {"foreign": "bring", "export": "import", "copy": "copy"}
@@ -222,7 +223,7 @@ def _write(
             found.moved[record.theme] = now
         found.vectors += record.embedding is not None
     for record in brought.removed:
-        found.skip(record, "removed since it was written")
+        found.skip(record, REMOVED)
 
 
 def _write_alone(
