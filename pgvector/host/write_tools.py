@@ -269,6 +269,7 @@ def _forgotten(entries: Sequence[Entry], context: WriteContext) -> Result:
     in_files = {(target, context.policy.keep.text(text, Counter())) for target, text in runtime.mirror.entries()}
     who = {**context.provenance, "source": "forget"}
     with runtime.backend.connection(context.left_s) as conn:
+        earlier = memories.earlier(conn, context.theme, [entry.id for entry in entries])
         done = memories.forget(conn, context.theme, entries, in_files, runtime.mirror.origin, who)
         elsewhere = memories.held_elsewhere(conn, context.theme, entries, runtime.mirror.origin)
     runtime.backend.wrote([context.theme])
@@ -279,6 +280,8 @@ def _forgotten(entries: Sequence[Entry], context: WriteContext) -> Result:
     removals = tuple((entry.target, digest(entry.content).hex()) for entry in entries)
     context.submit(ForgetMemories(theme=context.theme, at=time.time(), removals=removals, who=who))
     notes = [memories.IN_OTHER_FILES, _TURNS_STAY] if elsewhere else [_TURNS_STAY]
+    if earlier:
+        notes.insert(0, f"what it took the place of stays, hidden: to remove it too, call forget with `ids` {earlier}")
     standing = sorted({entry.target for entry in entries if (entry.target, entry.content) in in_files})
     if standing:
         names = " and ".join(MEMORY_FILES[target] for target in standing)

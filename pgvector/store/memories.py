@@ -280,6 +280,11 @@ def forget(
     return True
 
 
+def earlier(conn: DeadlineConnection, theme: str, ids: Sequence[int]) -> list[int]:
+    """Return the hidden memories that `ids` took the place of, and those that they did, but none of `ids`."""
+    return [row.id for row in conn.execute(query("earlier_memories"), {"theme": theme, "ids": list(ids)})]
+
+
 def held_elsewhere(conn: DeadlineConnection, theme: str, entries: Collection[Entry], origin: str) -> bool:
     """Return whether memory files of other homes than `origin` held one of these texts when they were last read."""
     asked = {"targets": [each.target for each in entries], "contents": [each.content for each in entries]}

@@ -11,6 +11,7 @@ import pytest
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import MakeProvider
 from tests.support.memory import called, landed, runtime_of, write_entries
+from tests.support.stored import Database
 
 STRUCTURED = {"tools": ["remember", "forget", "memory_profile"], "structure": True}
 
@@ -164,6 +165,17 @@ def test_a_scope_and_a_question_are_closed(make_provider: MakeProvider, dsn: str
     }
     # What is closed is known as before.
     assert "Deploys go through the queue" in [result["content"] for result in found(provider, "deploys queue")]
+
+
+def test_need_43_who_forgets_what_is_current_is_told_what_was_before(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider({"tools": ["remember", "forget"], "structure": True})
+    first, second, third = (
+        called(provider, "remember", {"content": f"V[anna.flat]: Kirkegata {number}", "sync": True})["id"]
+        for number in (5, 7, 9)
+    )
+    assert f"call forget with `ids` [{first}, {second}]" in called(provider, "forget", {"id": third})["note"]
+    assert "hidden" not in called(provider, "forget", {"ids": [first, second]})["note"]
+    assert Database(dsn).column("SELECT content FROM memory_entries") == []
 
 
 def test_an_obsolete_fact_is_replaced_whatever_kind_it_was(make_provider: MakeProvider, dsn: str) -> None:

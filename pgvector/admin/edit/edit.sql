@@ -36,15 +36,6 @@ ON CONFLICT (agent_identity, target, digest) DO UPDATE
 SELECT count(*) AS count FROM memory_history
  WHERE agent_identity = %(theme)s AND old_content IS NOT NULL AND memory_id = ANY(%(ids)s);
 
--- name: earlier_memories
--- What these memories took the place of, and so on, as far as recall does not find it and they are not among these.
-WITH RECURSIVE earlier AS (
-    SELECT replaces AS id FROM memory_entries WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s)
-    UNION
-    SELECT m.replaces FROM memory_entries AS m JOIN earlier USING (id) WHERE m.agent_identity = %(theme)s)
-SELECT m.id FROM memory_entries AS m JOIN earlier USING (id)
- WHERE m.agent_identity = %(theme)s AND m.state IN ('superseded', 'archived') AND m.id <> ALL(%(ids)s) ORDER BY m.id;
-
 -- name: out_of_recall
 -- Memories of which each of these patterns matches a text that recall does not find: because it is superseded, archived or
 -- expired, or what the memory said before, or what can be restored.

@@ -147,8 +147,8 @@ def _notes(
 
 def _earlier(conn: DeadlineConnection, by_theme: Mapping[str, Sequence[Entry]]) -> list[str]:
     """Return the memories that these took the place of and that are not among them."""
-    asked = [{"theme": theme, "ids": [each.id for each in entries]} for theme, entries in by_theme.items()]
-    return [str(Ref("memories", row.id)) for each in asked for row in conn.execute(_query("earlier_memories"), each)]
+    found = (memories.earlier(conn, theme, [each.id for each in entries]) for theme, entries in by_theme.items())
+    return [str(Ref("memories", id)) for ids in found for id in ids]
 
 
 def out_of_recall(

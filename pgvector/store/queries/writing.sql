@@ -233,6 +233,15 @@ SELECT agent_identity, target, digest, %(at)s FROM gone
 ON CONFLICT (agent_identity, target, digest) DO UPDATE
    SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at), origin = '';
 
+-- name: earlier_memories
+-- What these memories took the place of, and so on, as far as recall does not find it and they are not among these.
+WITH RECURSIVE earlier AS (
+    SELECT replaces AS id FROM memory_entries WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s)
+    UNION
+    SELECT m.replaces FROM memory_entries AS m JOIN earlier USING (id) WHERE m.agent_identity = %(theme)s)
+SELECT m.id FROM memory_entries AS m JOIN earlier USING (id)
+ WHERE m.agent_identity = %(theme)s AND m.state IN ('superseded', 'archived') AND m.id <> ALL(%(ids)s) ORDER BY m.id;
+
 -- name: held_elsewhere
 -- Whether memory files of other homes held one of these texts when they were last read.
 SELECT EXISTS (
