@@ -602,6 +602,19 @@ def test_need_16_forget_names_the_turns_that_say_it_too(make_provider: MakeProvi
     assert nothing["rows"] == [] and not any("as well" in note for note in nothing["notes"])
 
 
+def test_need_16_forget_names_the_memories_that_a_session_leaves(
+    make_provider: MakeProvider, say: Say, ask: Ask
+) -> None:
+    talk(make_provider, "--odd 'one'", "the tax of Anna Lindqvist", gateway_session_key="sre")
+    assert ask("forget", "--session=--odd 'one'")["notes"] == []
+    provider = make_provider({"tools": ["remember"]}, gateway_session_key="sre", session_id="--odd 'one'")
+    called(provider, "remember", {"content": "Anna Lindqvist pays late", "sync": True})
+    (planned,), (done,) = (ask("forget", "--session=--odd 'one'", *yes)["notes"] for yes in ((), ("--yes",)))
+    said, _, command = done.partition(": hermes-pgvector ")
+    assert planned == done and said == "1 memory that was written in it stays"
+    assert [row["content"] for row in ask(*shlex.split(command))] == ["Anna Lindqvist pays late"]
+
+
 def test_need_16_forget_names_what_recall_does_not_find(
     make_provider: MakeProvider, say: Say, ask: Ask, home: Path
 ) -> None:

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from ...domain.commandline import typed
 from ...domain.errors import InvalidArgument
 from ...domain.format import plural
+from ...domain.theme import is_chat
 from ...domain.types import Store
 from ...store import memories, sessions
 from ...store.connection import DeadlineConnection
@@ -251,7 +253,18 @@ def forget_session(
     first: list[Mapping[str, Any]] = list(sessions.transcript(conn, theme, session_id, limit=_SESSION_SHOWN, offset=0))
     rows = [_row(Ref("turns", row["id"]), theme, row["role"], row["ts"], row["content"]) for row in first]
     counts = {"turns": stored_rows.themes_of_session(conn, session_id).get(theme, 0)}
+    notes = _kept_of_session(conn, theme, session_id)
     if really:
         counts["turns"] = conn.execute(query("forget_session"), {"theme": theme, "session_id": session_id}).rowcount
         record_change(conn, verb, [theme], {"session": session_id}, counts)
-    return Outcome("forget", really, counts, rows)
+    return Outcome("forget", really, counts, rows, notes=notes)
+
+
+def _kept_of_session(conn: DeadlineConnection, theme: str, session_id: str) -> list[str]:
+    """Return a note if memories were written in a session; those of a chat may be in the theme of its profile."""
+    written = stored_rows.themes_of_session(conn, session_id, "memories")
+    kept = sum(count for where, count in written.items() if where == theme or is_chat(theme))
+    if not kept:
+        return []
+    stay = plural(kept, "memory that was written in it stays", "memories that were written in it stay")
+    return [f"{stay}: {typed('hermes-pgvector list')} --session={quote(session_id)}"]
