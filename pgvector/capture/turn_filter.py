@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final, Literal
+
+from ..domain.function_words import telling_words
 
 Reason = Literal["", "empty", "synthetic", "acknowledgement", "too_short"]
 
@@ -69,6 +72,11 @@ _WEIGHTED = (  # compiled for the first short text: that takes a millisecond
     "([\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])|([\u3040-\u30ff\u31f0-\u31ff\uac00-\ud7a3])"
 )
 
+# A telling word for each so many characters of the floor, as a plain sentence has: a note that drops the other words,
+# such as "HR 88, BP 130/80, K 4.2", says as much in fewer characters.
+_CHARS_PER_TELLING_WORD: Final = 8
+_SPACELESS_WORD: Final = 6  # the weight of a word in scripts without spaces: two Han characters, say
+
 _ACKNOWLEDGEMENT_MAX_CHARS: Final = 400  # nobody acknowledges at greater length
 _LETTERS = str.maketrans({
     "ı": "i", "ł": "l", "ø": "o", "đ": "d", "’": "'", "‘": "'", "`": "'", "´": "'", "ʼ": "'", "ـ": None,
@@ -96,13 +104,18 @@ def judge(user: str, assistant: str, min_chars: int) -> Verdict:
     stored when at least one side is substantive. The other side then comes along, however short, unless it is
     boilerplate: "What port?" stays with its long answer. After an acknowledgement the answer alone is stored, and
     only from four times `min_chars`, so that "ok" does not lose a report and "thanks" does not keep a "you're welcome".
+
+    Shorter sides without boilerplate are substantive together when they tell as much as a sentence of that length:
+    "Delivery moves to Feb 2" and "Noted, delivery is 2 February" is the newest that is known of it.
     """
     user_flaw, assistant_flaw = _flaw(user, by_host=True), _flaw(assistant, by_host=False)
     floor = min_chars * (_REPLY_FACTOR if user_flaw == "acknowledgement" else 1)
     user_counts = not user_flaw and weighs(user, min_chars)
     assistant_counts = not assistant_flaw and weighs(assistant, floor)
     if not (user_counts or assistant_counts):
-        return Verdict(False, False, user_flaw or "too_short")
+        sides = (user,) if assistant_flaw else (user, assistant)
+        if user_flaw or not _tell_enough(sides, min_chars):
+            return Verdict(False, False, user_flaw or "too_short")
     return Verdict(not user_flaw, not assistant_flaw, user_flaw or assistant_flaw)
 
 
@@ -161,8 +174,19 @@ def weighs(text: str, floor: int) -> bool:
         sample = " ".join(text.split())
     if len(sample) >= floor:
         return True
-    weight = len(sample) + sum(2 if match.group(1) else 1 for match in re.finditer(_WEIGHTED, sample))
-    return weight >= floor
+    return _weight(sample) >= floor
+
+
+def _tell_enough(texts: Sequence[str], min_chars: int) -> bool:
+    """Return whether texts have as many telling words as a sentence of `min_chars` characters."""
+    words = chain.from_iterable(set(telling_words(text)) for text in texts)
+    told = sum((_weight(word) / _SPACELESS_WORD if _weight(word) > len(word) else 1 for word in words), 0.0)
+    return told * _CHARS_PER_TELLING_WORD >= min_chars
+
+
+def _weight(text: str) -> int:
+    """Return the number of characters, of those that carry more than a letter the number of letters."""
+    return len(text) + sum(2 if match.group(1) else 1 for match in re.finditer(_WEIGHTED, text))
 
 
 def _flaw(text: str, *, by_host: bool) -> Literal["", "empty", "synthetic", "acknowledgement"]:

@@ -241,7 +241,10 @@ class Settings:
         False, "Keep what a sub-agent found as a memory of its parent as well, not only as a turn"
     )
     turn_min_chars: int = _setting(
-        40, "Length from which one side of a turn is worth storing, in characters", low=0, high=100_000
+        40,
+        "Length from which one side of a turn is worth storing, in characters; shorter ones are if they tell as much",
+        low=0,
+        high=100_000,
     )
     turn_max_mb: int = _setting(
         4,

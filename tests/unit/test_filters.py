@@ -106,6 +106,46 @@ def test_characters_that_carry_more_count_more(text: str, enough: bool) -> None:
     assert (reason_to_skip(text, "") == "") is enough
 
 
+@pytest.mark.parametrize(
+    ("user", "assistant"),
+    [
+        ("Brightwater moved delivery to Feb 2", "Brightwater delivery is 2 February."),
+        ("checkout_v3 rollout to 40%", "checkout_v3 is at 40% now."),
+        ("Mia hat jetzt Schuhgröße 36", "Gemerkt, Schuhgröße 36."),
+        ("Which port has staging now?", "Port 5433 since Monday."),
+    ],
+)
+def test_need_03_a_short_exchange_that_tells_something_is_stored(user: str, assistant: str) -> None:
+    assert judged(user, assistant) == Verdict(True, True, "")
+
+
+@pytest.mark.parametrize(
+    "note", ["HR 88, BP 130/80, K 4.2, afeb", "B7 Hb 9.4, mobilised to chair", "钢琴课改到周日下午两点了"]
+)
+def test_need_03_a_note_in_few_words_is_stored_without_its_reply(note: str) -> None:
+    assert judged(note, "Noted.") == Verdict(True, False, "acknowledgement")
+
+
+@pytest.mark.parametrize(
+    ("user", "assistant"),
+    [
+        ("Can you make it shorter?", "Sure, here you go."),
+        ("Wie geht es dir heute?", "Mir geht es gut, danke!"),
+        ("Please try that once more", "Here is another version."),
+        ("Run the tests again", "All 12 passed."),
+        ("What port?", "5432"),
+    ],
+)
+def test_a_short_exchange_that_tells_little_is_not(user: str, assistant: str) -> None:
+    assert reason_to_skip(user, assistant) == "too_short"
+
+
+def test_an_operator_who_wants_longer_turns_gets_them() -> None:
+    assert (
+        reason_to_skip("Brightwater moved delivery to Feb 2", "Brightwater delivery is 2 February.", 500) == "too_short"
+    )
+
+
 @pytest.mark.parametrize("prefix", SYNTHETIC_PREFIXES)
 def test_need_12_synthetic_turns_are_not_the_user_s_words(prefix: str) -> None:
     for text in (f"{prefix} abc finished with exit code 0 and wrote a lot of output]", f"\n {prefix}\n\nmore text"):
