@@ -23,7 +23,7 @@ _WEEKDAYS = {
 }
 _WEEK = "(?:周|週|星期|礼拜|禮拜)"
 # Behind a time, it tells that a text asks what was; "今年多大了" does not.
-_DONE = r"(?=[^。？?！!]{0,20}(?:[了过過](?!\s*(?:[，,。？?！!呢吧生年节節来來去程]|$))|した|했))"
+_DONE = r"(?=[^。？?！!]{0,20}(?:[了过過](?!\s*(?:[，,。？?！!呢吧生年节節来來去程]|$))|[しっい]た|했))"
 _SOMEONE = "(?=[我你您咱他她大谁誰])"
 _PARTS = {"first": (0, 1 / 3), "middle": (1 / 3, 2 / 3), "end": (2 / 3, 1)}
 _PART = (
@@ -78,7 +78,7 @@ def hours() -> re.Pattern[str]:
 def last() -> re.Pattern[str]:
     """Return the pattern for the last week, month or year, a day of that week, the ones before, and last days."""
     return re.compile(
-        r"(?P<before>上上[个個]?(?:(?P<week_before>周|週|星期|礼拜|禮拜)(?![一二三四五六日天末])|(?P<month_before>月))"
+        r"(?P<before>(?:上上[个個]?|先々|先先)(?:(?P<week_before>周|週|星期|礼拜|禮拜)(?![一二三四五六日天末])|(?P<month_before>月))"
         r"|(?<![之以目])(?P<year_before>前年))|"
         r"(?:(?<![上晚早网身])上[个個]?(?:周|週|星期|礼拜|禮拜)|(?<!首)先週の?)(?:(?P<weekday>[一二三四五六日天月火水木金土])"
         r"(?:[到至和](?:周|週|星期|礼拜|禮拜)?(?P<stop>[一二三四五六日天]))?|(?P<weekend>末))?|"

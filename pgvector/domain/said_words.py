@@ -12,6 +12,7 @@ from functools import cache
 
 from . import east_asian_times as east_asian
 from . import time_words as words
+from .numbered_times import calendar_week, names_a_number
 from .time_patterns import asks_for_a_plan, last, part_of_present, past_languages, share_before, weekdays_ago
 from .time_ranges import spoken_times
 from .times_of_year import without_parts_of_year
@@ -105,7 +106,7 @@ _LANGUAGES = (
     ),
 )
 _TIMES = """
-    st nd rd th er ago vor fa geleden назад last past between zwischen entre until from bis von hasta day
+    st nd rd th er ago vor hace fa geleden назад last past between zwischen entre until from bis von hasta day
     afternoon evening morning night today tonight week so far back heute bisher diese dieser diesem dieses jour
     aujourd hui cette ce cet semaine mois ci hoy esta este noche oggi questa questo settimana stasera hoje noite
     vandaag vanavond deze dit сегодня этои этом неделе утром днем вечером
@@ -128,6 +129,8 @@ _CJK_WORDS = (
 _CJK_SPEAKING = re.compile(
     "[聊谈談说說讲講做干幹話言内內]|讨论|討論|告诉|告訴|对话|對話|发生|發生|した|얘기|이야기|대화|말|했|무슨 일"
 )
+# "Was war gestern?"; of "Was war das?" something else is the subject.
+_WHAT_WAS = re.compile(r"\W*(?:und )?was (?:war|gab es|gabs|lief)(?: (?:denn|eigentlich|so|alles|los))*\b")
 _ORDERS = frozenset(words.split("agree change decide decision decisions explain explique learn"))
 _ORDERED = re.compile(rf"\W*(?:(?:please|ok|okay|now|then)\W+)*(?:{words.either(_ORDERS)})\b")
 # Beside one of these words, what was said or done is a noun: "about work" names a subject, "did we work on" none.
@@ -216,17 +219,23 @@ def only_said(plain: str, *, limited: bool = False) -> bool:
     rest = _SHORTENED.sub(" ", _sessions().sub(" ", without_parts_of_year(plain)))
     if _AS_NOUN.search(rest) or asks_for_a_plan(plain):
         return False
-    speaks = limited or _names_a_conversation(plain) or _CJK_SPEAKING.search(rest) is not None
     said = _words_in(_without_dates(rest))
+    speaks = limited or _names_a_conversation(plain) or _CJK_SPEAKING.search(rest) is not None
+    speaks = speaks or (_WHAT_WAS.match(plain) is not None and (rest != plain or _may_name_a_time(rest, said)))
     asian = {word for word in said if words.CJK.search(word)}
     return _is_asian_talk(asian) and _is_talk(said - asian, speaks=speaks)
 
 
 def _may_speak(plain: str) -> bool:
-    """Return whether a text has any word for what was said or for a session, or is Asian; cheap, as most have none."""
+    """Return whether a text has any word for what was or was said, or for a session, or is Asian; most have none."""
     said = set(re.findall(r"\w+", plain))
     spoken = any(not said.isdisjoint(deeds) for deeds, _ in _vocabularies())
-    return spoken or words.CJK.search(plain) is not None or session_named(plain) != ""
+    return bool(spoken or session_named(plain) or words.CJK.search(plain) or _WHAT_WAS.match(plain))
+
+
+def _may_name_a_time(rest: str, said: Set[str]) -> bool:
+    """Return whether a text may name a time; `said` are its words without dates."""
+    return names_a_number(rest) or said != _words_in(rest) or not words.SIGNS.isdisjoint(said)
 
 
 def _words_in(plain: str) -> set[str]:
@@ -262,7 +271,7 @@ def _names_a_conversation(plain: str) -> bool:
 def _without_dates(plain: str) -> str:
     """Return a text without days and months; "May" and the like may be other words."""
     rest = _without(plain, spoken_times(plain))
-    for pattern in (part_of_present(), last(), weekdays_ago()):
+    for pattern in (calendar_week(), part_of_present(), last(), weekdays_ago()):
         rest = _without(rest, pattern.finditer(rest))
     if not words.CJK.search(rest):
         return rest

@@ -253,9 +253,15 @@ def on_weekday() -> _Rows:
     dit = "(?:quoi|dit|parle|discute|decide|fait|raconte|mentionne|convenu|note|demande|promis|passe)"
     # Not "dijiste que hacemos el lunes".
     dijo = rf"\b(?:{either(words.PAST['es'])})\b(?:(?!\bque\b)[^.,?!]){{0,60}}?"
+    letzte = "(?:letzte|vergangene|vorige)[rn]?"
     no_spanish = _not_after("para", "sobre", "hasta", "cada", "por", "de", "con")
     patterns = (
         ("", rf"\b(?:since|seit|depuis|desde(?: el)?|sinds)\s+(?:the\s+)?({every})\b"),
+        ("", rf"\b{letzte} woche(?: am)? ({german}){words.MAYBE_DAYTIME}\b"),
+        ("", rf"\b({german}){words.MAYBE_DAYTIME} {letzte} woche\b"),
+        ("", rf"\blast week(?: on)? ({english})\b(?!')|\b({english}) (?:of )?last week\b"),
+        ("", rf"\b({french}) (?:de )?la semaine (?:derniere|passee)\b"),
+        ("", rf"\b({spanish}) (?:de )?la semana pasada\b"),
         ("en", rf"\b(?:on|over|at)\s+(?:({english})|(?:the\s+)?(weekend))\b(?!')(?:{_AND}(?: on)? ({english})\b)?"),
         ("en", rf"\bon ({either(words.ENGLISH_SHORT_WEEKDAYS)})\b(?={_CLAUSE_ENDS})"),
         ("de", rf"\bam ({either(words.GERMAN_SHORT_WEEKDAYS)})\b(?={_CLAUSE_ENDS})"),

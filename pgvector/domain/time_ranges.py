@@ -32,6 +32,9 @@ _UNTIL_NOW = re.compile(
     rf"\s*(?:{_UP_TO})\s+(?:now|today|heute|jetzt|aujourd'hui|maintenant|hoy|ahora|oggi|ora|hoje|agora|vandaag|nu)\b"
     r"|\s*(?:以[来來後后降]|至今|到现在|到現在|から(?!\S{0,3}\d)|부터)"
 )
+_WEEK_OF = re.compile(
+    r"\b(?:week|woche|semaine|semana|settimana)\s+(?:of|from|vom|von|ab|um|del?|du|dal?)\s+(?:(?:the|dem|den|el|le|il)\s+)?$"
+)
 _DAY = r"(\d{1,2})(?:st|nd|rd|th|er|\.|°|º)?"
 _DAY_BEFORE = re.compile(rf"(?<![\w.,:/-]){_DAY}\s*({_UP_TO}|{_AND})\s*(?:{_ARTICLE}\s+)?$")
 _ENDS = r"(?P<ends>(?:st|nd|rd|th)\b|(?=\s*(?:[,;?!)]|\.(?!\d)|$)))"
@@ -151,8 +154,13 @@ def joined(text: str, named: Iterable[NamedDays], today: date) -> list[Days]:
 
 
 def _parted(text: str, named: NamedDays) -> NamedDays:
-    """Return a time with what tells before it which part of it is meant: "early May", "the end of last week"."""
-    part = None if named.reaches else patterns.share_before(text, named.start)
+    """Return a time with what tells before it how much is meant: "early May", "the week of 9 May"."""
+    if named.reaches:
+        return named
+    if all(first == last for first, last in named.days) and (week := _WEEK_OF.search(leading(text, named.start))):
+        start = max(0, named.start - LEADING) + week.start()
+        return NamedDays(start, named.stop, [_whole("week", first) for first, _ in named.days])
+    part = patterns.share_before(text, named.start)
     if part is None:
         return named
     start, share = part

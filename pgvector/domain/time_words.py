@@ -125,7 +125,7 @@ WEEKDAYS = (
 ENGLISH_SHORT_WEEKDAYS = numbered(("mon", "tue tues", "wed", "thu thur thurs", "fri", "sat", "sun"))
 GERMAN_SHORT_WEEKDAYS = numbered(split("mo di mi do fr sa"))
 SHORT_WEEKDAYS = ENGLISH_SHORT_WEEKDAYS | GERMAN_SHORT_WEEKDAYS
-WEEKENDS = frozenset(split("weekend,week-end,wochenende,fin de semana,fim de semana,fine settimana"))
+WEEKENDS = frozenset(split("weekend,week-end,wochenende,fin de semana,finde,fim de semana,fine settimana"))
 # The number of days in a day, a week, a fortnight, a month or a year, by the word for it.
 UNITS = {
     word: days

@@ -1,26 +1,28 @@
 """Parts of a year that have a name: "last summer", "over Christmas", "in Q3", "im dritten Quartal", "春天".
 
 The languages are those of `time_words`, and Chinese, Japanese and Korean. Seasons are those of the northern half of the
-earth, in whole months. Feasts that move from year to year are not among them.
+earth, in whole months. Feasts may move from year to year, see `moving_feasts`.
 """
 
 from __future__ import annotations
 
 import re
 from calendar import monthrange
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from datetime import date, timedelta
 from functools import cache
 
 from .counted_days import YEARS, Days
+from .moving_feasts import EAST_ASIAN_NAMES, NAMES, Feast
 from .time_patterns import not_about
 from .time_ranges import NamedDays
 from .time_words import BEHIND_TIMES, CJK, LAST_AFTER, LAST_BEFORE, YEAR, either, numbered, split
 
-_Part = tuple[tuple[int, int], tuple[int, int]]  # the month and day of the first and of the last day
+_Fixed = tuple[tuple[int, int], tuple[int, int]]  # the month and day of the first and of the last day
+_Part = _Fixed | Feast
 
-_SEASONS: tuple[_Part, ...] = (((3, 1), (5, 31)), ((6, 1), (8, 31)), ((9, 1), (11, 30)), ((12, 1), (2, 29)))
-_QUARTERS: tuple[_Part, ...] = (((1, 1), (3, 31)), ((4, 1), (6, 30)), ((7, 1), (9, 30)), ((10, 1), (12, 31)))
+_SEASONS: tuple[_Fixed, ...] = (((3, 1), (5, 31)), ((6, 1), (8, 31)), ((9, 1), (11, 30)), ((12, 1), (2, 29)))
+_QUARTERS: tuple[_Fixed, ...] = (((1, 1), (3, 31)), ((4, 1), (6, 30)), ((7, 1), (9, 30)), ((10, 1), (12, 31)))
 # For each language, before what a name is a time, the seasons from spring on, and the quarters.
 _LANGUAGES = (
     (
@@ -77,7 +79,7 @@ _LANGUAGES = (
         ("первом квартале,", "втором квартале,", "третьем квартале,", "четвертом квартале,"),
     ),
 )  # fmt: skip
-_HOLIDAYS: dict[str, _Part] = {
+_HOLIDAYS: dict[str, _Part] = dict[str, _Part](NAMES) | {
     name: (first, last)
     for first, last, names in (
         ((12, 24), (12, 26), "christmas xmas weihnachten noel navidad navidades natale natal kerst kerstmis рождество"),
@@ -98,7 +100,7 @@ _HOLIDAYS: dict[str, _Part] = {
     )
     for name in filter(None, split(names))
 }
-_ASIAN: dict[str, _Part] = {
+_ASIAN: dict[str, _Part] = dict[str, _Part](EAST_ASIAN_NAMES) | {
     name: (first, last)
     for first, last, names in (
         *((*part, f"{zh}天 {zh}季 {zh}に {zh}休みに {ko}에 {ko}방학") for part, zh, ko in zip(
@@ -111,7 +113,12 @@ _ASIAN: dict[str, _Part] = {
         ((12, 31), (1, 1), "跨年"),
         ((1, 1), (1, 3), "元旦 お正月 正月"),
         ((2, 14), (2, 14), "情人节 情人節 バレンタイン 밸런타인데이"),
+        ((4, 4), (4, 6), "清明节 清明節 清明"),
+        ((4, 29), (5, 6), "ゴールデンウィーク"),
+        ((5, 1), (5, 5), "劳动节 勞動節 五一"),
+        ((8, 13), (8, 16), "お盆"),
         ((10, 1), (10, 7), "国庆节 国庆"),
+        ((12, 28), (1, 4), "年末年始"),
         ((10, 31), (10, 31), "万圣节 萬聖節 ハロウィン 핼러윈"),
     )
     for name in names.split()
@@ -124,7 +131,7 @@ def _named() -> tuple[tuple[str, str, dict[str, _Part]], ...]:
     """Return for each language the pattern of what leads to a part of the year, and the parts by name."""
     rows = []
     for language, leads, seasons, quarters in _LANGUAGES:
-        parts = {name: _SEASONS[number] for name, number in numbered(seasons).items()}
+        parts: dict[str, _Part] = {name: _SEASONS[number] for name, number in numbered(seasons).items()}
         parts |= {name: _QUARTERS[number] for name, number in numbered(quarters).items() if name}
         parts |= {f"q{number}": part for number, part in enumerate(_QUARTERS, 1)}
         rows.append((language, leads, parts | _HOLIDAYS))
@@ -210,10 +217,10 @@ def _may_be_a_time(match: re.Match[str]) -> bool:
 def _days(part: _Part, today: date, year: str | None, *, last: bool) -> Iterator[Days]:
     """Yield the part in a year, the last one that is over, or that of each of the last years, latest first."""
     if year:
-        found = [_in_year(part, int(year) - before) for before in range(2)]
+        found = [days for before in range(2) for days in _in_year(part, int(year) - before)]
         yield from (days for days in found if int(year) in (days[0].year, days[1].year))
         return
-    each_year = [_in_year(part, today.year - before) for before in range(YEARS)]
+    each_year = [days for before in range(YEARS) for days in reversed(_in_year(part, today.year - before))]
     if not last:
         yield from each_year
         return
@@ -221,8 +228,10 @@ def _days(part: _Part, today: date, year: str | None, *, last: bool) -> Iterator
     yield from over[: 2 if today - over[0][1] < _NEXT_DOOR else 1]
 
 
-def _in_year(part: _Part, year: int) -> Days:
+def _in_year(part: _Part, year: int) -> Sequence[Days]:
     """Return the first and last day of a part that begins in a year; a 29 February that does not exist is the 28th."""
+    if callable(part):
+        return part(year)
     first, last = part
     end, (month, day) = year + (last < first), last
-    return date(year, *first), date(end, month, min(day, monthrange(end, month)[1]))
+    return [(date(year, *first), date(end, month, min(day, monthrange(end, month)[1])))]

@@ -6,12 +6,13 @@ import math
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import chain, zip_longest
 from operator import itemgetter
 
 from ..config.settings import Settings
 from ..domain.errors import HermesPgvectorError
-from ..domain.named_times import asks_what_was_said, session_asked
+from ..domain.named_times import asks_what_was_said, named_periods, session_asked
 from ..domain.types import PAGES_END, Answer, HeldTurns, Hit, Question, Scope, Store
 from .asking import asks
 from .bars import MinSimilarity
@@ -233,7 +234,8 @@ def _answering(
     near = _bars(searcher, found, text, settings, until, {hit.theme for hit in found if hit.store == "memories"})
     most = _most_of([*found, *held], text)
     by_time = session_asked(text) == "end" or (ordered and asks_what_was_said(text))
-    if by_time and (then := [hit for hit in found if hit.told_then]):
+    then = [hit for hit in found if hit.told_then] if by_time else []
+    if then or (by_time and named_periods(text, datetime.now(UTC))):
         return then  # a row of another time can only have words in common such as "did we talk about"
     return [hit for hit in found if is_worth_showing(hit, near, most)]
 

@@ -130,6 +130,16 @@ def test_need_39_a_question_for_a_day_shows_nothing_of_another_one(make_provider
     assert besides not in block
 
 
+def test_need_39_a_question_for_a_day_without_any_talk_shows_nothing(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider()
+    besides = "What did we talk about? We did talk about what we talk about."
+    provider.sync_turn(besides, None, session_id="besides")
+    landed(provider)
+    age(dsn, besides, days=60)
+    provider.on_session_switch("another", parent_session_id="", reset=True)
+    assert provider.prefetch(f"What did we talk about on {TODAY - timedelta(days=20):%Y-%m-%d}?") == ""
+
+
 def test_need_39_last_weekday_is_first_that_of_this_week(make_provider: MakeProvider, dsn: str) -> None:
     provider = make_provider()
     for days in (1, 8):

@@ -1,0 +1,112 @@
+"""Times that only a number tells: "week 46", "KW 12", "on the 14th", "am 14.".
+
+The languages are those of `time_words`; texts are in lower case and without accents.
+"""
+
+from __future__ import annotations
+
+import re
+from calendar import monthrange
+from collections.abc import Iterator, Sequence, Set
+from contextlib import suppress
+from datetime import date
+from functools import cache
+
+from . import time_words as words
+from .counted_days import Days
+from .time_ranges import NamedDays
+from .time_words import YEAR, either
+
+_SIGN = re.compile(
+    r"\b(?:on the|am|el|dia|le|kws?|cw|weeks?|woche|kalenderwochen?|semaine|semana|settimana)[\s.:#]{0,3}\d"
+    r"|\d\.\s?(?:kw|kalenderwoche|woche)\b"
+)
+_OF_YEAR = rf"(?:(?:,?\s|\s?/\s?)(?:(?:of|de|des jahres|von)\s)?(?P<y>{YEAR}))?\b"
+_WEEKS_MOST = 53
+_MONTHS_BACK = 2
+_END = r"(?=\s*(?:$|[,;?!)]|\.\s*$))"
+
+
+@cache
+def calendar_week() -> re.Pattern[str]:
+    """Return the pattern for a week of the calendar by its number, in the group w or v, and y if its year is named.
+
+    "12 kW" is a power, "12. KW" a week.
+    """
+    name = r"(?:calendar week|iso week|week number|cw|kw|kalenderwoche)"
+    return re.compile(
+        rf"\b(?:{name}[\s.:#]{{0,3}}(?P<w>\d{{1,2}})|(?P<v>\d{{1,2}})\.\s?(?:kw|kalenderwoche))(?![\d.,:]\d){_OF_YEAR}"
+    )
+
+
+@cache
+def week() -> re.Pattern[str]:
+    """Return the pattern for what may be such a week, or one of a course or a plan, with the same groups."""
+    return re.compile(
+        r"\b(?:(?:week|woche|semaine|semana|settimana)\s+(?P<w>\d{1,2})|(?P<v>\d{1,2})\.\s?woche)(?![\d.,:]\d)"
+        rf"{_OF_YEAR}(?!\s+(?:of|from|von|vom|der|des|de|del|du|di|in)\b)"
+    )
+
+
+@cache
+def _day_alone() -> Sequence[tuple[str, re.Pattern[str]]]:
+    """Return the patterns for a day of a month that is not named, in the group d, by language."""
+    done = (
+        r"ge\w{2,20}(?:t|en)|besprochen|beschlossen|vereinbart|erzahlt|entschieden|passiert|notiert|hab\w{0,2}|hat\w{0,3}"
+        r"|war\w{0,2}|ich|wir|du|ihr|er|sie|mir|uns"
+    )
+    return (
+        (
+            "en",
+            re.compile(
+                rf"\bon the (?P<d>\d{{1,2}})(?:st|nd|rd|th)\b(?:{_END}|(?=\s+(?:{either(words.BEHIND_TIMES)})\b))"
+            ),
+        ),
+        ("de", re.compile(rf"\bam (?P<d>\d{{1,2}})\.(?:{_END}|(?=\s+(?:{done})\b))")),
+        ("fr", re.compile(rf"\ble (?P<d>\d{{1,2}}){_END}")),
+        ("es", re.compile(rf"\bel (?:dia )?(?P<d>\d{{1,2}}){_END}")),
+    )
+
+
+def names_a_number(plain: str) -> bool:
+    """Return whether a text may name such a time."""
+    return _SIGN.search(plain) is not None
+
+
+def numbered_times(plain: str, past: Set[str], today: date, *, only_said: bool) -> Iterator[NamedDays]:
+    """Yield the weeks and days of a text: days where it asks what was, in one of the languages `past`.
+
+    `only_said`: it names nothing else, see `said_words`.
+    """
+    if not names_a_number(plain):
+        return
+    for pattern in (calendar_week(), week()) if only_said else (calendar_week(),):
+        for match in pattern.finditer(plain):
+            yield NamedDays(*match.span(), list(_week(int(match["w"] or match["v"]), match["y"], today)))
+    for language, pattern in _day_alone():
+        if language in past or (only_said and language == "en"):
+            for match in pattern.finditer(plain):
+                yield NamedDays(*match.span(), list(_last_days(int(match["d"]), today)))
+
+
+def _week(number: int, year: str | None, today: date) -> Iterator[Days]:
+    """Yield the week of a number that began last, or that of a year."""
+    if not 1 <= number <= _WEEKS_MOST:
+        return
+    for each in [int(year)] if year else range(today.year, today.year - 8, -1):
+        with suppress(ValueError):  # most years have no week 53
+            monday = date.fromisocalendar(each, number, 1)
+            if year or monday <= today:
+                yield monday, date.fromisocalendar(each, number, 7)
+                return
+
+
+def _last_days(day: int, today: date) -> Iterator[Days]:
+    """Yield the last such day of a month that is not ahead; if it is today, also the one before."""
+    for back in range(_MONTHS_BACK + 1):
+        months = today.year * 12 + today.month - 1 - back
+        year, month = divmod(months, 12)
+        if 1 <= day <= monthrange(year, month + 1)[1] and (found := date(year, month + 1, day)) <= today:
+            yield found, found
+            if found < today:
+                return
