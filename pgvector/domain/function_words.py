@@ -20,15 +20,15 @@ _WORDS: dict[str, str] = {
         ab aber alle allem allen aller alles als also am an ander andere anderen auch auf aus bei beim bereits bin bis
         bist bitte da dabei dafur damit danach dann das dass davon davor dazu dein deine deinem deinen deiner dem den
         denn der deren des dich die dies diese diesem diesen dieser dieses dir doch dort du durch eben eigentlich ein
-        eine einem einen einer eines einige einmal er es etwa etwas euch euer fuer fur gab gar gerade gibt habe haben
-        habt hast hat hatte hatten her heute hier hin hinter ich ihm ihn ihnen ihr ihre ihrem ihren ihrer im immer in
-        ins ist ja jede jedem jeden jeder jedes jemand jetzt kann kannst kein keine keinem keinen keiner koennen
-        koennte konnen konnte machen macht mal man mehr mein meine meinem meinen meiner mich mir mit muss musst mussen
-        muessen nach nicht nichts noch nochmal nun nur ob oder ohne schon sehr seid sein seine seinem seinen seiner
-        seit selbst sich sie sind so sogar soll sollen sollte sollten sonst ueber uber um und uns unser unsere unserem
-        unseren unserer unter viel viele vielen vom von vor wann war waren warst warum was weil welche welchem welchen
-        welcher welches wem wen wenn wer werde werden weshalb wessen wie wieder wieso will willst wir wird wirst wo
-        wofur wohin womit woran worauf woruber wozu wurde wurden wurde zu zum zur zwischen
+        eine einem einen einer eines einige einmal er es etwa etwas euch euer fuer fur gab gar gerade geht gehts gibt
+        habe haben habt hast hat hatte hatten her heute hier hin hinter ich ihm ihn ihnen ihr ihre ihrem ihren ihrer
+        im immer in ins ist ja jede jedem jeden jeder jedes jemand jetzt kann kannst kein keine keinem keinen keiner
+        koennen koennte konnen konnte machen macht mal man mehr mein meine meinem meinen meiner mich mir mit muss
+        musst mussen muessen nach nicht nichts noch nochmal nun nur ob oder ohne schon sehr seid sein seine seinem
+        seinen seiner seit selbst sich sie sind so sogar soll sollen sollte sollten sonst ueber uber um und uns unser
+        unsere unserem unseren unserer unter viel viele vielen vom von vor wann war waren warst warum was weil welche
+        welchem welchen welcher welches wem wen wenn wer werde werden weshalb wessen wie wieder wieso will willst wir
+        wird wirst wo wofur wohin womit woran worauf woruber wozu wurde wurden wurde zu zum zur zwischen
     """,
     "fr": """
         a afin ai alors apres as au aucun aussi autre aux avaient avais avait avant avec avez avoir avons c ce cela

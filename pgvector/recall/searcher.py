@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from ..domain.dates import Zone, in_zone
 from ..domain.errors import EmbedderError, HermesPgvectorError
+from ..domain.function_words import language_of
 from ..domain.gil import note_recall
 from ..domain.measures import Latencies
 from ..domain.session_turns import SessionTurns
@@ -172,12 +173,15 @@ class Searcher:
 
         Return None if its vector is not cached, if the model could not be measured by the moment `until` (monotonic),
         or if the model is for English and the question in another script: any two texts in it look alike to the model.
-        In another language they look somewhat alike, so the memories of `themes` in one must be as near as turns.
+        In another language they look somewhat alike, so what answers a question in one must be nearer, and the memories
+        of `themes` in one as near as turns.
         """
         if self._embedder is None or self._bars is None or cannot_read(self._embedder.model, text):
             return None
         vector = self._embedder.known_query(both_ends(text, QUERY_MAX_CHARS))
         near = None if vector is None else self._bars.of(vector, until)
+        if near is not None and is_for_english(self._embedder.model) and language_of(text):
+            near = near.of_other_question
         return near.of_other_language if near is not None and self._are_foreign(themes) else near
 
     def _are_foreign(self, themes: Collection[str]) -> bool:

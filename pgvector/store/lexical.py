@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
+from ..domain.function_words import without_function_words
 from ..domain.named_times import without_counted_times
 from ..domain.types import Candidate, Filters, Scope, Store
 from .connection import DeadlineConnection
@@ -20,13 +22,15 @@ from .question_words import (
     every,
     exactly,
     of_a_time,
+    of_the_sentence,
     phrases,
     replaced,
     select,
+    spelt,
     widened,
     word,
 )
-from .spelling import MAX_CORRECTED, misspellable, spellings
+from .spelling import MAX_CORRECTED, misspellable, other_umlauts, spellings
 from .vector_search import LENGTH_PIVOT, ask_estimate, planned_rows, variant, where
 
 EXACT_ROWS = 5000  # of a theme; the statements count_some_* stop counting one row beyond
@@ -56,7 +60,10 @@ class QuestionReader:
         # The ends of a short question are the whole question.
         self._texts = [text, *self._quoted, *([ends(text)] if ends(text) != text else [])]
         self._timeless = without_counted_times(text)
-        self._texts += [self._timeless] if self._timeless != text else []
+        self._telling = without_function_words(text)
+        self._texts += [each for each in (self._timeless, self._telling) if each != text]
+        self._umlauts = other_umlauts(text)
+        self._texts += chain.from_iterable(self._umlauts.items())
         self._rows = pipe.ask("read_question", {"texts": self._texts, "languages": list(languages)})
 
     @cached_property
@@ -68,11 +75,25 @@ class QuestionReader:
             read[row.number - 1].add(frozenset(row.terms))
             has_trigrams = row.has_trigrams
         terms = frozenset[str]().union(*read[0])
+        other_spellings = _spellings([read.pop() for _ in range(2 * len(self._umlauts))])
+        telling = frozenset[str]().union(*read.pop()) if self._telling != self.text else terms
         lasting = frozenset[str]().union(*read.pop()) if self._timeless != self.text else terms
         first = frozenset[str]().union(*read[-1]) if ends(self.text) != self.text else terms
-        chosen = {word(term) if term in lasting else of_a_time(term): term for term in select(terms, first)}
+        chosen: dict[QuestionWord, str] = {}
+        for term in select(terms, first):
+            read_as = of_the_sentence if term not in telling else word if term in lasting else of_a_time
+            chosen[spelt(read_as(term), other_spellings.get(term, ()))] = term
         quoted = {phrase: frozenset(filter(None, each)) for phrase, each in zip(self._quoted, read[1:], strict=False)}
         return _Words(chosen | characters(chosen.values()), quoted, has_trigrams)
+
+
+def _spellings(read: Sequence[Set[frozenset[str]]]) -> dict[str, Set[str]]:
+    """Return the other spellings of terms; `read` are in turn the terms of another spelling and of a word."""
+    found: dict[str, Set[str]] = {}
+    for others, written in zip(read[::2], read[1::2], strict=True):
+        terms = frozenset[str]().union(*written)
+        found |= dict.fromkeys(terms, frozenset[str]().union(*others) - terms)
+    return found
 
 
 def lexical_candidates(
@@ -310,6 +331,7 @@ class LexicalSearch:
     def _corrections(self) -> dict[str, str]:
         """Return, by the matcher of each misspelt word, the tsquery of the words that may be meant."""
         near: dict[str, str] = {}
+        matchers = {term: each.matcher for each, term in self._asked.terms.items()}
         for terms, rows in self._slips:
             found = rows.all()
             for term in terms:
@@ -318,7 +340,7 @@ class LexicalSearch:
                 # Under a filter no row may hold a word that other rows of the theme do: it is not misspelt then.
                 if term not in lexemes and (likely := spellings(term, forms, lexemes)):
                     meant = sorted({each.lexeme for each in likely})
-                    near[word(term).matcher] = f"({' | '.join(word(each).matcher for each in meant)})"
+                    near[matchers[term]] = f"({' | '.join(word(each).matcher for each in meant)})"
                     self.meant |= {each.written: each.meant for each in reversed(likely)}
         return near
 

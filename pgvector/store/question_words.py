@@ -22,6 +22,7 @@ _MAX_TERM_CHARS = 199
 # words, and the numbers of a pasted log occur nowhere else.
 _ABSENT_SHARE = 0.25
 _TIME_SHARE = 0.05  # likewise, for a word of a time such as "two weeks ago": the dates of rows say when they were told
+_FUNCTION_SHARE = 0.05  # of the weight by its rarity, for a word such as "wenn", which in English is left out
 _CHARACTER_SHARE = 0.5  # of the weight by its rarity, for a character that is part of a pair
 
 # As in hermes_lexemes: scripts that are written without spaces.
@@ -111,6 +112,18 @@ def word(term: str) -> QuestionWord:
 def of_a_time(term: str) -> QuestionWord:
     """Return the word for a term of a time that is counted back from today."""
     return replace(word(term), absent=_TIME_SHARE)
+
+
+def of_the_sentence(term: str) -> QuestionWord:
+    """Return the word for a term that only tells how the question is built, in a language other than the index's."""
+    return replace(word(term), share=_FUNCTION_SHARE)
+
+
+def spelt(of: QuestionWord, others: Collection[str]) -> QuestionWord:
+    """Return a word for which other spellings stand as well."""
+    if not others:
+        return of
+    return replace(of, matcher=f"({' | '.join([of.matcher, *sorted(word(other).matcher for other in others)])})")
 
 
 def characters(terms: Collection[str]) -> dict[QuestionWord, str]:

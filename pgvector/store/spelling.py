@@ -1,4 +1,4 @@
-"""Misspelt words of a question: those that no row holds, and that a word of the theme, or a common one, resembles."""
+"""Other spellings of a question's words: of misspelt ones what is meant, of German ones with and without umlauts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from ..domain.function_words import language_of
 from ..domain.text import PLAIN_LETTERS
 from .question_words import is_pair
 
 _SURFACE = re.compile(r"[^\W\d_]{4,40}")
+_UMLAUT = re.compile("[äöüÄÖÜ]")
+_AS_TWO_LETTERS = re.compile("(?<=[aouAOU])(?<![aeqAEQ]u)e")  # not in "neue", "bauen" and "Quelle"
+_UMLAUTS_MOST = 8  # words of a question
 _FORMS_MOST = 3  # words of a question that are looked at for one stem, the shortest ones
 _ERRORS_MOST = 2  # in a long word
 MAX_CORRECTED = 4  # words of a question for which other spellings are looked up, longest first
@@ -53,6 +57,21 @@ def spellings(term: str, forms: Iterable[str], lexemes: Iterable[str]) -> list[S
         if is_slip(form, meant)
     )
     return sorted(found, key=lambda spelling: spelling.errors)
+
+
+def other_umlauts(text: str) -> dict[str, str]:
+    """Return the words of a question that have umlauts as they are without them, and those of a German one conversely.
+
+    "Kühlschrank" may be "Kuehlschrank" in the rows; in an English question "queue" is no "qü". The dots do not matter.
+    """
+    found = {word: _UMLAUT.sub(r"\g<0>e", word) for word in _words_with(_UMLAUT, text)}
+    if language_of(text) == "de":
+        found |= {word: _AS_TWO_LETTERS.sub("", word) for word in _words_with(_AS_TWO_LETTERS, text)}
+    return dict(list(found.items())[:_UMLAUTS_MOST])
+
+
+def _words_with(letters: re.Pattern[str], text: str) -> list[str]:
+    return [match[0] for match in _SURFACE.finditer(_composed(text)) if letters.search(match[0])]
 
 
 def common_words_meant(text: str, unheld: Collection[str], rank: Callable[[str], int | None]) -> dict[str, str]:

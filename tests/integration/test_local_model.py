@@ -100,6 +100,29 @@ def test_need_37_to_a_model_for_english_memories_in_another_language_must_be_as_
         assert provider.prefetch(message) == ""
 
 
+def test_need_37_to_a_model_for_english_what_answers_in_another_language_must_be_nearer(
+    home: Path, make_provider: MakeProvider
+) -> None:
+    link_model(home)
+    provider = make_provider(LOCAL)
+    for said in (
+        "Der Heizungsmonteur war da, Firma Brückner. Das Ausdehnungsgefäß ist kaputt, der Austausch kostet 420 Euro.",
+        "Frohe Ostern! Opa Heinz hat den Kindern im Garten 24 Eier versteckt, eins haben wir nicht gefunden",
+        "Lammkeule war zu trocken, nächstes Mal bei 80 Grad garen und 4 Stunden",
+        "Frau Özdemir von nebenan gießt die Blumen und leert den Briefkasten",
+        "Wir brauchen noch einen Schornsteinfegertermin vor Weihnachten",
+        "Und Mia hat seit gestern die Schuhgröße 34, bitte merken für den Schuhkauf",
+        "kuehlschrank macht geraeusche, techniker sagt kompressor, lohnt nicht mehr",
+    ):
+        provider.sync_turn(said, None, session_id="before")
+    landed(provider)
+    provider.on_session_switch("another", parent_session_id="", reset=True)
+    for message in ("Wie kocht man ein weiches Ei?", "Warum ist der Himmel blau?", "Welche Farbe hat unser Auto?"):
+        assert provider.prefetch(message) == ""
+    assert "Özdemir" in provider.prefetch("Wer gießt die Blumen?")
+    assert "80 Grad" in provider.prefetch("Wie lange gart die Lammkeule?")
+
+
 # An exchange about a fence, messages about something else that sound like it, and one about the fence.
 THE_FENCE = (
     "Hi. I have set all the posts for the new fence, and I am happy with how straight they are. What would be the next "

@@ -665,3 +665,46 @@ def test_need_19_a_short_name_in_the_middle_of_a_message_counts(provider: Pgvect
         "difficulties and corrections."
     )
     assert called(provider, "recall_memory", {"query": message})["results"][0]["content"] == "Ines keeps bees."
+
+
+# -- other languages than that of the theme's stems --------------------------------------------------------------------
+
+HOUSEHOLD = (
+    "Frau Özdemir von nebenan gießt die Blumen und leert den Briefkasten",
+    "neuer kuehlschrank: Liebherr CNsdc 5223, 899 euro bei Expert, lieferung am montag",
+    "Der Türöffner vom Hoftor ist bei Somfy bestellt, er kommt in drei Wochen",
+    "Wir haben den Stromanbieter gewechselt, das waren einmal 36 Cent",
+    "El alquiler del local sube a 1.150 euros desde enero, antes eran 1.080",
+    "Hemos contratado a Nerea para los sábados, 9 euros la hora, empieza el 14",
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("Wer gießt die Blumen, wenn wir weg sind?", 0),
+        ("Welchen Kühlschrank haben wir da eigentlich gekauft?", 1),
+        ("wo haben wir denn den tueroeffner her, der noch kommt", 2),
+        ("¿Cuánto pagamos de alquiler desde que empezó el año en enero?", 4),
+        ("¿Cuánto es lo que gana Nerea?", 5),
+    ],
+)
+def test_need_39_words_that_build_a_sentence_hide_no_line(
+    make_provider: MakeProvider, question: str, answer: int
+) -> None:
+    provider = make_provider()
+    for text in HOUSEHOLD:
+        provider.sync_turn(text, None, session_id="before")
+    landed(provider)
+    provider.on_session_switch("another", parent_session_id="", reset=True)
+    assert HOUSEHOLD[answer] in provider.prefetch(question)
+
+
+def test_need_39_they_bring_no_line_either(make_provider: MakeProvider) -> None:
+    provider = make_provider()
+    for text in HOUSEHOLD:
+        provider.sync_turn(text, None, session_id="before")
+    landed(provider)
+    provider.on_session_switch("another", parent_session_id="", reset=True)
+    for question in ("Was haben wir einmal bei den anderen gemacht?", "Wie ist das denn mit dem Drachen von damals?"):
+        assert provider.prefetch(question) == ""

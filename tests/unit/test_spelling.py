@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from hermes_memory_pgvector.store.spelling import common_words_meant, is_slip, misspellable, respelt, spellings
+from hermes_memory_pgvector.store.spelling import (
+    common_words_meant,
+    is_slip,
+    misspellable,
+    other_umlauts,
+    respelt,
+    spellings,
+)
 
 
 @pytest.mark.parametrize(
@@ -102,3 +109,16 @@ def test_a_common_word_may_be_meant(text: str, meant: dict[str, str]) -> None:
     unheld = {"restarant", "trcks", "cats", "muffin", "welches", "mochten"}
     assert common_words_meant(text, unheld, _COMMON.get) == meant
     assert common_words_meant(text, (), _COMMON.get) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "others"),
+    [
+        ("Welchen Kühlschrank haben wir gekauft?", {"Kühlschrank": "Küehlschrank"}),
+        ("wo ist der tueroeffner", {"tueroeffner": "turoffner"}),
+        ("Wann ist die neue Steuer fällig?", {"fällig": "fäellig"}),
+        ("why is the queue of the blue printer true", {}),
+    ],
+)
+def test_need_39_umlauts_may_be_typed_as_two_letters(text: str, others: dict[str, str]) -> None:
+    assert other_umlauts(text) == others
