@@ -15,7 +15,7 @@ from . import time_patterns as patterns
 from . import time_words as words
 from .counted_days import Days, around, before_last, is_unit, last_few, last_of, of_month, weekdays_ago
 from .dates import Zone, in_zone, midnight, whole_unit
-from .numbered_times import numbered_times
+from .numbered_times import names_a_number, numbered_times
 from .said_words import SAID_MAX_CHARS, asks_for_a_kind, names_today, only_a_time, only_said, session_named
 from .time_hours import day_awake, hours_ago, last_nights
 from .time_ranges import NamedDays, between_weekdays, day_numbers, joined, parted_span, present, spoken_times
@@ -205,10 +205,10 @@ def _western(plain: str, said: Set[str], today: date, *, only_said: bool) -> Ite
             for match in pattern.finditer(plain):
                 yield _at(match, _dated(match, today))
     named_part = not signs().isdisjoint(said)
+    if not named_part and words.SIGNS.isdisjoint(said) and not names_a_number(plain):
+        return
     past = patterns.past_languages(plain, said)
     yield from numbered_times(plain, past, today, only_said=only_said)
-    if not named_part and words.SIGNS.isdisjoint(said):
-        return
     on_days = past if words.HABITS.isdisjoint(said) else frozenset[str]()
     if named_part:
         yield from parts_of_year(plain, on_days, today, only_said=only_said)

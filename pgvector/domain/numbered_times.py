@@ -78,8 +78,6 @@ def numbered_times(plain: str, past: Set[str], today: date, *, only_said: bool) 
 
     `only_said`: it names nothing else, see `said_words`.
     """
-    if not names_a_number(plain):
-        return
     for pattern in (calendar_week(), week()) if only_said else (calendar_week(),):
         for match in pattern.finditer(plain):
             yield NamedDays(*match.span(), list(_week(int(match["w"] or match["v"]), match["y"], today)))
