@@ -35,7 +35,8 @@ _LANGUAGES = (
     ),
     (
         "de",  # "über Weihnachten" is as often "about" it
-        r"(?:im|in|in den|an|am|zu|zum|um|diesen|diesem|seit(?:\s+dem)?|wahrend\s+des|(?:anfang|mitte|ende)\s+des)\s+",
+        r"(?:im|in|in den|an|am|zu|zum|um|diesen|diesem|seit(?:\s+dem)?|wahrend\s+des|(?:anfang|mitte|ende)\s+des)\s+"
+        r"|(?<=\bwar )|(?<=\bwir )|(?<=\bich )|(?<=\bihr )|(?<=\bdu )",
         ("fruhling fruhlings fruhjahr fruhjahrs", "sommer sommers sommerferien", "herbst herbstes herbstferien",
          "winter winters"),
         ("ersten quartal,1. quartal", "zweiten quartal,2. quartal", "dritten quartal,3. quartal",
