@@ -193,6 +193,31 @@ def test_need_17_a_clock_that_is_wrong_for_a_day_deletes_nothing(process: Make, 
     assert run(retention) > 0
 
 
+def test_need_17_a_server_whose_clock_is_ahead_of_this_machines_deletes_nothing(
+    process: Make, dsn: str, monkeypatch: pytest.MonkeyPatch, records: Callable[[int], list[str]]
+) -> None:
+    """By less than a week, which its own records would not tell."""
+    fill(dsn, "marketing")
+    retention = process("marketing=180")
+    announced(dsn)
+
+    real = time.time
+
+    def days_behind(days: float) -> None:
+        monkeypatch.setattr(time, "time", lambda: real() - days * 86_400)
+
+    days_behind(3)
+    assert run(retention) == 0 and run(retention) == 0
+    (said,) = records(logging.WARNING)
+    assert "the clock of Postgres is 72.0 hours ahead of this machine's" in said
+    days_behind(0)
+    retention.step()  # finds what is due
+    days_behind(3)
+    assert run(retention) == 0, "also where it was set since"
+    days_behind(0)
+    assert run(retention) == DAYS - 180
+
+
 def test_need_03_two_processes_share_the_work_and_one_is_at_it(process: Make, dsn: str) -> None:
     fill(dsn, "marketing", per_day=5)
     one, other = process("marketing=180"), process("marketing=180")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 import uuid
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
@@ -29,6 +30,7 @@ from . import old_turns as store
 logger = logging.getLogger(__name__)
 
 _LEAST_STEADY_S = 7 * 86_400.0
+_AHEAD_S = 3600.0  # more than hosts whose clocks are kept by nobody differ after months
 EVERY_S = 86_400.0  # between two runs over the same theme, by whichever process
 
 
@@ -65,6 +67,7 @@ class Retention:
         self._due: deque[_Due] = deque()
         self._slice = self._pacing.slice
         self._told: set[str] = set()
+        self._told_ahead = False
         self._run = (0, 0)  # turns and themes
         self.deleted = 0
         self.on = bool(policy)
@@ -98,6 +101,8 @@ class Retention:
             aged = self._aged(conn)
             if aged is None:
                 return pacing.look_s / 12
+            if self._is_ahead(conn):
+                return pacing.look_s
             old = self._exceeding(aged)
             waiting = self._announce(conn, old)
         self._due.extend(_Due(each.theme, period) for each, period in old if each.theme not in waiting and each.due)
@@ -122,6 +127,21 @@ class Retention:
         aged = store.aged(conn, self._me, lease_s=pacing.lease_s, grace_s=pacing.grace_s, every_s=pacing.every_s)
         return None if any(each.held for each in aged) else aged
 
+    def _is_ahead(self, conn: DeadlineConnection) -> bool:
+        """Return True, and say so once, if the server's clock is ahead of ours: it would make young turns old.
+
+        If ours is the wrong one, another host's agent deletes them, or nobody until it is right.
+        """
+        ahead_s = clock(conn)[0].timestamp() - time.time()
+        if ahead_s > _AHEAD_S and not self._told_ahead:
+            logger.warning(
+                "hermes-pgvector: the clock of Postgres is %.1f hours ahead of this machine's: `retention` deletes "
+                "nothing until one of them is corrected",
+                ahead_s / 3600,
+            )
+        self._told_ahead = ahead_s > _AHEAD_S
+        return self._told_ahead
+
     def _exceeding(self, aged: Iterable[store.Aged]) -> list[tuple[store.Aged, RetentionPeriod]]:
         """Return the themes that have turns older than their period, each with its period."""
         periods = ((each, self._policy.of(each.theme)) for each in aged)
@@ -134,6 +154,9 @@ class Retention:
         with self._backend.connection(pacing.timeout_s) as conn:
             if not store.try_lock(conn):  # another process is checking
                 return pacing.pause_s
+            if self._is_ahead(conn):
+                self._due.clear()
+                return pacing.look_s
             before = store.claim(
                 conn,
                 self._me,
