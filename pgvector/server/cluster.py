@@ -153,12 +153,16 @@ class EmbeddedServer(ServerShare):
                     f"{there} cannot be written; choose another directory (`embedded_dir`), or set `dsn`"
                 )
 
-    def running(self) -> bool:
-        """Return True when the server answers."""
+    def answers(self) -> bool:
+        """Return True when the server answers. Raises: EmbeddedServerError when that cannot be told, and why."""
         if sys.platform == "win32":
             return False
+        return databases.look_closer(self._layout).state is not ServerState.SILENT
+
+    def running(self) -> bool:
+        """Return True when the server is known to answer."""
         try:
-            return databases.look_closer(self._layout).state is not ServerState.SILENT
+            return self.answers()
         except (EmbeddedServerError, OSError):
             return False
 

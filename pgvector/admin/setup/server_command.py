@@ -54,7 +54,10 @@ def _stop(args: argparse.Namespace, home: Path) -> int:
 
 
 def _status(args: argparse.Namespace, home: Path) -> int:
-    return _report(args, home, lambda server: None)
+    def look(server: EmbeddedServer) -> None:
+        server.answers()  # or it says why nobody can tell
+
+    return _report(args, home, look)
 
 
 def _report(args: argparse.Namespace, home: Path, act: Callable[[EmbeddedServer], None]) -> int:
