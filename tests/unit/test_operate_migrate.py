@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from hermes_memory_pgvector.admin.migrate.command import migrate_database
-from hermes_memory_pgvector.config.settings import Settings
-from hermes_memory_pgvector.domain.errors import ConfigurationError
+from hermes_memory_pgvector import cli
 
 
-def no_server() -> str:
-    raise AssertionError("nothing was to be started")
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    made = tmp_path / "home"
+    made.mkdir()
+    return made
 
 
-def test_trap_13_a_runtime_role_without_an_admin_is_refused_and_not_ignored() -> None:
-    with pytest.raises(ConfigurationError, match="--admin-dsn"):
-        migrate_database(Settings(), admin_dsn="", runtime_role="hermes", dims=768, locate=no_server)
+def refusal(home: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What `migrate` says as it fails; no server was made in the home."""
+    assert cli.main(["migrate", "--hermes-home", str(home), *arguments]) != 0
+    assert not list(home.iterdir())
+    return capsys.readouterr().err
 
 
-@pytest.mark.parametrize("dims", [0, -1, 2001])
-def test_a_dimension_that_no_index_takes_is_refused(dims: int) -> None:
-    with pytest.raises(ConfigurationError, match="1 to 2000"):
-        migrate_database(Settings(), admin_dsn="dbname=x", runtime_role="", dims=dims, locate=no_server)
+def test_trap_13_a_runtime_role_without_an_admin_is_refused_and_not_ignored(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "--runtime-role needs --admin-dsn" in refusal(home, capsys, "--runtime-role", "hermes")
+
+
+@pytest.mark.parametrize("dims", ["0", "-1", "2001"])
+def test_a_dimension_that_no_index_takes_is_refused(home: Path, capsys: pytest.CaptureFixture[str], dims: str) -> None:
+    assert "1 to 2000" in refusal(home, capsys, "--dims", dims, "--admin-dsn", "dbname=x")
