@@ -114,6 +114,8 @@ class Spool:
                 ops = self._remembered(limit)
             if not ops:
                 raise cannot_use(self.path, exc) from exc
+        with self._lock:  # an operator may have put some back since `recount`: they wait until `ack` as well
+            self.depth = max(self.depth, len(ops))
         return ops
 
     def _remembered(self, limit: int) -> list[Operation]:
