@@ -230,7 +230,8 @@ def test_need_03_what_is_said_waits_for_a_file_that_is_looked_at_before_an_outag
     database: Database,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(held_files, "HOLD_S", 3.0)
+    longest_s = 10.0  # of which the end of the first connection is noticed
+    monkeypatch.setattr(held_files, "HOLD_S", longest_s)
     proxy.stop()
     left = file_of_a_killed_agent(proxied, home, turns=5)
     with looked_at(left):
@@ -240,7 +241,7 @@ def test_need_03_what_is_said_waits_for_a_file_that_is_looked_at_before_an_outag
         until(runtime_of(provider).spools.held.delay_any, STORED_TIMEOUT_S, "an attempt to bring home what was left")
         proxy.stop()
         until(lambda: not runtime_of(provider).backend.is_up(), STORED_TIMEOUT_S, "the outage")
-    back = time.monotonic() + 3.0
+    back = time.monotonic() + longest_s
     until(lambda: time.monotonic() > back, STORED_TIMEOUT_S, "longer than anything waits")
     with looked_at(left):
         proxy.start()
