@@ -30,8 +30,9 @@ TURNS_ABOVE = 4.2
 # Above what is said in other conversations. Messages and answers of some length resemble one another by how people and
 # assistants speak, whatever they are about.
 TALK_ABOVE = 3.0
-# More for a question in a language that the model is not for, beside which unrelated texts in that language are nearer.
-OTHER_LANGUAGE_ABOVE = 0.3
+# More for a question in a language that the model is not for, to which unrelated texts in that language are nearer;
+# chosen with benchmarks/quality/foreign.py.
+OTHER_LANGUAGE_ABOVE = 1.0
 SITUATIONS_ABOVE = 4.3  # chosen with benchmarks/quality/structure.py
 # The weight of a question's own similarity to the texts, the rest being what is usual for the model. A question with a
 # rare word is far from everything, and only a memory that shares the word by chance is near it.
