@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 
 from .small_talk import says_something
@@ -111,9 +111,14 @@ def _language(text: str) -> str:
     )
     found = [word for word in said if word in known]
     english = sum(word in _ENGLISH and word not in known for word in said)
+    return best if _outweigh(found, english) else ""
+
+
+def _outweigh(found: Sequence[str], english: int) -> bool:
+    """Return whether the function words `found` tell the language of a text with so many that are English alone."""
     if all(word in _OTHERWISE for word in found):  # "Was kostet die Karte?"
-        return best if len(found) >= _OTHERWISE_LEAST and not english else ""
-    return best if len(found) > english else ""
+        return len(found) >= _OTHERWISE_LEAST and not english
+    return len(found) > english
 
 
 def without_function_words(text: str) -> str:

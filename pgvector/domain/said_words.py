@@ -220,8 +220,7 @@ def only_said(plain: str, *, limited: bool = False) -> bool:
     if _AS_NOUN.search(rest) or asks_for_a_plan(plain):
         return False
     said = _words_in(_without_dates(rest))
-    speaks = limited or _names_a_conversation(plain) or _CJK_SPEAKING.search(rest) is not None
-    speaks = speaks or (_WHAT_WAS.match(plain) is not None and (rest != plain or _may_name_a_time(rest, said)))
+    speaks = limited or _names_a_conversation(plain) or _asks_what_was(plain, rest, said)
     asian = {word for word in said if words.CJK.search(word)}
     return _is_asian_talk(asian) and _is_talk(said - asian, speaks=speaks)
 
@@ -231,6 +230,16 @@ def _may_speak(plain: str) -> bool:
     said = set(re.findall(r"\w+", plain))
     spoken = any(not said.isdisjoint(deeds) for deeds, _ in _vocabularies())
     return bool(spoken or session_named(plain) or words.CJK.search(plain) or _WHAT_WAS.match(plain))
+
+
+def _asks_what_was(plain: str, rest: str, said: Set[str]) -> bool:
+    """Return whether a text asks what was said or was, at a time where no word tells that it was said.
+
+    `rest` is the text without sessions and parts of a year, `said` are its words without dates as well.
+    """
+    if _CJK_SPEAKING.search(rest):
+        return True
+    return _WHAT_WAS.match(plain) is not None and (rest != plain or _may_name_a_time(rest, said))
 
 
 def _may_name_a_time(rest: str, said: Set[str]) -> bool:
