@@ -214,14 +214,16 @@ def only_said(plain: str, *, limited: bool = False) -> bool:
 
     With `limited` it need not name what was said: "everything" is enough beside a limit in time.
     """
-    if not (limited or _may_speak(plain)) or (asks_for_a_kind(plain) and not _tells_what_was(plain)):
+    if not limited and not _may_speak(plain):
+        return False
+    if asks_for_a_kind(plain) and not _tells_what_was(plain):
         return False
     rest = _SHORTENED.sub(" ", _sessions().sub(" ", without_parts_of_year(plain)))
     if _AS_NOUN.search(rest) or asks_for_a_plan(plain):
         return False
     said = _words_in(_without_dates(rest))
     speaks = limited or _names_a_conversation(plain) or _asks_what_was(plain, rest, said)
-    asian = {word for word in said if words.CJK.search(word)}
+    asian = set(filter(words.CJK.search, said))
     return _is_asian_talk(asian) and _is_talk(said - asian, speaks=speaks)
 
 

@@ -218,15 +218,20 @@ def _may_be_a_time(match: re.Match[str]) -> bool:
 def _days(part: _Part, today: date, year: str | None, *, last: bool) -> Iterator[Days]:
     """Yield the part in a year, the last one that is over, or that of each of the last years, latest first."""
     if year:
-        found = [days for before in range(2) for days in _in_year(part, int(year) - before)]
+        found = _latest_first(part, int(year), 2)
         yield from (days for days in found if int(year) in (days[0].year, days[1].year))
         return
-    each_year = [days for before in range(YEARS) for days in reversed(_in_year(part, today.year - before))]
+    each_year = _latest_first(part, today.year, YEARS)
     if not last:
         yield from each_year
         return
     over = [days for days in each_year if days[1] < today]
     yield from over[: 2 if today - over[0][1] < _NEXT_DOOR else 1]
+
+
+def _latest_first(part: _Part, year: int, years: int) -> list[Days]:
+    """Return the part in a year and in those before it, so many `years` in all."""
+    return [days for before in range(years) for days in reversed(_in_year(part, year - before))]
 
 
 def _in_year(part: _Part, year: int) -> Sequence[Days]:

@@ -7,7 +7,7 @@ import json
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -279,19 +279,24 @@ def _forgotten(entries: Sequence[Entry], context: WriteContext) -> Result:
     # By digests, in the order of this process's writes: so it stays forgotten if the server loses the removal.
     removals = tuple((entry.target, digest(entry.content).hex()) for entry in entries)
     context.submit(ForgetMemories(theme=context.theme, at=time.time(), removals=removals, who=who))
-    notes = [memories.IN_OTHER_FILES, _TURNS_STAY] if elsewhere else [_TURNS_STAY]
-    if earlier:
-        notes.insert(0, f"what it took the place of stays, hidden: to remove it too, call forget with `ids` {earlier}")
-    standing = sorted({entry.target for entry in entries if (entry.target, entry.content) in in_files})
+    standing = {entry.target for entry in entries if (entry.target, entry.content) in in_files}
+    note = "; ".join(_what_stays(standing, earlier, elsewhere=elsewhere))
+    return {"forgotten": list(map(_shown, entries)), "count": len(entries), "theme": context.theme, "note": note}
+
+
+def _what_stays(standing: Collection[str], earlier: Sequence[int], *, elsewhere: bool) -> Iterator[str]:
+    """Yield where what was forgotten still is: in files of this host or of others, in earlier memories, in turns."""
     if standing:
-        names = " and ".join(MEMORY_FILES[target] for target in standing)
-        notes.insert(
-            0,
+        names = " and ".join(MEMORY_FILES[target] for target in sorted(standing))
+        yield (
             f"it is also in this host's {names}, and so in every prompt of the profile: "
-            "remove it there with the memory tool, or by hand",
+            "remove it there with the memory tool, or by hand"
         )
-    forgotten = [_shown(entry) for entry in entries]
-    return {"forgotten": forgotten, "count": len(entries), "theme": context.theme, "note": "; ".join(notes)}
+    if earlier:
+        yield f"what it took the place of stays, hidden: to remove it too, call forget with `ids` {earlier}"
+    if elsewhere:
+        yield memories.IN_OTHER_FILES
+    yield _TURNS_STAY
 
 
 def _shown(entry: Entry) -> Result:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain, zip_longest
 from operator import itemgetter
 
@@ -232,12 +233,12 @@ def _answering(
 ) -> list[Hit]:
     """Return the rows that likely answer one question; `ordered`: its message asks, or orders an answer."""
     near = _bars(searcher, found, text, settings, until, {hit.theme for hit in found if hit.store == "memories"})
+    if session_asked(text) == "end" or (ordered and asks_what_was_said(text)):
+        then = [hit for hit in found if hit.told_then]
+        if then or named_periods(text, datetime.now(UTC)):
+            return then  # a row of another time can only have words in common such as "did we talk about"
     most = _most_of([*found, *held], text)
-    by_time = session_asked(text) == "end" or (ordered and asks_what_was_said(text))
-    then = [hit for hit in found if hit.told_then] if by_time else []
-    if then or (by_time and named_periods(text, datetime.now(UTC))):
-        return then  # a row of another time can only have words in common such as "did we talk about"
-    return [hit for hit in found if is_worth_showing(hit, near, most)]
+    return list(filter(partial(is_worth_showing, near=near, most=most), found))
 
 
 def _most_of(found: Sequence[Hit], text: str) -> float:

@@ -79,10 +79,13 @@ class QuestionReader:
         telling = frozenset[str]().union(*read.pop()) if self._telling != self.text else terms
         lasting = frozenset[str]().union(*read.pop()) if self._timeless != self.text else terms
         first = frozenset[str]().union(*read[-1]) if ends(self.text) != self.text else terms
-        chosen: dict[QuestionWord, str] = {}
-        for term in select(terms, first):
-            read_as = of_the_sentence if term not in telling else word if term in lasting else of_a_time
-            chosen[spelt(read_as(term), other_spellings.get(term, ()))] = term
+
+        def read_as(term: str) -> QuestionWord:
+            if term not in telling:
+                return of_the_sentence(term)
+            return word(term) if term in lasting else of_a_time(term)
+
+        chosen = {spelt(read_as(term), other_spellings.get(term, ())): term for term in select(terms, first)}
         quoted = {phrase: frozenset(filter(None, each)) for phrase, each in zip(self._quoted, read[1:], strict=False)}
         return _Words(chosen | characters(chosen.values()), quoted, has_trigrams)
 

@@ -7,7 +7,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -194,13 +194,18 @@ def change_rejected(
     meant = []
     for view in views:
         some = [item for item in view.rejected if item.operation.op_id.hex.startswith(prefixes)]
-        if really and some:
-            changed: set[int] = set()  # another command may be changing them at the same time
-            with _unless_gone(view.path), opened_spool(view.path) as spool:
-                changed = change(spool, [item.operation for item in some])
-            some = [item for item in some if item.operation.seq in changed]
-        meant += some
+        meant += _changed(view, some, change) if really and some else some
     return meant
+
+
+def _changed(
+    view: SpoolView, some: Sequence[RejectedWrite], change: Callable[[Spool, Sequence[Operation]], set[int]]
+) -> list[RejectedWrite]:
+    """Change rejected writes, and return those that no other command has changed at the same time."""
+    changed: set[int] = set()
+    with _unless_gone(view.path), opened_spool(view.path) as spool:
+        changed = change(spool, [item.operation for item in some])
+    return [item for item in some if item.operation.seq in changed]
 
 
 def _check_named(ids: list[str], views: Sequence[SpoolView]) -> None:
