@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 
 from .small_talk import says_something
+from .text import QUOTES
 from .time_words import split
 
 _MAX_CHARS = 2000  # of a longer text the beginning tells the language
@@ -93,7 +94,6 @@ _OTHERWISE = _ENGLISH | frozenset(
 )
 _OTHERWISE_LEAST = 2  # of such words alone
 _WORD = re.compile(r"[^\W\d_]+")
-_QUOTE = re.compile('["\u201c\u201e\u00ab\u300c\u300e]')
 _MARKS = re.compile(r"[\u0300-\u036f]")
 
 
@@ -127,7 +127,7 @@ def without_function_words(text: str) -> str:
     A text in English or in another language is returned unchanged.
     """
     words = _function_words().get(language_of(text))
-    if words is None or _QUOTE.search(text):
+    if words is None or QUOTES.search(text):
         return text
     rest = _WORD.sub(lambda word: " " if _plain(word[0]) in words else word[0], text)
     return rest if any(map(str.isalnum, rest)) else text

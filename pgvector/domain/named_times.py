@@ -17,6 +17,7 @@ from .counted_days import Days, around, before_last, is_unit, last_few, last_of,
 from .dates import Zone, in_zone, midnight, whole_unit
 from .numbered_times import names_a_number, numbered_times
 from .said_words import SAID_MAX_CHARS, asks_for_a_kind, names_today, only_a_time, only_said, session_named
+from .text import QUOTES
 from .time_hours import day_awake, hours_ago, last_nights
 from .time_ranges import NamedDays, between_weekdays, day_numbers, joined, parted_span, present, spoken_times
 from .times_of_year import counted_parts_of_year, parts_of_year, signs
@@ -31,7 +32,6 @@ _LEADS = re.compile(
     r"|der|dem|den|en|au|a|le|la|les|l|depuis|pendant|el|los|las|desde|durante|nel|il|da|na|no|em|het|de)\b\W*)*$",
     re.IGNORECASE,
 )
-_QUOTE = re.compile('["\u201c\u201e\u00ab\u300c\u300e]')
 _ACCENTS = re.compile(r"[\u0300-\u036f]")
 
 
@@ -131,7 +131,7 @@ def without_counted_times(text: str) -> str:
     Nor has it "the end of" before a month. What was said then does not hold these words. A text with a quoted phrase is
     returned unchanged.
     """
-    if _QUOTE.search(text):
+    if QUOTES.search(text):
         return text
     if words.CJK.search(text):
         for pattern in east_asian.counted_times():

@@ -34,6 +34,7 @@ _MAX_INT_BITS: Final = 4096  # beyond this Python may refuse to print the number
 _MARKS_MOST: Final = 30
 _BETWEEN_MARKS: Final = "\u2060"  # invisible and not a mark: marks before it are not reordered with those after it
 
+QUOTES: Final = re.compile('["\u201c\u201e\u00ab\u300c\u300e]')  # with which a quoted phrase begins
 # Letters that Unicode does not decompose, and the plain ones that they are compared as, also by hermes_lexemes.
 PLAIN_LETTERS: Final = str.maketrans("łŁøØđĐıħĦŧŦيىك", "lLoOdDihHtTییک")
 _JOINERS: Final = "\u200c\u200d"  # invisible, and part of Persian words, Indic letters and emoji

@@ -141,7 +141,8 @@ class Searcher:
         search = begun.get(known)
         if search is None:
             search, found = self._found(stores, asked, text, wanted, end)
-            begun |= {known: search} if found.mode == "hybrid" else {}
+            if found.mode == "hybrid":
+                begun[known] = search
         else:
             found = self._further(search, asked, text, wanted, end)
         hits = self._standing(found.hits)
