@@ -21,6 +21,7 @@ from ..host.tool_scopes import ChatSearcher
 from ..recall.bars import MinSimilarity
 from ..recall.block import Line, lines_of, other_half
 from ..recall.excerpt import excerpt
+from ..recall.numbered_names import names_another
 from ..recall.prefetch import MIN_COVERAGE, MessagePlace, prefetch_block, worth_showing
 from ..recall.searcher import Begun, Searcher
 from ..recall.transcripts import Transcripts
@@ -143,7 +144,13 @@ class _Asked:
         known = {_row(hit) for hit in self._worth if self._transcript.holds(self._where.session, hit)}
         reasons |= dict.fromkeys(known, "the session still has it before it")
         others = [hit for hit in self._recorded.found.values() if _row(hit) not in shown]
-        return [(hit, reasons.get(_row(hit)) or _too_far(hit, self.near(hit.asked))) for hit in others[:_BELOW_MOST]]
+        return [(hit, reasons.get(_row(hit)) or self._why_not(hit)) for hit in others[:_BELOW_MOST]]
+
+    def _why_not(self, hit: Hit) -> str:
+        """Return why a row is not considered an answer."""
+        if names_another(hit.asked or self._text, hit.content):
+            return "it names another one than the message asks for, of the same kind"
+        return _too_far(hit, self.near(hit.asked))
 
 
 def agent_view(served: ServedHome, params: Params) -> Mapping[str, Any]:
@@ -211,7 +218,7 @@ def _nothing(below: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _too_far(hit: Hit, near: MinSimilarity | None) -> str:
-    """Return why a row is not considered an answer."""
+    """Return what a row has of what would make it an answer, and how much that would take."""
     holds = f"{hit.coverage:.0%} of the question's words by weight"
     if near is None or hit.similarity is None:
         measured = "" if hit.relevance is None else f"; the reranker gives it a chance of {hit.relevance:.1%}"

@@ -7,7 +7,6 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from itertools import chain, zip_longest
 from operator import itemgetter
 
@@ -19,6 +18,7 @@ from .asking import asks
 from .bars import MinSimilarity
 from .block import Line, ask_alike, exchanges_in, lines_of
 from .follow_up import subject_of
+from .numbered_names import names_another
 from .questions import questions_in
 from .render import render_block
 from .searcher import Begun, Searcher
@@ -238,7 +238,15 @@ def _answering(
         if then or named_periods(text, datetime.now(UTC)):
             return then  # a row of another time can only have words in common such as "did we talk about"
     most = _most_of([*found, *held], text)
-    return list(filter(partial(is_worth_showing, near=near, most=most), found))
+    return [hit for hit in found if is_worth_showing(_judged(hit, text), near, most)]
+
+
+def _judged(hit: Hit, text: str) -> Hit:
+    """Return the hit as it is judged: only by its similarity, if it names another thing than the question.
+
+    Words and cross-encoder hardly tell the two things apart.
+    """
+    return replace(hit, coverage=0.0, relevance=None) if names_another(text, hit.content) else hit
 
 
 def _most_of(found: Sequence[Hit], text: str) -> float:

@@ -145,6 +145,19 @@ def test_it_says_what_is_in_the_block_and_what_fell_below_the_bar(
     assert f"its similarity is {below['m2']['similarity']:.2f}, and 0.60 would do" in below["m2"]["why"]
 
 
+def test_it_says_what_is_about_another_one(serve_api: ServeApi, make_provider: MakeProvider) -> None:
+    provider = make_provider()
+    provider.on_memory_write("add", "memory", "Order 77120 went to the wrong address")
+    landed(provider)
+
+    found = serve_api().get("/agent-view", message="Any news on order 90311?", theme="marketing")
+
+    assert found["lines"] == []
+    assert [row["why"] for row in found["below"]] == [
+        "it names another one than the message asks for, of the same kind"
+    ]
+
+
 def test_it_says_what_found_no_room(serve_api: ServeApi, make_provider: MakeProvider) -> None:
     provider = make_provider()
     for number in range(3):

@@ -171,6 +171,19 @@ def test_need_08_of_two_near_equal_statements_the_newer_is_shown(provider: Pgvec
 # -- need 9 ----------------------------------------------------------------------------------------------------------
 
 
+def test_need_09_what_happened_to_another_ticket_does_not_stand_before_the_turn(
+    config: dict[str, Any], make_provider: MakeProvider
+) -> None:
+    provider = make_provider(config | {"tools": ["forget"]})
+    remember(provider, "INC-8841: a consumer of the billing queue had died", "Order 77120 went to the wrong address")
+    for message in ("INC-9120?", "What happened with INC-9120?", "Any news on order 90311?"):
+        assert provider.prefetch(message, session_id=message) == "", message
+        assert called(provider, "forget", {"query": message})["would_forget"] == [], message
+    assert "a consumer" in provider.prefetch("INC-8841?")
+    assert "a consumer" in provider.prefetch("INC-9120: did a consumer of the queue die?", session_id="session-2")
+    assert "wrong address" in provider.prefetch("Any news on order 77120?")
+
+
 def test_need_09_politeness_searches_nothing(make_provider: MakeProvider, embedder: ScriptedEmbedder) -> None:
     provider = make_provider({"embed_url": embedder.url})
     messages = ["ok", "OK!!", "thanks", "Danke schön!", "👍", "🎉🎉", "", "   ", "...", "好的，谢谢！"]
