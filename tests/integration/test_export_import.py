@@ -233,6 +233,24 @@ def test_need_40_a_dry_run_counts_once_what_two_themes_of_the_file_hold(
     assert told == [[1, 1, 600, 0], [1, 1, 600, 0], [0, 2, 0, 600]]
 
 
+def test_need_16_themes_that_removed_the_same_text_can_be_put_together(
+    both: Both, dsn: str, second_dsn: str, tmp_path: Path
+) -> None:
+    with psycopg.connect(dsn) as conn:
+        conn.execute(
+            "INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at) VALUES"
+            " ('marketing', 'memory', hermes_digest('Bolt is red'), '2025-02-01'),"
+            " ('sales', 'memory', hermes_digest('Bolt is red'), '2025-01-01')"
+        )
+    out = tmp_path / "all.jsonl"
+    both(True)
+    assert cli.main(["export", str(out)]) == 0
+    both(False)
+    assert cli.main(["import", str(out), "--rename", "marketing=sales"]) == 0
+    removed = "SELECT agent_identity || ' ' || (removed_at AT TIME ZONE 'UTC')::date FROM hermes_tombstones"
+    assert Database(second_dsn).column(removed) == ["sales 2025-02-01"]
+
+
 @pytest.mark.parametrize("asked", [("--rename", "Salse=emea"), ("--theme", "Salse"), ("--theme", "salse", "--dry-run")])
 def test_need_16_a_theme_that_the_file_does_not_hold_brings_nothing_in(
     asked: tuple[str, ...], both: Both, dsn: str, second_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -221,13 +221,15 @@ UNION SELECT DISTINCT agent_identity FROM hermes_operations
 ORDER BY 1;
 
 -- name: bring_tombstones
--- A memory that is stored here was confirmed later, and gets no tombstone.
+-- A memory that is stored here was confirmed later, and gets no tombstone. Of several removals of a text, as of themes that an
+-- import puts together, the last one counts.
 INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at, origin)
-SELECT %(theme)s, given.target, given.digest, given.removed_at, given.origin
+SELECT DISTINCT ON (given.target, given.digest) %(theme)s, given.target, given.digest, given.removed_at, given.origin
   FROM unnest(%(targets)s::text[], %(digests)s::bytea[], %(times)s::timestamptz[], %(origins)s::text[])
        AS given(target, digest, removed_at, origin)
  WHERE NOT EXISTS (SELECT FROM memory_entries AS m
                     WHERE m.agent_identity = %(theme)s AND m.target = given.target AND m.digest = given.digest)
+ ORDER BY given.target, given.digest, given.removed_at DESC
 ON CONFLICT (agent_identity, target, digest) DO UPDATE
    SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at),
        origin = CASE WHEN excluded.removed_at > hermes_tombstones.removed_at THEN excluded.origin ELSE hermes_tombstones.origin END;
