@@ -57,8 +57,8 @@ BEGIN
         RETURN NULL;
     END IF;
     -- Our own statements set all three; somebody has set one by hand, or a version that knows no codes has.
-    EXECUTE format('UPDATE %I.%I SET sig = binary_quantize(embedding), code = hermes_code(embedding) WHERE id = $1',
-                   TG_TABLE_SCHEMA, TG_TABLE_NAME) USING NEW.id;
+    EXECUTE format('UPDATE %I.%I SET sig = binary_quantize(embedding), code = hermes_code(embedding) '
+                   'WHERE agent_identity = $1 AND id = $2', TG_TABLE_SCHEMA, TG_TABLE_NAME) USING NEW.agent_identity, NEW.id;
     RETURN NULL;
 END
 $keep$;
@@ -68,14 +68,16 @@ CREATE OR REPLACE FUNCTION hermes_keep_chunks() RETURNS trigger
 AS $keep$
 BEGIN
     IF NEW.content IS DISTINCT FROM OLD.content THEN
-        EXECUTE format('DELETE FROM %I.%I WHERE row_id = $1', TG_TABLE_SCHEMA, TG_ARGV[0]) USING OLD.id;
+        EXECUTE format('DELETE FROM %I.%I WHERE agent_identity = $1 AND row_id = $2', TG_TABLE_SCHEMA, TG_ARGV[0])
+            USING OLD.agent_identity, OLD.id;
         IF NEW.sig IS NOT NULL AND (NEW.embedding IS NULL OR NEW.embedding IS NOT DISTINCT FROM OLD.embedding) THEN
-            EXECUTE format('UPDATE %I.%I SET embedding = NULL, sig = NULL, code = NULL, embed_after = NULL WHERE id = $1',
-                           TG_TABLE_SCHEMA, TG_TABLE_NAME) USING NEW.id;
+            EXECUTE format('UPDATE %I.%I SET embedding = NULL, sig = NULL, code = NULL, embed_after = NULL '
+                           'WHERE agent_identity = $1 AND id = $2', TG_TABLE_SCHEMA, TG_TABLE_NAME)
+                USING NEW.agent_identity, NEW.id;
         END IF;
     ELSE
-        EXECUTE format('UPDATE %I.%I SET agent_identity = $2 WHERE row_id = $1', TG_TABLE_SCHEMA, TG_ARGV[0])
-            USING OLD.id, NEW.agent_identity;
+        EXECUTE format('UPDATE %I.%I SET agent_identity = $3 WHERE agent_identity = $1 AND row_id = $2', TG_TABLE_SCHEMA,
+                       TG_ARGV[0]) USING OLD.agent_identity, OLD.id, NEW.agent_identity;
     END IF;
     RETURN NULL;
 END
@@ -139,7 +141,7 @@ END
 $indexes$;
 
 INSERT INTO hermes_migrations (version, name, checksum)
-VALUES (4, 'codes', '0a859fec71ee1e1962ef60d8506333f17eaf755ccfbae386057d6345dbe48679')
+VALUES (4, 'codes', '3a2990f4ce1df1c181c308a5ba3a61765d9776801f3cbb9b277ed9d2aa0b7538')
 ON CONFLICT (version) DO NOTHING;
 
 COMMIT;

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from pgvector import Vector
+from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from ..domain.facts import PLAIN, Structure, parse_notation
@@ -52,6 +53,10 @@ def note_actor(
     who = {key: known[key] for key in _WHO if isinstance(known.get(key), str) and known[key]}
     row = {"who": json.dumps(who), "origin": origin, "keep_removed": "on" if keep_removed else "off"}
     conn.execute(query("note_actor"), row)
+    if conn.spread:  # triggers run where the row is, and only what SET LOCAL sets gets there
+        setting = sql.SQL(query("note_actor_everywhere").decode())
+        for name, value in row.items():
+            conn.execute(setting.format(name=sql.Identifier("hermes_pgvector", name), value=sql.Literal(value)))
 
 
 def forget_old_texts(conn: DeadlineConnection, theme: str, ids: Sequence[int] | None = None) -> int:

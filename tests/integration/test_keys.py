@@ -114,6 +114,37 @@ def test_an_earlier_database_gets_the_schema_of_a_new_one_and_keeps_its_rows(
     assert (without_code(earlier), Database(earlier).column(HISTORY)) == (rows, history)
 
 
+@pytest.mark.parametrize(
+    ("table", "chunks"), [("memory_entries", "memory_chunks"), ("conversations", "conversation_chunks")]
+)
+@pytest.mark.parametrize("change", ["content = 'Edited'", "agent_identity = 'finance'", "embedding = NULL"])
+def test_need_44_a_changed_row_leaves_that_of_another_theme_with_its_number(
+    admin_dsn: str, table: str, chunks: str, change: str
+) -> None:
+    """As servers that number their own rows may come to have it: a trigger has to name the theme of its row."""
+    columns, values = ("target", "'memory'") if table == "memory_entries" else ("session_id, role", "'s-1', 'user'")
+    vector = f"array_fill(1::float4, ARRAY[{DIMS}])::vector"
+    for theme in ("marketing", "sales"):
+        execute(
+            admin_dsn,
+            f"INSERT INTO {table} (id, agent_identity, {columns}, content, embedding) OVERRIDING SYSTEM VALUE"
+            f" VALUES (1, '{theme}', {values}, 'Told', {vector});"
+            f"INSERT INTO {chunks} (row_id, part, agent_identity, first_char, embedding)"
+            f" VALUES (1, 1, '{theme}', 5, {vector})",
+        )
+    execute(
+        admin_dsn,
+        f"SET hermes_pgvector.keep_sig = on; UPDATE {table} SET embedding = NULL WHERE agent_identity = 'sales'",
+    )
+    of_sales = (
+        f"SELECT to_jsonb(t) FROM {table} AS t WHERE agent_identity = 'sales'"
+        f" UNION ALL SELECT to_jsonb(k) FROM {chunks} AS k WHERE agent_identity = 'sales'"
+    )
+    before = Database(admin_dsn).column(of_sales)
+    execute(admin_dsn, f"UPDATE {table} SET {change} WHERE agent_identity = 'marketing'")
+    assert len(before) == 2 and Database(admin_dsn).column(of_sales) == before
+
+
 def test_the_keys_are_built_anew_where_a_build_was_stopped(earlier: str, cli: Run) -> None:
     execute(
         earlier,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 from psycopg import sql
@@ -14,6 +15,9 @@ from psycopg.conninfo import conninfo_to_dict
 
 from hermes_memory_pgvector.admin.browse import theme_sizes
 from hermes_memory_pgvector.admin.common.holdings import COUNTED_ROWS
+from hermes_memory_pgvector.admin.prune.old_turns import aged, announce
+from hermes_memory_pgvector.admin.status.hot_report import hot_themes
+from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.runtime.process import close_all
 from hermes_memory_pgvector.store.connection import DeadlineConnection
 from hermes_memory_pgvector.store.pool import connect
@@ -22,6 +26,7 @@ from tests.conftest import MakeProvider
 from tests.support.memory import called, landed
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.statements import every_statement
+from tests.support.stored import Database
 
 QUESTION = "Who owns the Atlas budget?"
 ASKED: list[tuple[str, dict[str, Any]]] = [
@@ -76,6 +81,8 @@ def test_need_44_each_theme_is_told_the_same_where_the_tables_are_spread(
     landed(writer)
     held = [entry["content"] for entry in called(writer, "memory_profile", {})["memory"]]
     assert sorted(held) == ["Atlas was sold", *(f"The Atlas budget {n} is owned by marketing" for n in (0, 3))]
+    noted = "SELECT concat_ws(' ', action, who ->> 'source', old_row IS NOT NULL) FROM memory_history ORDER BY id"
+    assert Database(admin_dsn).column(noted)[-2:] == ["replaced memory_tool f", "removed memory_tool t"]
 
 
 def test_need_44_what_is_counted_of_all_themes_is_the_same_where_the_tables_are_spread(admin_dsn: str) -> None:
@@ -101,6 +108,27 @@ def test_need_44_what_is_counted_of_all_themes_is_the_same_where_the_tables_are_
         conn.spread = True
         assert _sizes(conn) == sizes
         assert theme_names(conn) == names == ["marketing", "marketing alone", "sales", "sales alone"]
+
+
+def test_need_44_the_same_themes_are_cleaned_and_told_where_the_tables_are_spread(admin_dsn: str) -> None:
+    """By statements without recursion and LATERAL."""
+    with connect(admin_dsn) as conn:
+        conn.execute(
+            b"INSERT INTO conversations (session_id, agent_identity, role, content, ts) VALUES"
+            b" ('s', 'marketing', 'user', 'Old', now() - interval '9 days'), ('s', 'marketing', 'user', 'New', now()),"
+            b" ('s', 'sales', 'user', 'Ahead', now() + interval '9 days'), ('s', 'crew', 'user', 'Early', '-infinity')"
+        )
+        announce(conn, {"marketing": "9d"})
+        conn.execute(
+            b"INSERT INTO memory_entries (agent_identity, target, content, pinned) VALUES"
+            b" ('sales', 'memory', 'Pinned', true), ('sales', 'memory', 'Both', true), ('crew', 'memory', 'Not', false)"
+        )
+        found = []
+        for conn.spread in (False, True):
+            (old,) = aged(conn, uuid4(), lease_s=60, grace_s=60, every_s=60)
+            hot = [each["theme"] for each in hot_themes(conn, Settings())]
+            found.append((old.theme, old.policy, round(old.age_s / 86_400), hot))
+        assert found == [("marketing", "9d", 9, ["sales"])] * 2
 
 
 def _sizes(conn: DeadlineConnection) -> tuple[list[dict[str, Any]], ...]:

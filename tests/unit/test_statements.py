@@ -35,6 +35,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
     assert {name for name, statement in every_statement().items() if "-- exempt:" in statement} <= {
         "set_timeouts", "settle_session", "session_path", "set_path",  # touch no table
         "has_own_themes", "lock_theme", "set_timeouts_only", "keep_settings", "read_question",  # touch no table
+        "note_actor_everywhere",  # touches no table
         "is_confined", "themes_of_role",  # touch no table
         "copy_turns",  # each row names its theme
         "forget_operations", "forget_tombstones", "record_space", "read_space", "hold_space",  # no stored text
@@ -55,14 +56,15 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "numbers_noted", "used_numbers_memories", "used_numbers_turns",  # numbers
         "database_identity", "may_write_history", "may_write_log",
         "proposals",  # for the operator
-        "themes_with_traces", "hot_themes",  # names for the operator
+        "themes_with_traces", "hot_themes", "hot_themes_spread",  # names for the operator
         "theme_sizes", "largest_themes", "likely_largest_themes", "growth", "growth_spread",  # names and counts
         "list_all_history", "texts_after", "private_memories", "private_turns",  # by number
         "own_columns", "begin_moves", "end_moves", "keys_without_theme",  # touch no table
         "move_history",  # its function names the theme
-        "distribution_state", "distributed_tables", "nodes_with_shards", "partial_writers",  # the catalogue
+        "distribution_state", "distributed_tables", "partial_writers",  # the catalogue
         "server_clock",  # touches no table
-        "read_clock", "try_upkeep", "oldest_turns", "oldest_turns_own", "retention_state",  # names, counts and times
+        "read_clock", "try_upkeep", "retention_state",  # counts and times
+        "oldest_turns", "oldest_turns_own", "oldest_turns_spread",  # names and times
         "server_identity", "server_system", "server_migrations",  # which server this is
         "primary_position", "replica_position", "replica_timeline",
         "note_actor", "forget_history",  # touch no stored text of today
@@ -124,6 +126,14 @@ def test_need_04_every_statement_is_used_and_no_other_sql_reads_stored_text() ->
         text for text in texts if re.search(r"(?:FROM|INTO|UPDATE|JOIN)\\? (?:memory_entries|conversations)", text)
     ]
     assert reads == [], "SQL on stored text stands in a file of statements"
+
+
+@pytest.mark.parametrize("name", sorted(every_statement()))
+def test_need_44_no_update_decides_by_a_function_that_is_not_immutable(name: str) -> None:
+    """Citus refuses such functions in the CASE of what changes distributed rows."""
+    _, _, changes = every_statement()[name].partition(" SET ")
+    decided = " ".join(re.findall(r"\bCASE\b.*?\bEND\b", changes, re.DOTALL))
+    assert not re.search(r"\b(?:now|to_jsonb|concat|concat_ws|format|jsonb_build_\w+)\(", decided)
 
 
 def test_every_fragment_is_used() -> None:

@@ -97,6 +97,8 @@ def _statements(tables: list[str], database: str, writers: Sequence[Any]) -> Ite
         yield f"GRANT INSERT ({each.columns}) ON {each.name} TO {each.role}"
     # Agents that connect from here on send each theme's statements to one place.
     yield f"ALTER DATABASE {database} SET hermes_pgvector.spread = on"
+    # What they tell the triggers of a transaction reaches the server where the row is.
+    yield f"ALTER DATABASE {database} SET citus.propagate_set_commands = 'local'"
     # Triggers are off: those of TRUNCATE would also delete distributed rows, of the chunks and the history.
     yield "SET LOCAL session_replication_role = replica"
     for table in tables:
@@ -115,10 +117,4 @@ def _why_not(conn: DeadlineConnection, state: Any) -> str:
         )
     if state.changing:
         return "a change of the model, or an upgrade, is under way: bring it to its end first"
-    (nodes,) = conn.execute(_query("nodes_with_shards")).fetchone() or (0,)
-    if nodes != 1:
-        return (
-            f"{nodes} servers of this database take shards, and for now it has to be one: set shouldhaveshards of each "
-            "with citus_set_node_property"
-        )
     return ""

@@ -10,10 +10,6 @@ SELECT quote_ident(current_database()) AS database, (SELECT extversion FROM pg_e
 -- exempt: reads the catalogue only.
 SELECT logicalrelid::regclass::text AS name FROM pg_dist_partition;
 
--- name: nodes_with_shards
--- exempt: reads the catalogue only.
-SELECT count(*) AS count FROM pg_dist_node WHERE isactive AND shouldhaveshards;
-
 -- name: partial_writers
 -- exempt: reads the catalogue only. The roles that may insert some columns of a table, and the columns that they may not.
 SELECT logged.name, quote_ident(pg_get_userbyid(held.grantee)) AS role,

@@ -101,8 +101,8 @@ def aged(conn: DeadlineConnection, me: UUID, *, lease_s: float, grace_s: float, 
 
     A theme that is held for longer than `lease_s` was held while the server's clock was ahead, and counts as free.
     """
-    statement = "oldest_turns_own" if conn.own_themes else "oldest_turns"
-    rows = conn.execute(_query(statement), {"me": me, "lease_s": lease_s, "grace_s": grace_s, "every_s": every_s})
+    statement = _query(f"oldest_turns{'_own' if conn.own_themes else '_spread' if conn.spread else ''}")
+    rows = conn.execute(statement, {"me": me, "lease_s": lease_s, "grace_s": grace_s, "every_s": every_s})
     return [Aged(**row._asdict()) for row in rows]
 
 

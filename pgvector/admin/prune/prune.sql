@@ -132,6 +132,14 @@ SELECT t.theme, extract(epoch FROM now() - oldest.ts)::float8 AS age_s, retentio
   LEFT JOIN hermes_retention AS r ON r.agent_identity = t.theme
  WHERE oldest.ts < now();
 
+-- name: oldest_turns_spread
+-- exempt: as oldest_turns, where the tables are distributed over machines, each of which looks through its own.
+SELECT oldest.agent_identity AS theme, extract(epoch FROM now() - oldest.ts)::float8 AS age_s, retention_standing(r)
+  FROM (SELECT agent_identity, min(ts) AS ts FROM conversations
+         WHERE ts > '-infinity' GROUP BY agent_identity) AS oldest
+  LEFT JOIN hermes_retention AS r ON r.agent_identity = oldest.agent_identity
+ WHERE oldest.ts < now();
+
 -- name: announce_retention
 -- A policy that is new to a theme begins to wait, and so does one after which the clock was set.
 INSERT INTO hermes_retention (agent_identity, policy, announced_at)

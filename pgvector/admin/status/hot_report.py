@@ -26,7 +26,8 @@ def hot_themes(conn: DeadlineConnection, settings: Settings) -> list[dict[str, A
         return []
     languages = Languages(settings.text_language, settings.text_languages)
     with translated():
-        names = [row.theme for row in conn.execute(_query("hot_themes"), {"limit": _THEMES_MOST})]
+        statement = "hot_themes_spread" if conn.spread else "hot_themes"
+        names = [row.theme for row in conn.execute(_query(statement), {"limit": _THEMES_MOST})]
         pipe = Pipeline(conn)
         asked = {name: ask_facts(pipe, name) for name in names}
         blocks = {name: read_hot(pipe, rows, name, languages.of(name), limits) for name, rows in asked.items()}

@@ -83,7 +83,7 @@ SELECT count(*) AS count FROM conversations WHERE embedding IS NULL AND sig IS N
 
 -- name: keep_signatures
 -- exempt: touches no table. Until the transaction ends, setting a vector to NULL keeps its signature.
-SELECT set_config('hermes_pgvector.keep_sig', 'on', true);
+SET LOCAL hermes_pgvector.keep_sig = on;
 
 -- name: cooling_ids
 SELECT id FROM conversations

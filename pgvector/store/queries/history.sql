@@ -6,6 +6,10 @@
 SELECT set_config('hermes_pgvector.who', %(who)s, true) AS who, set_config('hermes_pgvector.origin', %(origin)s, true) AS origin,
        set_config('hermes_pgvector.keep_removed', %(keep_removed)s, true) AS keep_removed;
 
+-- name: note_actor_everywhere
+-- exempt: touches no table. One of these settings on every server, where the tables are spread by theme.
+SET LOCAL {name} = {value};
+
 -- name: forget_old_texts
 -- Deletes what some memories of a theme, or all of them, said before.
 UPDATE memory_history SET old_content = NULL, old_row = NULL

@@ -288,13 +288,13 @@ RETURNING id;
 
 -- name: note_replaced
 -- A new memory of an operator, who says it in no chat, is said where the one was that it replaces: in a chat, it stays there.
+-- Citus refuses jsonb_build_object, which is not immutable, in the CASE of an UPDATE.
 UPDATE memory_entries AS m
    SET replaces = old.id,
        metadata = CASE WHEN m.created_at < %(at)s OR m.metadata ? 'platform' THEN m.metadata
-                       ELSE m.metadata || jsonb_strip_nulls(jsonb_build_object(
-                           'platform', old.metadata -> 'platform', 'profile', old.metadata -> 'profile',
-                           'chat_type', old.metadata -> 'chat_type', 'chat', old.metadata -> 'chat',
-                           'user', old.metadata -> 'user')) END
+                       ELSE m.metadata || jsonb_strip_nulls(jsonb_object('{platform,profile,chat_type,chat,user}', ARRAY[
+                           old.metadata ->> 'platform', old.metadata ->> 'profile', old.metadata ->> 'chat_type',
+                           old.metadata ->> 'chat', old.metadata ->> 'user'])) END
   FROM memory_entries AS old
  WHERE m.agent_identity = %(theme)s AND m.target = %(target)s AND m.digest = hermes_digest(%(content)s)
    AND old.agent_identity = %(theme)s AND old.id = %(replaced)s;
