@@ -24,9 +24,10 @@ from ..domain.files import (
     name_new,
     read_memory_file,
     read_regular_file,
+    replace_text,
 )
 from ..domain.fork_safety import fork_lock
-from ..domain.operations import FileOperation, Operation
+from ..domain.operations import FileOperation, Operation, ReconcileFile
 from ..domain.text import entries_in
 from ..domain.types import MEMORY_FILES
 from ..server.home_record import ORIGIN
@@ -34,6 +35,8 @@ from ..server.home_record import ORIGIN
 logger = logging.getLogger(__name__)
 
 _CLOCK_STEP_S = 60.0  # a clock that is behind by more than this was set back
+_COARSE_S = 2.0  # some file systems keep the time of a file no finer
+_LAST_ORIGIN = Path("pgvector", "last_origin")  # in the home: its last origin, and its marker's number on the disk
 _Signature = tuple[int, ...] | None
 
 
@@ -79,6 +82,26 @@ class Mirror:
         except OSError:
             return f":{where}"
 
+    @cached_property
+    def former(self) -> tuple[str, float]:
+        """Return the origin that this home had before its host or path got another name, and up to when; else "" and 0.
+
+        A container gets another host name whenever it is made anew. A copy of the home has a marker of its own on the
+        disk, and shares nothing with the original. That of a whole disk cannot be told from it: what the original has
+        noted since, it keeps.
+        """
+        with contextlib.suppress(OSError, ValueError):
+            origin, marker = (self._home / _LAST_ORIGIN).read_text(encoding="ascii").split()
+            if origin != self.origin and int(marker) == (self._home / ORIGIN).stat().st_ino:
+                return origin, (self._home / "pgvector" / "clock").stat().st_mtime + _COARSE_S
+        return "", 0.0
+
+    def _note_origin(self) -> None:
+        with contextlib.suppress(OSError):
+            text, path = f"{self.origin} {(self._home / ORIGIN).stat().st_ino}\n", self._home / _LAST_ORIGIN
+            if not path.exists() or path.read_text(encoding="ascii", errors="replace") != text:
+                replace_text(path, text)
+
     def now(self) -> float:
         """Return a time (seconds since the epoch) later than any that this home got before, even if the clock stepped.
 
@@ -107,6 +130,7 @@ class Mirror:
         A missing file is included if it existed before.
         """
         states, seen = [], self._seen
+        _ = self.former  # by the clock as the former host left it
         for target, path in memory_file_paths(self._home).items():
             try:
                 signature = _signature(path)
@@ -144,6 +168,8 @@ class Mirror:
             if isinstance(op, FileOperation) and op.origin == self.origin:
                 if op.noted_at < self._stored_up_to:
                     self.read_again()
+                if isinstance(op, ReconcileFile):
+                    self._note_origin()
                 self._stored_up_to = max(self._stored_up_to, op.noted_at)
 
     def note_written(self, target: str) -> None:

@@ -164,12 +164,15 @@ class RemoveMemory(FileOperation):
 class ReconcileFile(FileOperation):
     """Bring the memories in line with the contents of a file.
 
-    `file_time` is 0 if the file is missing; `damaged`: it contains bytes that are not text.
+    `file_time` is 0 if the file is missing; `damaged`: it contains bytes that are not text. What the origin `formerly`
+    noted until `formerly_until`, this home has noted under another name of its host or path.
     """
 
     contents: tuple[str, ...]
     file_time: float
     damaged: bool = False
+    formerly: str = ""
+    formerly_until: float = 0.0
 
     def texts(self) -> Sequence[str]:
         """Return the texts that get a vector."""

@@ -197,6 +197,7 @@ class BuiltInMemory:
         counts = self._runtime.counts
         of_profile = {key: name for key, name in self._context.scope.items() if key == "profile"}
         for state in mirror.changed():
+            formerly, until = mirror.former
             contents = dict.fromkeys(storable(each, self._keep, counts) for each in state.contents)
             yield ReconcileFile(
                 theme=self._context.place.files.name,
@@ -207,6 +208,8 @@ class BuiltInMemory:
                 damaged=state.damaged,
                 noted_at=state.read_at,
                 origin=mirror.origin,
+                formerly=formerly,
+                formerly_until=until,
                 metadata={"source": "file"} | of_profile,
             )
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +13,9 @@ from typing import Any
 import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.runtime.process import close_all
 from tests.conftest import MakeProvider
+from tests.support.embedded import ask
 from tests.support.memory import called, landed, recalled, write_entries
 from tests.support.tcp_proxy import TcpProxy
 
@@ -196,3 +201,73 @@ def test_need_03_what_an_agent_remembered_while_it_was_away_stays_though_a_file_
         proxy.start()
         landed(away)
     assert recalled(session, "atlas") == [text]
+
+
+def _in_a_new_container(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    close_all()
+    monkeypatch.setattr(socket, "gethostname", lambda: name)
+
+
+def test_need_15_what_is_edited_where_the_host_or_the_home_has_another_name_is_followed(
+    hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, direct_dsn: str
+) -> None:
+    """Each new container has a host name. As another host, it would leave the old text beside the new one."""
+    one, _ = hosts
+    one.write("Atlas is blue", "Borealis is green", "Cygnus is red", age_s=60)
+    one.session().on_memory_write("add", "memory", "Draco is white")
+    one.write("Atlas is blue", "Borealis is green", "Cygnus is red", "Draco is white", age_s=50)
+    for container in ("c1", "c2"):
+        _in_a_new_container(monkeypatch, container)
+        one.session()
+    one.write("Atlas is blue", "Borealis is grey", "Draco is white", age_s=40)
+    _in_a_new_container(monkeypatch, "c3")
+    assert set(recalled(one.session(), "atlas borealis cygnus draco")) == {
+        "Atlas is blue", "Borealis is grey", "Draco is white",
+    }  # fmt: skip
+    close_all()
+    one.home = one.home.rename(tmp_path / "moved")
+    one.write("Borealis is black", "Draco is white", age_s=30)
+    session = one.session()
+    assert set(recalled(session, "atlas borealis cygnus draco")) == {"Borealis is black", "Draco is white"}
+    assert ask(direct_dsn, "SELECT count(DISTINCT origin) FROM hermes_mirror") == 1
+    session.on_memory_write("remove", "memory", "", {"old_text": "Borealis"})
+    landed(session)
+    assert recalled(session, "atlas borealis cygnus draco") == ["Draco is white"]
+
+
+def test_need_31_a_copy_of_a_home_takes_nothing_from_the_original(
+    hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = hosts
+    one.write("Atlas is blue", "Borealis is green", "Cygnus is red", age_s=60)
+    one.session()
+    close_all()
+    shutil.copytree(one.home, two.home)
+    two.write("Atlas is blue", "Cygnus is red", age_s=50)
+    _in_a_new_container(monkeypatch, "two")
+    assert set(recalled(two.session(), "atlas borealis cygnus")) == {
+        "Atlas is blue", "Borealis is green", "Cygnus is red",
+    }  # fmt: skip
+
+
+def test_need_31_a_copied_disk_takes_nothing_that_the_original_has_noted_since(
+    hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cloned machine, started later from what its disk was, finds the same files there as the original."""
+    one, _ = hosts
+    one.write("Atlas is blue", "Borealis is green", age_s=60)
+    one.session()
+    clock = one.home / "pgvector" / "clock"
+    cloned = clock.stat()
+    close_all()
+    monkeypatch.setattr(time, "time", lambda real=time.time: real() + 3600)
+    monkeypatch.setattr(time, "time_ns", lambda real=time.time_ns: real() + 3600 * 10**9)
+    session = one.session()
+    session.on_memory_write("add", "memory", "Cygnus is red")
+    landed(session)
+    _in_a_new_container(monkeypatch, "clone")
+    os.utime(clock, ns=(cloned.st_atime_ns, cloned.st_mtime_ns))
+    one.write("Atlas is blue", "Borealis is green", age_s=60)
+    assert set(recalled(one.session(), "atlas borealis cygnus")) == {
+        "Atlas is blue", "Borealis is green", "Cygnus is red",
+    }  # fmt: skip

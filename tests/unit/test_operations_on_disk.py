@@ -37,7 +37,9 @@ OPERATIONS: list[Operation] = [
     AddMemory(**EVERY, **ENTRY, content="x"),
     ReplaceMemory(**EVERY, **ENTRY, content="y", old_text="x"),
     RemoveMemory(**EVERY, **ENTRY, old_text="x"),
-    ReconcileFile(**EVERY, **ENTRY, contents=("x", "y"), file_time=9.5, damaged=True),
+    ReconcileFile(
+        **EVERY, **ENTRY, contents=("x", "y"), file_time=9.5, damaged=True, formerly="there", formerly_until=8.5
+    ),
 ]
 
 

@@ -47,7 +47,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "due_themes_memories", "due_themes_turns", "cold_themes_turns",  # names of themes
         "sample_texts", "no_vectors",
         "take_over_mirrored", "mirror_difference", "forget_mirrored",  # this host's own file
-        "hold_removals", "withdraw_removals", "entries_of_files",
+        "hold_removals", "withdraw_removals", "entries_of_files", "inherit_mirrored", "forget_inherited",
         "incarnation",  # a time and the number of a table
         "held_removals", "count_held_removals", "keep_held", "removed_memories", "restore_memory",  # for the operator
         "keep_undecided",

@@ -325,6 +325,18 @@ ON CONFLICT (agent_identity, target, digest) DO UPDATE
 SELECT EXISTS (SELECT FROM memory_entries
                 WHERE agent_identity = %(theme)s AND target = %(target)s AND digest = hermes_digest(%(content)s));
 
+-- name: inherit_mirrored
+-- exempt: this home's own files, under another name of its host or path, whichever theme owns an entry.
+UPDATE hermes_mirror AS f SET origin = %(origin)s
+ WHERE f.origin = %(formerly)s AND f.noted_at <= %(until)s
+   AND NOT EXISTS (SELECT FROM hermes_mirror AS own
+                    WHERE own.agent_identity = f.agent_identity AND own.origin = %(origin)s AND own.target = f.target
+                      AND own.digest = f.digest);
+
+-- name: forget_inherited
+-- exempt: as inherit_mirrored. What is left are entries that were noted under the new name already.
+DELETE FROM hermes_mirror WHERE origin = %(formerly)s AND noted_at <= %(until)s;
+
 -- name: mirror_difference
 -- exempt: compares this host's own file with what was read from it before, whichever theme owns an entry.
 -- kind 'new': an entry of the file that was not seen before, with the id of its removal if this same file dropped it before;
