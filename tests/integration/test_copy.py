@@ -265,6 +265,20 @@ def test_need_16_turns_that_were_renamed_or_merged_at_the_other_one_are_not_doub
     assert all_rows(second_dsn) == before, "memories were there once more, and are put together"
 
 
+def test_need_16_turns_that_the_other_one_put_away_under_several_names_are_not_doubled(
+    in_use: Path, dsn: str, second_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for year, prefix in (("2024", "Atlas"), ("2025", "Bolt")):
+        fill_theme(dsn, "sales", prefix=prefix)
+        copied(capsys, "--to", second_dsn)
+        rename = ["themes", "rename", "sales", f"sales-{year}", "--yes", "--admin-dsn", second_dsn]
+        assert cli.main(rename) == 0
+
+    told = copied(capsys, "--to", second_dsn)
+
+    assert (told["verified"], told["turns_added"]) == (True, 0)
+
+
 @pytest.mark.parametrize("change", ["rename", "merge"])
 def test_need_16_what_was_renamed_or_merged_at_the_source_since_is_not_copied_a_second_time(
     in_use: Path, dsn: str, second_dsn: str, capsys: pytest.CaptureFixture[str], change: str

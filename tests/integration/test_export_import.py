@@ -302,6 +302,29 @@ def test_need_16_what_was_renamed_or_merged_since_is_not_doubled(
     assert all_rows(dsn) == before
 
 
+def test_need_16_what_was_put_away_each_year_under_another_name_is_not_doubled(
+    both: Both, dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The name is used again, and its rows are in several themes by now."""
+    out = tmp_path / "all.jsonl"
+    both(True)
+    for year, prefix in (("2024", "Atlas"), ("2025", "Bolt")):
+        fill_theme(dsn, "sales", prefix=prefix)
+        assert cli.main(["export", str(out.with_name(year)), "--theme", "sales"]) == 0
+        assert cli.main(["themes", "rename", "sales", f"sales-{year}", "--yes"]) == 0
+    assert cli.main(["themes", "rename", "sales-2024", "archive", "--yes"]) == 0
+    before = all_rows(dsn)
+    for year in ("2024", "2025"):
+        for options in (["--dry-run"], []):
+            capsys.readouterr()
+
+            assert cli.main(["import", str(out.with_name(year)), "--json", *options]) == 0
+
+            done = json.loads(capsys.readouterr().out)
+            assert (done["memories_added"], done["turns_added"]) == (0, 0)
+    assert all_rows(dsn) == before
+
+
 def test_need_40_a_theme_that_holds_rows_again_under_its_old_name_is_told(
     both: Both, dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,7 +5,7 @@ Every function works inside the caller's transactions, one on each side; running
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from ...store.replays import bury
 from ...store.sql import query
 from ..common.fetching import one
 from .export_rows import TimeRange, removed
-from .import_rows import column_lists
+from .import_rows import column_lists, themes_of
 from .kept_numbers import KeptNumbers, numbers_for
 
 _SLICE = 1000
@@ -100,10 +100,16 @@ def _numbers(
     return [numbers[each.memory_id] for each in entries]
 
 
-def missing(source: DeadlineConnection, target: DeadlineConnection, theme: str, store: Store, moved: str | None) -> int:
+def missing(
+    source: DeadlineConnection,
+    target: DeadlineConnection,
+    theme: str,
+    store: Store,
+    moved: Mapping[str, Sequence[str]],
+) -> int:
     """Return how many of the source's rows the target does not hold, compared one by one.
 
-    Turns may also be in `moved`, the theme that the target's rows of this theme were moved to.
+    Turns may also be in the themes that the target's rows of this theme were `moved` to.
     """
     if store == "turns":
         return sum(_lacking_turns(target, theme, keys, moved) for keys in _keys(source, theme, store))
@@ -117,7 +123,7 @@ def missing(source: DeadlineConnection, target: DeadlineConnection, theme: str, 
 
 def are_under(source: DeadlineConnection, target: DeadlineConnection, theme: str, old: str) -> bool:
     """Return whether the target holds any of the source's rows of `theme` under another name, `old`."""
-    turns = (_lacking_turns(target, old, keys, None) < len(keys) for keys in _keys(source, theme, "turns"))
+    turns = (_lacking_turns(target, old, keys, {}) < len(keys) for keys in _keys(source, theme, "turns"))
     memories = (
         any(each.id is not None for each in _known_memories(target, old, keys))
         for keys in _keys(source, theme, "memories")
@@ -135,15 +141,16 @@ def _keys(source: DeadlineConnection, theme: str, store: Store) -> Iterator[Sequ
 
 
 def _known_memories(target: DeadlineConnection, theme: str, keys: Sequence[Any]) -> Iterator[Any]:
-    row = {"themes": [theme] * len(keys), "moved": [None] * len(keys)}
+    row = {"themes": [themes_of(theme, {})] * len(keys)}
     yield from target.execute(query("known_memories"), row | column_lists(keys, targets="target", digests="digest"))
 
 
-def _lacking_turns(target: DeadlineConnection, theme: str, keys: Sequence[Any], moved: str | None) -> int:
+def _lacking_turns(
+    target: DeadlineConnection, theme: str, keys: Sequence[Any], moved: Mapping[str, Sequence[str]]
+) -> int:
     row = column_lists(keys, sessions="session_id", roles="role", times="ts", digests="digest") | {
-        "themes": [theme] * len(keys),
         "sources": [""] * len(keys),
-        "moved": [moved] * len(keys),
+        "themes": [themes_of(theme, moved)] * len(keys),
         "near_s": 0.0,
     }
     return len(target.execute(query("missing_turns"), row).fetchall())

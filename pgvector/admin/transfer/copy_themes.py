@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from shlex import quote
 from typing import Any
@@ -35,7 +35,7 @@ from .records import Record
 class Compared:
     """The comparison of one theme, memories and turns together. `missing`: rows of the source that the target lacks.
 
-    `moved`: the theme that it was renamed to or merged into at the target, or None.
+    `moved`: the theme that it was last renamed to or merged into at the target, or None.
     """
 
     theme: str
@@ -128,8 +128,8 @@ def copy(request: CopyRequest) -> Copy:
                 gone = sum(store.count_removals(source, target, name) for name in names)
                 return Copy(arrivals, gone, None, (), 0, fits)
             history = _copy_traces(request, names, kept)
-            moved = {old: new for old, new in moved_themes(target).items() if old != new}
-            compared = [_compare(source, target, name, moved.get(name)) for name in names]
+            moved = moved_themes(target)
+            compared = [_compare(source, target, name, moved) for name in names]
         # Also of themes that began meanwhile.
         written = _written(source, names if request.themes else themes_meant(source, (), request.rules))
         with target.transaction():
@@ -162,8 +162,8 @@ def _require_rights(target: DeadlineConnection, names: Sequence[str]) -> None:
 def _require_same_names(source: DeadlineConnection, target: DeadlineConnection, names: Sequence[str]) -> None:
     """Raise ConfigurationError if rows that an earlier copy brought would be brought again under their new name."""
     moved_there = moved_themes(target)
-    for old, new in moved_themes(source).items():
-        if new == old or new not in names or moved_there.get(old) == new or not rows_of(target, old):
+    for old, new in [(old, new) for old, places in moved_themes(source).items() for new in places]:
+        if new not in names or new in moved_there.get(old, ()) or not rows_of(target, old):
             continue
         if store.are_under(source, target, new, old):
             verb = "merge" if rows_of(target, new) else "rename"
@@ -227,12 +227,15 @@ def _copy_traces(request: CopyRequest, names: Sequence[str], kept: KeptNumbers) 
     return history if allowed else None
 
 
-def _compare(source: DeadlineConnection, target: DeadlineConnection, theme: str, moved: str | None) -> Compared:
+def _compare(
+    source: DeadlineConnection, target: DeadlineConnection, theme: str, moved: Mapping[str, Sequence[str]]
+) -> Compared:
     here = {kind: export_rows.fingerprint(source, theme, kind) for kind in STORES}
     there = {kind: export_rows.fingerprint(target, theme, kind) for kind in STORES}
     differing = [kind for kind in STORES if here[kind] != there[kind]]
     missing = sum(store.missing(source, target, theme, kind, moved) for kind in differing)
-    return Compared(theme, moved, _rows(here.values()), _rows(there.values()), not differing, missing)
+    *_, last = (None, *moved.get(theme, ()))
+    return Compared(theme, last, _rows(here.values()), _rows(there.values()), not differing, missing)
 
 
 def _rows(fingerprints: Iterable[Fingerprint]) -> int:

@@ -42,16 +42,20 @@ class BatchResult:
     removed: Sequence[Record] = ()
 
 
-def moved_themes(conn: DeadlineConnection) -> dict[str, str]:
-    """Return the current theme of the rows of renamed and merged themes, by the themes' old names.
+def moved_themes(conn: DeadlineConnection) -> dict[str, tuple[str, ...]]:
+    """Return the other themes that hold the rows of renamed and merged themes, by the themes' old names.
 
-    It is empty for a role that is limited to some themes, which may not read the log.
+    They are several where a name was used again and its new rows went elsewhere, the last ones to the last theme. It is
+    empty for a role that is limited to some themes, which may not read the log.
     """
-    moved: dict[str, str] = {}
+    moved: dict[str, list[str]] = {}
     if not has_own_themes(conn):
-        for row in conn.execute(query("theme_moves", package=__package__)):
-            moved = {old: row.into if new == row.theme else new for old, new in moved.items()} | {row.theme: row.into}
-    return moved
+        for theme, into in conn.execute(query("theme_moves", package=__package__)):
+            moved = {old: [into if place == theme else place for place in places] for old, places in moved.items()}
+            moved.setdefault(theme, []).append(into)
+    # Its last place stands last, and its own name in no list: a theme may have been renamed there and back.
+    elsewhere = {old: [place for place in places if place != old] for old, places in moved.items()}
+    return {old: tuple(dict.fromkeys(places[::-1]))[::-1] for old, places in elsewhere.items() if places}
 
 
 def noted_entries(conn: DeadlineConnection, origin: str, theme: str) -> dict[tuple[str, bytes], NotedEntry]:
@@ -68,7 +72,7 @@ def said_in_session(conn: DeadlineConnection, theme: str, session_id: str) -> se
     return {(row.role, row.content.strip()) for row in rows}
 
 
-def begin(conn: DeadlineConnection) -> dict[str, str]:
+def begin(conn: DeadlineConnection) -> dict[str, tuple[str, ...]]:
     """Make other imports, and changes of themes, wait until the transaction ends; return the `moved_themes`."""
     conn.execute(query("lock_arrivals"))
     return moved_themes(conn)
@@ -78,23 +82,23 @@ def bring_turns(
     conn: DeadlineConnection,
     records: Sequence[TurnRecord],
     languages: Languages,
-    moved: Mapping[str, str],
+    moved: Mapping[str, Sequence[str]],
     *,
     near_s: float,
     really: bool,
     kept: KeptNumbers | None = None,
 ) -> BatchResult:
-    """Insert the turns that neither their theme nor the one it was `moved` to holds; `near_s`: see missing_turns.
+    """Insert the turns that neither their theme nor those it was `moved` to hold; `near_s`: see missing_turns.
 
     `kept`: the numbers that they keep.
     """
     if not records:
         return BatchResult()
-    known = column_lists(records, themes="theme", **_TURN_COLUMNS) | {
+    known = column_lists(records, **_TURN_COLUMNS) | {
         "digests": [digest(each.content) for each in records],
         "sources": [str(each.metadata.get("source", "")) for each in records],
         "near_s": near_s,
-        "moved": _moves(records, moved),
+        "themes": [themes_of(each.theme, moved) for each in records],
     }
     missing = {row.number - 1 for row in conn.execute(query("missing_turns"), known)}
     added = [records[number] for number in sorted(missing)]
@@ -110,7 +114,7 @@ def bring_memories(
     conn: DeadlineConnection,
     records: Sequence[MemoryRecord],
     languages: Languages,
-    moved: Mapping[str, str],
+    moved: Mapping[str, Sequence[str]],
     *,
     restore: bool,
     really: bool,
@@ -127,7 +131,7 @@ def bring_memories(
     if not records:
         return BatchResult()
     lock_themes(conn, (each.theme for each in records))
-    names = _names(records) | {"moved": _moves(records, moved)}
+    names = _names(records) | {"themes": [themes_of(each.theme, moved) for each in records]}
     known = conn.execute(query("known_memories"), names).fetchall()
     added, removed = [], []
     there: list[tuple[int, MemoryRecord]] = []
@@ -144,8 +148,9 @@ def bring_memories(
     return BatchResult(added, [record for _, record in there], removed)
 
 
-def _moves(records: Sequence[Record], moved: Mapping[str, str]) -> list[str | None]:
-    return [moved.get(each.theme) for each in records]
+def themes_of(theme: str, moved: Mapping[str, Sequence[str]]) -> Jsonb:
+    """Return the themes in which rows of a theme may be, as the statements take them."""
+    return Jsonb([theme, *moved.get(theme, ())])
 
 
 def _removed_since(removed_at: datetime | None, record: MemoryRecord) -> bool:

@@ -219,8 +219,8 @@ def _write(
         if not intake.really:
             intake.counted.add(hash(_identity(record)))
         found.themes[record.theme] += 1
-        if (now := moved.get(record.theme, record.theme)) != record.theme:
-            found.moved[record.theme] = now
+        if places := moved.get(record.theme):
+            found.moved[record.theme] = places[-1]
         found.vectors += record.embedding is not None
     for record in brought.removed:
         found.skip(record, REMOVED)

@@ -10,18 +10,17 @@ SELECT pg_advisory_xact_lock_shared(731057945), pg_advisory_xact_lock(731057950)
 SELECT pg_try_advisory_xact_lock_shared(731057947) AS got;
 
 -- name: missing_turns
--- Which of the given turns are neither in their themes nor in those that their rows were moved to. A turn is the same if
--- session, time, role and text are; within `near_s` of that time the same text counts as well, if it came from another
--- source. A subquery with a LIMIT walks the session's index once for each turn; `|| ''` keeps the planner from using a
--- theme's index.
+-- Which of the given turns are in none of their `themes`: their own and those that its rows were moved to. A turn is
+-- the same if session, time, role and text are; within `near_s` of that time the same text counts as well, if it came from
+-- another source. A subquery with a LIMIT walks the session's index once for each turn.
 SELECT given.number
-  FROM unnest(%(themes)s::text[], %(sessions)s::text[], %(roles)s::text[], %(times)s::timestamptz[], %(digests)s::bytea[],
-              %(sources)s::text[], %(moved)s::text[])
-       WITH ORDINALITY AS given(theme, session_id, role, ts, digest, source, moved, number)
+  FROM unnest(%(themes)s::jsonb[], %(sessions)s::text[], %(roles)s::text[], %(times)s::timestamptz[], %(digests)s::bytea[],
+              %(sources)s::text[])
+       WITH ORDINALITY AS given(themes, session_id, role, ts, digest, source, number)
  WHERE (SELECT true FROM conversations AS c
          WHERE c.session_id = given.session_id
            AND c.ts BETWEEN given.ts - make_interval(secs => %(near_s)s) AND given.ts + make_interval(secs => %(near_s)s)
-           AND c.agent_identity || '' IN (given.theme, given.moved) AND c.role = given.role
+           AND given.themes ? c.agent_identity AND c.role = given.role
            AND (c.ts = given.ts OR coalesce(c.metadata ->> 'source', '') <> given.source)
            AND hermes_digest(c.content) = given.digest
          LIMIT 1) IS NULL
@@ -33,22 +32,22 @@ SELECT * FROM unnest(%(themes)s::text[], %(ids)s::bigint[], %(sessions)s::text[]
                      %(times)s::timestamptz[], %(embeddings)s::vector[], %(metadata)s::jsonb[], %(languages)s::text[]);
 
 -- name: known_memories
--- For each of the given memories its id, if its theme or the one that the theme's rows were moved to holds it, when it was
--- removed, if it was, and whether a memory file of a host held it when that was last read.
+-- For each of the given memories its id, if one of its `themes` holds it, its own or one that its rows were moved to, when it
+-- was removed, if it was, and whether a memory file of a host held it when that was last read.
 WITH in_files AS MATERIALIZED (
     SELECT agent_identity, target, digest FROM hermes_mirror
-     WHERE agent_identity = ANY(%(themes)s::text[] || %(moved)s::text[]))
+     WHERE agent_identity IN (SELECT jsonb_array_elements_text(each) FROM unnest(%(themes)s::jsonb[]) AS each))
 SELECT given.number,
        (SELECT m.id FROM memory_entries AS m
-         WHERE m.agent_identity IN (given.theme, given.moved) AND m.target = given.target AND m.digest = given.digest
+         WHERE m.agent_identity = ANY(given.themes) AND m.target = given.target AND m.digest = given.digest
          LIMIT 1) AS id,
        (SELECT max(t.removed_at) FROM hermes_tombstones AS t
-         WHERE t.agent_identity IN (given.theme, given.moved) AND t.target = given.target AND t.digest = given.digest)
-           AS removed_at,
-       (given.theme, given.target, given.digest) IN (SELECT * FROM in_files)
-           OR (given.moved, given.target, given.digest) IN (SELECT * FROM in_files) AS in_file
-  FROM unnest(%(themes)s::text[], %(targets)s::text[], %(digests)s::bytea[], %(moved)s::text[])
-       WITH ORDINALITY AS given(theme, target, digest, moved, number)
+         WHERE t.agent_identity = ANY(given.themes) AND t.target = given.target AND t.digest = given.digest) AS removed_at,
+       (SELECT bool_or((theme, given.target, given.digest) IN (SELECT * FROM in_files)) FROM unnest(given.themes) AS theme)
+           AS in_file
+  FROM (SELECT ARRAY(SELECT jsonb_array_elements_text(listed)) AS themes, target, digest, number
+          FROM unnest(%(themes)s::jsonb[], %(targets)s::text[], %(digests)s::bytea[])
+               WITH ORDINALITY AS given(listed, target, digest, number)) AS given
  ORDER BY given.number;
 
 -- name: bring_memories
