@@ -102,13 +102,18 @@ def check_cluster(layout: Layout, binaries: Binaries) -> bool:
     Raises: EmbeddedServerError, which says what to do, when these binaries cannot run it.
     """
     version_file = layout.data / "PG_VERSION"
-    if not version_file.is_file():
+    major = version_file.read_text(errors="replace").strip() if version_file.is_file() else ""
+    if major == str(binaries.major):
+        return True
+    if (layout.data / "global").is_dir() and not major.isdecimal():
+        raise EmbeddedServerError(
+            f"the memory in {layout.data} is damaged, as by a copy that was interrupted: its file PG_VERSION is "
+            "missing, or names no version; restore a backup of the folder; it is left as it is, and no other is begun"
+        )
+    if not major:
         if layout.data.is_dir() and os.listdir(layout.data):
             raise EmbeddedServerError(f"{layout.data} has files in it, but no Postgres cluster; move it away")
         return False
-    major = version_file.read_text(errors="replace").strip()
-    if major == str(binaries.major):
-        return True
     old, new, where = f"PostgreSQL {major}", f"PostgreSQL {binaries.major}", f"-h {layout.sockets} -U {ADMIN}"
     raise EmbeddedServerError(
         f"the memory in {layout.data} was written by {old}, and the binaries in {binaries.directory} are {new}.\n"

@@ -85,8 +85,12 @@ def _mark(home: Path) -> bytes:
 
 
 def has_data(server: Path) -> bool:
-    """Return whether a server was made in this directory."""
-    return os.path.exists(server / "data")
+    """Return whether a server was made in this directory; an empty folder is what is left where a volume is missing."""
+    data = server / "data"
+    try:
+        return bool(os.listdir(data))
+    except OSError:  # a folder that may not be read is there
+        return os.path.exists(data)
 
 
 def is_hidden(server: Path) -> bool:

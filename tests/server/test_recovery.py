@@ -118,9 +118,26 @@ def test_data_of_another_major_version_is_left_alone_and_the_way_out_is_said(ser
 def test_a_directory_with_other_files_is_not_taken_for_data(server: EmbeddedServer) -> None:
     server.ensure()
     server.stop()
-    (server.root / "data" / "PG_VERSION").unlink()
+    data = server.root / "data"
+    data.rename(data.with_name("data.old"))
+    (data / "notes").mkdir(parents=True)
     with pytest.raises(EmbeddedServerError, match="no Postgres cluster"):
         server.ensure()
+
+
+@pytest.mark.parametrize("left", [None, "", "\0\0"])
+def test_need_40_data_that_lost_its_version_is_not_to_be_moved_away(server: EmbeddedServer, left: str | None) -> None:
+    """As after a copy that was interrupted, or a power cut. The memory is in it, whatever that one file says."""
+    written = ask(server.ensure().admin, KEEP)
+    server.stop()
+    version = server.root / "data" / "PG_VERSION"
+    said = version.read_text()
+    version.unlink() if left is None else version.write_text(left)
+    with pytest.raises(EmbeddedServerError, match=r"is damaged, .*PG_VERSION.* restore a backup") as raised:
+        server.ensure()
+    assert "move it away" not in str(raised.value) and "binaries" not in str(raised.value)
+    version.write_text(said)
+    assert ask(server.ensure().admin, KEPT) == written
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o770, 0o2770])

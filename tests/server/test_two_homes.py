@@ -330,6 +330,20 @@ def test_need_40_a_data_folder_that_was_moved_away_is_named_as_such(user: Path) 
     assert "export there" not in said  # there is here
 
 
+def test_need_40_a_data_folder_that_was_emptied_is_named_as_such(user: Path) -> None:
+    """As where a volume is not mounted on it: the folder is there, and nothing in it."""
+    home = user / "one"
+    root = root_of(home)
+    (home / "pgvector").mkdir(parents=True)
+    (home / "pgvector" / "embedded.json").write_text(json.dumps({"home": str(home), "server": str(root)}))
+    data = root / "data"
+    data.mkdir(parents=True)
+
+    (said,) = load_settings(None, home).warnings
+
+    assert f"{data}, is not there: memory begins anew" in said
+
+
 def test_need_40_a_data_folder_that_cannot_be_looked_at_is_not_called_gone(user: Path) -> None:
     """As one that belongs to another user by now, or is on a disk with errors."""
     home = user / "one"
@@ -364,7 +378,7 @@ def test_need_40_a_chosen_directory_that_is_not_mounted_is_named(user: Path) -> 
     section = f"plugins: {{pgvector: {{embedded_dir: '{volume / 'pg'}'}}}}\n"
     (home / "config.yaml").write_text(section)
     assert load_settings(None, home).warnings == (), "it has had none there"
-    (volume / "pg" / "data").mkdir(parents=True)
+    (volume / "pg" / "data" / "base").mkdir(parents=True)
     assert load_settings(None, home).warnings == ()
     volume.rename(user / "unmounted")
 
