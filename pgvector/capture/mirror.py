@@ -29,8 +29,8 @@ from ..domain.files import (
 from ..domain.fork_safety import fork_lock
 from ..domain.operations import FileOperation, Operation, ReconcileFile
 from ..domain.text import entries_in
-from ..domain.types import MEMORY_FILES
 from ..server.home_record import ORIGIN
+from .had_entries import HadEntries
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +60,7 @@ class Mirror:
 
     def __init__(self, home: Path) -> None:
         self._home = home
+        self.had = HadEntries(home)
         self._seen: dict[str, _Signature] = {}
         self._unreadable: dict[str, str] = {}
         self._there: set[str] = set()
@@ -181,10 +182,10 @@ class Mirror:
         if target not in self._there:
             self._there.add(target)
             with contextlib.suppress(OSError):
-                make_marker(self._home / "pgvector" / f"had-{MEMORY_FILES[target]}")
+                self.had.begin(target)
 
     def _was_there(self, target: str) -> bool:
-        return target in self._there or (self._home / "pgvector" / f"had-{MEMORY_FILES[target]}").exists()
+        return target in self._there or self.had.has_begun(target)
 
     def entries(self) -> set[tuple[str, str]]:
         """Return target and text of every entry in the files now; a file that cannot be read has none."""

@@ -165,7 +165,8 @@ class ReconcileFile(FileOperation):
     """Bring the memories in line with the contents of a file.
 
     `file_time` is 0 if the file is missing; `damaged`: it contains bytes that are not text. What the origin `formerly`
-    noted until `formerly_until`, this home has noted under another name of its host or path.
+    noted until `formerly_until`, this home has noted under another name of its host or path. `had`: the first 16 hex
+    digits of the digests of all that the file has held before, of which alone it can lack something; empty if unknown.
     """
 
     contents: tuple[str, ...]
@@ -173,6 +174,7 @@ class ReconcileFile(FileOperation):
     damaged: bool = False
     formerly: str = ""
     formerly_until: float = 0.0
+    had: tuple[str, ...] = ()
 
     def texts(self) -> Sequence[str]:
         """Return the texts that get a vector."""

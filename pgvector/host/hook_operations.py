@@ -199,6 +199,8 @@ class BuiltInMemory:
         for state in mirror.changed():
             formerly, until = mirror.former
             contents = dict.fromkeys(storable(each, self._keep, counts) for each in state.contents)
+            had = mirror.had.of(state.target)
+            mirror.had.note_read(state.target, contents)
             yield ReconcileFile(
                 theme=self._context.place.files.name,
                 at=time.time(),
@@ -210,6 +212,7 @@ class BuiltInMemory:
                 origin=mirror.origin,
                 formerly=formerly,
                 formerly_until=until,
+                had=had,
                 metadata={"source": "file"} | of_profile,
             )
 
@@ -228,6 +231,7 @@ class BuiltInMemory:
             counts["memory_writes_empty"] += 1
             return []
         self._runtime.mirror.note_written(target)
+        self._runtime.mirror.had.note_written(target, texts)
         known = provenance | self._keep.metadata(given, counts)
         if action == "remove":
             return [RemoveMemory(**self._fields(target, known), old_text=old_text)]

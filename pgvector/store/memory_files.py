@@ -65,7 +65,11 @@ def import_ahead(write: MemoryWriter, op: ReconcileFile) -> bool:
 
 def _difference(write: MemoryWriter, op: ReconcileFile) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     """Return the file as query parameters, and by kind how its entries differ from what was read from it before."""
-    row = of_file(op) | {"contents": list(op.contents), "file_time": datetime.fromtimestamp(op.file_time, UTC)}
+    row = of_file(op) | {
+        "contents": list(op.contents),
+        "file_time": datetime.fromtimestamp(op.file_time, UTC),
+        "had": list(op.had),
+    }
     if op.formerly:
         former = row | {"formerly": op.formerly, "until": datetime.fromtimestamp(op.formerly_until, UTC)}
         for statement in ("inherit_mirrored", "forget_inherited"):

@@ -250,6 +250,42 @@ def test_need_31_a_copy_of_a_home_takes_nothing_from_the_original(
     }  # fmt: skip
 
 
+def test_need_31_copies_of_a_home_that_have_the_same_name_take_nothing_from_each_other(
+    hosts: tuple[Host, Host], tmp_path: Path
+) -> None:
+    """As of a machine that was cloned, or a volume that was copied: host and path have the same name at both."""
+    one, two = hosts
+
+    def on_the_other_machine() -> PgvectorMemoryProvider:
+        close_all()
+        one.home.rename(tmp_path / "aside")
+        two.home.rename(one.home)
+        (tmp_path / "aside").rename(two.home)
+        return one.session()
+
+    one.write("Atlas is blue", "Borealis is green", age_s=60)
+    one.session()
+    close_all()
+    shutil.copytree(one.home, two.home)
+    session = one.session()
+    session.on_memory_write("add", "memory", "Cygnus is red")
+    one.write("Atlas is blue", "Borealis is green", "Cygnus is red", "Eridanus is long", age_s=50)
+    landed(session)
+    one.session()
+
+    copy = on_the_other_machine()
+    copy.on_memory_write("add", "memory", "Draco is white")
+    one.write("Atlas is blue", "Borealis is green", "Draco is white", age_s=40)
+    landed(copy)
+    query = "atlas borealis cygnus draco eridanus"
+    everything = {"Atlas is blue", "Borealis is green", "Cygnus is red", "Draco is white", "Eridanus is long"}
+    assert set(recalled(copy, query)) == everything
+    session = on_the_other_machine()
+    assert set(recalled(session, query)) == everything
+    one.write("Atlas is blue", "Borealis is green", "Eridanus is long", age_s=30)
+    assert set(recalled(one.session(), query)) == everything - {"Cygnus is red"}, "it had that itself"
+
+
 def test_need_31_a_copied_disk_takes_nothing_that_the_original_has_noted_since(
     hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,7 +38,14 @@ OPERATIONS: list[Operation] = [
     ReplaceMemory(**EVERY, **ENTRY, content="y", old_text="x"),
     RemoveMemory(**EVERY, **ENTRY, old_text="x"),
     ReconcileFile(
-        **EVERY, **ENTRY, contents=("x", "y"), file_time=9.5, damaged=True, formerly="there", formerly_until=8.5
+        **EVERY,
+        **ENTRY,
+        contents=("x", "y"),
+        file_time=9.5,
+        damaged=True,
+        formerly="there",
+        formerly_until=8.5,
+        had=("00ff",),
     ),
 ]
 
