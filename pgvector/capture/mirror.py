@@ -92,7 +92,7 @@ class Mirror:
         noted since, it keeps.
         """
         with contextlib.suppress(OSError, ValueError):
-            origin, marker = (self._home / _LAST_ORIGIN).read_text(encoding="ascii").split()
+            origin, marker = read_regular_file(self._home / _LAST_ORIGIN).decode("ascii").split()
             if origin != self.origin and int(marker) == (self._home / ORIGIN).stat().st_ino:
                 return origin, (self._home / "pgvector" / "clock").stat().st_mtime + _COARSE_S
         return "", 0.0
@@ -100,7 +100,7 @@ class Mirror:
     def _note_origin(self) -> None:
         with contextlib.suppress(OSError):
             text, path = f"{self.origin} {(self._home / ORIGIN).stat().st_ino}\n", self._home / _LAST_ORIGIN
-            if not path.exists() or path.read_text(encoding="ascii", errors="replace") != text:
+            if not path.exists() or read_regular_file(path) != text.encode():
                 replace_text(path, text)
 
     def now(self) -> float:

@@ -235,6 +235,20 @@ def test_need_15_what_is_edited_where_the_host_or_the_home_has_another_name_is_f
     assert recalled(session, "atlas borealis cygnus draco") == ["Draco is white"]
 
 
+@pytest.mark.parametrize("instead", [os.mkfifo, Path.mkdir, lambda path: path.write_bytes(b"\xff\0 1 2 3")])
+def test_need_15_what_stands_in_place_of_the_last_origin_stops_no_session(
+    hosts: tuple[Host, Host], instead: Callable[[Path], object]
+) -> None:
+    one, _ = hosts
+    one.write("Atlas is blue", age_s=60)
+    one.session()
+    close_all()
+    (one.home / "pgvector" / "last_origin").unlink()
+    instead(one.home / "pgvector" / "last_origin")
+    one.write("Atlas is red", age_s=50)
+    assert recalled(one.session(), "atlas") == ["Atlas is red"]
+
+
 def test_need_31_a_copy_of_a_home_takes_nothing_from_the_original(
     hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch
 ) -> None:
