@@ -15,7 +15,6 @@ from functools import cached_property
 from pathlib import Path
 
 from ..domain.files import (
-    FOLDER_MODE,
     how_to_let_read,
     leave_to_owner,
     make_folder,
@@ -216,7 +215,7 @@ def read_in(home: Path) -> tuple[list[FileState], dict[Path, str]]:
 
 def _make_whole(path: Path, text: str) -> None:
     """Create a file with its content atomically, unless it exists by now: two processes may do so at once."""
-    make_folder(path.parent, mode=FOLDER_MODE)
+    make_folder(path.parent)
     fresh = path.with_name(f".{uuid.uuid4().hex}-{path.name}")
     try:
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from ..config.settings import Settings
 from ..domain.errors import SpoolBusy, SpoolError
-from ..domain.files import FOLDER_MODE, leave_to_owner, make_folder, read_regular_file, replace_text
+from ..domain.files import leave_to_owner, make_folder, read_regular_file, replace_text
 from ..server.home_record import DATABASES, EMBEDDED_PLACE
 from ..store.connection import place_of
 from .held_files import HeldFiles
@@ -76,7 +76,7 @@ class Destination:
             others = {place: database for place, database in self._known().items() if place != self.place}
             text = json.dumps(others | {self.place: self.database}, indent=1)
             with contextlib.suppress(OSError):
-                make_folder(self._record.parent, mode=FOLDER_MODE)
+                make_folder(self._record.parent)
                 replace_text(self._record, text)
 
     def takes(self, place: str, database: str) -> bool:
@@ -167,7 +167,7 @@ class SpoolDirectory:
     def _open_in(self, folder: Path, taken_bytes: int, instead_of: Path | None) -> Spool:
         with as_spool_error(folder):
             if folder == self.folder:
-                make_folder(folder.parent, mode=FOLDER_MODE)
+                make_folder(folder.parent)
                 if not folder.exists():
                     self.destination.begin()
                 make_folder(folder, mode=0o700)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from .types import MEMORY_FILES
 
-FOLDER_MODE = 0o755  # of our folder in a home, whatever the umask: whoever can write there could replace the spool
+# Of every folder that we make, whatever the umask: whoever can write there could replace the spool or a model.
+_FOLDER_MODE = 0o755
 
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
@@ -73,7 +74,7 @@ def leave_to_owner(made: int, folder: Path) -> None:
             os.fchown(made, owner.st_uid, owner.st_gid)
 
 
-def make_folder(folder: Path, *, mode: int = 0o777) -> None:
+def make_folder(folder: Path, *, mode: int = _FOLDER_MODE) -> None:
     """Create a folder and what is missing above it; made by root, each belongs to the owner of the folder it is in.
 
     `mode` is that of the folder itself, less the umask. Raises OSError if something else is there, or nothing can be.
@@ -98,7 +99,7 @@ def make_folder(folder: Path, *, mode: int = 0o777) -> None:
 
 def make_marker(path: Path) -> None:
     """Create an empty file that only its owner can read, in a folder that is made if missing. Raises OSError."""
-    make_folder(path.parent, mode=FOLDER_MODE)
+    make_folder(path.parent)
     made = os.open(path, os.O_WRONLY | os.O_CREAT | _NO_LINK, 0o600)
     try:
         leave_to_owner(made, path.parent)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ..config.sources import read_cached
 from ..domain.commandline import typed
-from ..domain.files import FOLDER_MODE, make_folder, replace_text
+from ..domain.files import make_folder, replace_text
 from ..domain.theme import ThemeRules
 from ..server.home_record import is_copy
 from .guard import warn_once, warn_unknown_themes
@@ -83,5 +83,5 @@ def _parse(path: Path, raw: bytes) -> _Record:
 def _record(home: Path, record: _Record) -> None:
     with suppress(OSError):
         path = _path_in(home)
-        make_folder(path.parent, mode=FOLDER_MODE)
+        make_folder(path.parent)
         replace_text(path, json.dumps(record._asdict()) + "\n")

@@ -14,12 +14,16 @@ from pathlib import Path
 
 import pytest
 
+from hermes_memory_pgvector.admin.common.installed_models import install_model
 from hermes_memory_pgvector.admin.common.spool_views import inspect_spools
 from hermes_memory_pgvector.capture.mirror import Mirror
 from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory, spool_folder
 from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.config.settings import Settings
+from hermes_memory_pgvector.domain.errors import ConfigurationError
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import landed, runtime_of
+from tests.support.model_files import MODEL_NAME
 from tests.support.stored import Database
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.turns import turn, user_turns
@@ -214,13 +218,20 @@ def test_need_03_a_file_of_version_1_0_0_is_read_with_what_was_set_aside_in_it(
     assert item.error == "refused once"
 
 
+def fail_to_install_a_model(home: Path) -> None:
+    """The folder of models is made in ours before anything else is."""
+    with pytest.raises(ConfigurationError):
+        install_model(home, Settings(), MODEL_NAME, source=home)
+
+
 def test_nobody_else_may_put_a_spool_in_the_place_of_ours_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        for number, use in enumerate((Mirror.now, lambda mirror: mirror.origin)):
+        firsts = (lambda home: Mirror(home).now(), lambda home: Mirror(home).origin, fail_to_install_a_model)
+        for number, use in enumerate(firsts):
             home = tmp_path / str(number)
             home.mkdir()
-            use(Mirror(home))
+            use(home)
             spools = SpoolDirectory(spool_folder(home), max_bytes=1_000_000)
             spool = spools.open_own()
             for path in (home / "pgvector").rglob("*"):
