@@ -111,11 +111,13 @@ def harmless(text: str, *, lines: bool = False) -> str:
     """
     if text.isprintable():
         return text
-    kept = _JOINERS + ("\n\t" if lines else "")
-    return "".join(
-        each if each in kept or unicodedata.category(each) not in ("Cc", "Cf", "Cs", "Zl", "Zp") else " "
-        for each in text
-    )
+    kept = "\n\t" if lines else ""
+    return "".join(" " if steers_terminal(each) and each not in kept else each for each in text)
+
+
+def steers_terminal(char: str) -> bool:
+    """Return whether a character controls a terminal, breaks a line or changes the direction of writing."""
+    return char not in _JOINERS and unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 def on_one_line(text: str) -> str:

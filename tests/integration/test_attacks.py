@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
+import psycopg
 import pytest
 
 from hermes_memory_pgvector import cli
@@ -198,6 +199,28 @@ def test_no_name_of_a_file_and_no_word_of_an_endpoint_steers_a_terminal(
             embedder.embed_query("hello", timeout_s=30)
         embedder.close()
     assert "out of memory" in str(caught.value) and str(caught.value).isprintable()
+
+
+def test_no_row_of_a_stranger_steers_a_terminal(
+    configured: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = "\x1b[2J\x9b31m\u202e\u2028\x7f\U000e0041"
+    with psycopg.connect(configured) as connection:
+        connection.execute(
+            "INSERT INTO memory_entries (agent_identity, target, content, metadata) VALUES ('sales', 'memory', %s, %s)",
+            (f"Atlas costs 900 {odd} \u0645\u06cc\u200c\u062e", json.dumps({f"key{odd}": f"value{odd}"})),
+        )
+
+    assert cli.main(["show", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert cli.main(["export", str(tmp_path / "all.jsonl")]) == 0
+    exported = (tmp_path / "all.jsonl").read_text(encoding="utf-8")
+
+    for text in (shown, exported):
+        assert not set(odd.replace("[2J", "").replace("31m", "")) & set(text)
+        assert "\u0645\u06cc\u200c\u062e" in text
+    (row,) = [json.loads(line) for line in exported.split("\n") if '"sales"' in line and '"content"' in line]
+    assert odd in row["content"] and row["metadata"] == {f"key{odd}": f"value{odd}"}
 
 
 def test_an_import_that_unpacks_without_end_is_refused(

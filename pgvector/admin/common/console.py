@@ -23,7 +23,7 @@ from ...domain.text import harmless, on_one_line
 
 _GAP = "  "
 _LOOK_S, _LOOKS = 0.1, 3
-_PADDED = 40  # columns; in a pipe, a longer cell sticks out of its column instead of widening it for all rows
+_PADDED = 40  # columns; a longer name, or in a pipe a longer cell, sticks out instead of widening its column
 _KEPT = 2000  # characters of a cell; for longer texts there are `show`, `export` and --json
 
 
@@ -84,10 +84,10 @@ def used(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> list[C
 
 def show_pairs(pairs: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> None:
     """Print names and values, one pair a line, with the values aligned."""
-    known = list(pairs.items() if isinstance(pairs, Mapping) else pairs)
-    width = max((len(name) for name, _ in known), default=0)
-    for name, value in known:
-        text = _shown(value)
+    given = pairs.items() if isinstance(pairs, Mapping) else pairs
+    known = [(_shown(name), _shown(value)) for name, value in given]
+    width = min(_PADDED, max((len(name) for name, _ in known), default=0))
+    for name, text in known:
         if sys.stdout.isatty():
             _say([(f"{name:<{width}}", "dim"), (_GAP + text, "")])
         else:

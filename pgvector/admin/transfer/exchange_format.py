@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import Any
 
 from ...domain.errors import ConfigurationError, InvalidArgument
+from ...domain.text import steers_terminal
 from ...domain.types import TARGETS, EmbeddingSpace, Removed
 from .records import MemoryRecord, Part, Record, TurnRecord, read_said, said_as_json, time_flaw
 
@@ -234,8 +235,12 @@ def _object(line: bytes) -> dict[str, Any] | None:
 
 
 def _line(row: Mapping[str, Any]) -> bytes:
+    line = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+    if not line.isprintable():  # an export may be written to a terminal, or read on one
+        for each in filter(steers_terminal, set(line)):
+            line = line.replace(each, json.dumps(each)[1:-1])
     # A lone surrogate cannot come from Postgres, which would not accept it back either.
-    return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
+    return line.encode("utf-8", "replace") + b"\n"
 
 
 def _text(row: Mapping[str, Any], key: str) -> str:
