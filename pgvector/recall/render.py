@@ -36,6 +36,11 @@ _NO_BRACKETS = str.maketrans("[]", "()")  # brackets frame the label before a qu
 _WHEN = re.compile(r"^when\s+", re.IGNORECASE)
 _SPACE = re.compile(r"\s+")
 _VISIBLE = {"Cc": " ", "Cf": ""}  # control characters, and those for direction, joining and hidden text
+# Letters and marks that nobody sees. Of variants (of emoji and ideographs), a second one in a row can only hide text.
+_HIDDEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0]+"
+    "|(?<=[\ufe00-\ufe0f\U000e0100-\U000e01ef])[\ufe00-\ufe0f\U000e0100-\U000e01ef]+"
+)
 
 
 def render_block(lines: Sequence[Line], question: str, *, max_tokens: int) -> tuple[str, list[Line]]:
@@ -94,11 +99,11 @@ def _label(hit: Hit, question: str) -> str:
 
 
 def quoted(text: str, question: str = "", *, near: int = 0, max_chars: int = LINE_MAX_CHARS) -> str:
-    """Return `text`, or the part of it that answers, on one line without fences, control or bidi characters."""
+    """Return `text`, or the part of it that answers, on one line without fences, control, bidi or hidden characters."""
     text = excerpt(text, question, max_chars * 2, near=near)
     if not text.isprintable():
         text = "".join(_VISIBLE.get(unicodedata.category(char), char) for char in text)
-    text = _SPACE.sub(" ", text)
+    text = _SPACE.sub(" ", _HIDDEN.sub("", text))
     # Removing an inner fence and hidden characters may leave another fence.
     while (rest := _SPACE.sub(" ", _FENCE.sub(" ", text))) != text:
         text = rest
