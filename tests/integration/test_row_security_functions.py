@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from hermes_memory_pgvector.admin.common import new_vectors
+from hermes_memory_pgvector.admin.common import new_vectors, row_security
+from hermes_memory_pgvector.domain.errors import ConfigurationError
 from hermes_memory_pgvector.domain.types import EmbeddingSpace
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store.pool import connect
 from hermes_memory_pgvector.store.vectors import Chunk, PendingRow
+from tests.conftest import DIMS
 from tests.support.row_security import session, tenant_of
 from tests.support.stored import Database
 
@@ -75,6 +79,37 @@ def test_need_04_a_temporary_table_of_a_tenants_gives_it_nobodys_rights(tenant: 
     )
     assert tenant.execute("DELETE FROM memory_entries").rowcount == 1
     assert seen == [], "as whom its own function ran"
+
+
+def test_need_04_nobody_who_could_put_an_operator_beside_ours_becomes_a_tenant(
+    postgres: EmbeddedServer, admin_dsn: str, home: Path, cli: Callable[..., Any]
+) -> None:
+    dsn = tenant_of(postgres, admin_dsn, "marketing")
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS}}}))
+
+    def refusal(role: str) -> str:
+        with connect(admin_dsn) as admin, pytest.raises(ConfigurationError) as refused:
+            row_security.grant(admin, role, ["sales"])
+        return str(refused.value)
+
+    with psycopg.connect(admin_dsn, autocommit=True) as admin:
+        admin.execute("GRANT tenant_group TO tenant_nobody")
+        for place, to, role in (
+            ("SCHEMA public", "PUBLIC", "tenant_sales"),
+            ("SCHEMA public", "tenant_sales", "tenant_sales"),
+            ("SCHEMA public", "tenant_group", "tenant_nobody"),
+            (f"DATABASE {admin.info.dbname}", "tenant_sales", "tenant_sales"),
+        ):
+            admin.execute(f"GRANT CREATE ON {place} TO {to}".encode())
+            revoke = f"REVOKE CREATE ON {place} FROM {to}"
+            assert f'the role "{role}" may create objects in the ' in refusal(role)
+            assert refusal(role).endswith(revoke)
+            assert revoke in cli("doctor").stdout
+            admin.execute(revoke.encode())
+        admin.execute("REVOKE tenant_group FROM tenant_nobody")
+        admin.execute("ALTER SCHEMA public OWNER TO tenant_sales")
+        assert refusal("tenant_sales").endswith("use another role")
+    assert "in the place of ours" not in cli("doctor").stdout
 
 
 @pytest.mark.parametrize(

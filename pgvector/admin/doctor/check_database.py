@@ -238,6 +238,9 @@ def _themes(conn: DeadlineConnection) -> Check:
     name = "row security"
     if themes is None:
         return ok(name, "off: the statements alone keep themes apart")
+    if statements := server_health.ways_round(conn):
+        how = f"{'; '.join(statements)}, as an admin"
+        return fail(name, "on, but roles that may create objects in the place of ours can get around it", how)
     if themes == ["*"]:
         return ok(name, "on, and this role has every theme")
     if not themes:

@@ -9,6 +9,21 @@ SELECT extract(epoch FROM clock_timestamp())::float8 AS at,
 -- exempt: reads the catalogue only. Without the function, nobody has made the policies of ours.
 SELECT row_security_active(to_regclass('conversations')) AND to_regprocedure('hermes_themes_of(name)') IS NOT NULL AS active;
 
+-- name: who_could_replace
+-- exempt: reads the catalogue only. Who may create objects that take the place of ours, and owns neither the place nor our
+-- tables: an operator that fits better than Postgres' own is what policies call, with their owner's rights.
+SELECT format('REVOKE CREATE ON %s %I FROM %s', o.kind, o.name,
+              string_agg(coalesce(quote_ident(r.rolname), 'PUBLIC'), ', ' ORDER BY r.rolname)) AS statement
+  FROM pg_class AS ours
+ CROSS JOIN LATERAL (SELECT 'SCHEMA' AS kind, nspname AS name, nspowner AS owner, nspacl AS acl FROM pg_namespace
+                      WHERE oid = ours.relnamespace OR oid = (SELECT extnamespace FROM pg_extension WHERE extname = 'vector')
+                      UNION ALL
+                     SELECT 'DATABASE', datname, datdba, datacl FROM pg_database WHERE datname = current_database()) AS o
+ CROSS JOIN LATERAL aclexplode(o.acl) AS a LEFT JOIN pg_roles AS r ON r.oid = a.grantee
+ WHERE ours.oid = to_regclass('memory_entries') AND a.privilege_type = 'CREATE'
+   AND a.grantee NOT IN (o.owner, ours.relowner) AND r.rolsuper IS NOT TRUE
+ GROUP BY o.kind, o.name;
+
 -- name: newer_extension
 -- exempt: touches no table of ours.
 SELECT default_version AS version FROM pg_available_extensions

@@ -48,6 +48,12 @@ def own_themes(conn: DeadlineConnection) -> list[str] | None:
         return list(one(conn, "SELECT hermes_themes_of(current_user) AS themes").themes)
 
 
+def ways_round(conn: DeadlineConnection) -> list[str]:
+    """Return the REVOKE statements without which roles that row-level security confines could get around it."""
+    with translated():
+        return [row.statement for row in conn.execute(_query("who_could_replace"))]
+
+
 def newer_extension(conn: DeadlineConnection) -> str:
     """Return the newest version of pgvector installed on the server if the database uses an older one, otherwise ""."""
     with translated():

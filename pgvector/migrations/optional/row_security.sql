@@ -297,6 +297,28 @@ BEGIN
 END
 $apply$;
 
+-- Where a role may create objects that take the place of ours, or become one who may: beside our tables or pgvector, or in a
+-- schema of its own that is another role's by name; and what to do about it. Null: nowhere. An operator there that fits
+-- better than Postgres' own is what policies, agents and administrators call.
+CREATE OR REPLACE FUNCTION hermes_open_to(who oid, OUT place text, OUT remedy text)
+    LANGUAGE sql STABLE
+AS $open$
+    SELECT format('%s "%s"', lower(o.kind), o.name),
+           CASE WHEN pg_has_role(who, o.owner, 'MEMBER') THEN 'it has the rights of its owner: use another role'
+                ELSE format('take that from it first: REVOKE CREATE ON %s %I FROM %s', o.kind, o.name,
+                            string_agg(DISTINCT coalesce(quote_ident(r.rolname), 'PUBLIC'), ', ')) END
+      FROM (SELECT 'SCHEMA' AS kind, nspname AS name, nspowner AS owner, nspacl AS acl FROM pg_namespace
+             WHERE oid IN (SELECT relnamespace FROM pg_class WHERE oid = 'memory_entries'::regclass
+                           UNION ALL SELECT extnamespace FROM pg_extension WHERE extname = 'vector')
+             UNION ALL
+            SELECT 'DATABASE', datname, datdba, datacl FROM pg_database WHERE datname = current_database()) AS o
+      LEFT JOIN LATERAL aclexplode(o.acl) AS a ON a.privilege_type = 'CREATE'
+      LEFT JOIN pg_roles AS r ON r.oid = a.grantee
+     WHERE pg_has_role(who, o.owner, 'MEMBER') OR a.grantee = 0 OR pg_has_role(who, r.oid, 'MEMBER')
+     GROUP BY o.kind, o.name, o.owner
+     LIMIT 1
+$open$;
+
 CREATE OR REPLACE FUNCTION hermes_grant_themes(grantee text, themes text[]) RETURNS void
     LANGUAGE plpgsql
 AS $grant$
@@ -304,6 +326,7 @@ DECLARE
     found  pg_roles := (SELECT r FROM pg_roles AS r WHERE r.rolname = grantee);
     owner  oid := (SELECT relowner FROM pg_class WHERE oid = 'memory_entries'::regclass);
     holder text;
+    beside record;
 BEGIN
     IF found.rolname IS NULL THEN
         RAISE EXCEPTION 'the role "%" does not exist', grantee
@@ -330,6 +353,11 @@ BEGIN
         ELSIF holder IS NOT NULL THEN
             RAISE EXCEPTION 'the role "%" is a member of "%", which no policy holds back', grantee, holder
                 USING HINT = format('take it out first: REVOKE %I FROM %I', holder, grantee);
+        END IF;
+        SELECT * INTO beside FROM hermes_open_to(found.oid);
+        IF beside.place IS NOT NULL THEN
+            RAISE EXCEPTION 'the role "%" may create objects in the %, which could take the place of ours',
+                grantee, beside.place USING HINT = beside.remedy;
         END IF;
     END IF;
     INSERT INTO hermes_tenants SELECT found.oid::regrole, t FROM unnest(themes) AS t ON CONFLICT DO NOTHING;
@@ -416,8 +444,8 @@ BEGIN
                  WHERE p.pronamespace = quote_ident(home)::regnamespace AND p.proname = ANY (
                      '{hermes_themes_of,hermes_searched_themes,hermes_words_in,hermes_memories_with,hermes_turns_with,
                        hermes_turns_like,hermes_expected_rows,hermes_theme_tables,hermes_is_own_row,
-                       hermes_hide_statistics,hermes_apply_row_security,hermes_grant_themes,hermes_revoke_themes,hermes_withdraw_rights,
-                       hermes_disable_row_security}'::text[]) LOOP
+                       hermes_hide_statistics,hermes_apply_row_security,hermes_open_to,hermes_grant_themes,
+                       hermes_revoke_themes,hermes_withdraw_rights,hermes_disable_row_security}'::text[]) LOOP
         EXECUTE format('ALTER FUNCTION %s SET search_path = pg_catalog, %I, pg_temp', each.name, home);
         IF NOT each.prosecdef AND each.name::text !~ 'hermes_is_own_row' THEN
             EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', each.name);
