@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hermes_memory_pgvector.admin.common import installation
-from hermes_memory_pgvector.admin.common.installation import install_plugin, is_ours
+from hermes_memory_pgvector.admin.common.installation import Mode, install_plugin, is_ours
 from hermes_memory_pgvector.admin.setup.uninstall import plan_removal, remove
 from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.domain.commandline import reinstall_requirement
@@ -115,6 +115,20 @@ def test_installing_again_changes_nothing(tmp_path: Path, mode: str) -> None:
     assert again.action == "unchanged"
     assert (first.path.stat().st_ino, contents(first.path)) == before
     assert os.listdir(tmp_path / "plugins") == ["pgvector"]
+
+
+@pytest.mark.parametrize("mode", ["shim", "copy"])
+def test_nobody_else_may_write_to_the_code_that_the_agent_runs_whatever_the_umask(tmp_path: Path, mode: Mode) -> None:
+    before = os.umask(0)
+    try:
+        install_plugin(tmp_path, mode=mode)
+        for action in ("created", "unchanged"):
+            for path in (tmp_path / "plugins" / "pgvector", *(tmp_path / "plugins" / "pgvector").rglob("*")):
+                assert not path.stat().st_mode & 0o022, (action, path)
+                path.chmod(0o777)
+            install_plugin(tmp_path, mode=mode)
+    finally:
+        os.umask(before)
 
 
 def test_an_older_install_of_ours_is_replaced_whole(tmp_path: Path) -> None:

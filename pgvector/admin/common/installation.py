@@ -8,6 +8,7 @@ import filecmp
 import json
 import os
 import shutil
+import stat
 import tempfile
 import time
 from contextlib import suppress
@@ -151,10 +152,21 @@ def _build_and_swap(target: Path, mode: Mode, version: str) -> Action:
         else:
             _copy_tree(_PACKAGE_DIR, fresh)
         if target.is_dir() and not target.is_symlink() and _same_tree(fresh, target):
+            _close_to_writers(target)
             return "unchanged"
         # Compiled in advance: the host's first two requests race for as long as loading takes.
         compileall.compile_dir(fresh, quiet=2)
+        _close_to_writers(fresh)
         return "replaced" if swap(fresh, target, old) else "created"
+
+
+def _close_to_writers(directory: Path) -> None:
+    """Let nobody but the owner write to the plugin, which is code that the agent runs, whatever the umask."""
+    for path in (directory, *directory.rglob("*")):
+        mode = path.lstat().st_mode
+        if mode & 0o022 and not stat.S_ISLNK(mode):
+            with suppress(OSError):  # a file system without modes, or another owner's
+                path.chmod(stat.S_IMODE(mode) & ~0o022)
 
 
 def left_by_installs(plugins: Path, *, older_than_s: float = 0.0) -> list[Path]:
