@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +13,7 @@ from ..domain.redaction import identity_digest, mask_identifiers, masker
 from ..domain.text import clean, clean_json, digest
 
 MASKED_NOTE = "what looked like a password, key or token was masked before it was stored"
+_MASKED_VALUE = "[masked-password]"
 _SESSION_MAX_CHARS = 256
 _STRUCTURE_TEXTS = ("subject", "scope", "when")  # which may contain a secret
 
@@ -58,15 +60,28 @@ class Sanitizer:
         if isinstance(value, list):
             return [self._kept(item, counts) for item in value]
         if isinstance(value, dict):
+            named = ((self.text(key, counts), key, item) for key, item in value.items())
             return {
-                mask_identifiers(key, self._key): (
+                mask_identifiers(name, self._key): (
                     identity_digest(str(item), self._key)
                     if key in _PERSONAL and isinstance(item, (str, int, float)) and item != ""
-                    else self._kept(item, counts)
+                    else self._named(name, self._kept(item, counts), counts)
                 )
-                for key, item in value.items()
+                for name, key, item in named
             }
         return value
+
+    def _named(self, name: str, value: object, counts: Counter[str]) -> object:
+        """Return a value without what only its name, such as "password", shows to be a secret."""
+        if not isinstance(value, (str, int, float)):
+            return value
+        pair = json.dumps({name: value}, ensure_ascii=False)
+        if (masked := self.text(pair, counts)) == pair:
+            return value
+        try:
+            return next(iter(json.loads(masked).values()))
+        except ValueError:  # a number without its quotes
+            return _MASKED_VALUE
 
 
 def session_name(given: object, identity_key: str = "") -> str:

@@ -64,6 +64,30 @@ def test_need_22_secrets_reach_neither_the_spool_nor_the_database(
     assert runtime_of(provider).stats()["secrets_masked"] == 2 + 2 + 3 + 4 + 4
 
 
+def test_need_22_a_secret_is_known_by_the_name_that_metadata_gives_it(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider({"tools": ["remember"]})
+    given = {
+        "server": {"host": "db.example", "port": 5432, "DB_PASSWORD": PASSWORD},
+        "password": 'two "odd"\nwords',
+        "pass_code": {"password": 482913057},
+        f"of {TOKEN}": "prod",
+        "max_tokens": 4096,
+        "category": "security",
+    }
+    called(provider, "remember", {"content": "The staging database is db.example", "metadata": given})
+    landed(provider)
+    (stored,) = Database(dsn).column("SELECT metadata FROM memory_entries")
+    assert {name: stored[name] for name in stored if name not in ("platform", "profile", "session_id", "source")} == {
+        "server": {"host": "db.example", "port": 5432, "DB_PASSWORD": "[masked-password]"},
+        "password": "[masked-password]",
+        "pass_code": {"password": "[masked-password]"},
+        "of [masked-github-token]": "prod",
+        "max_tokens": 4096,
+        "category": "security",
+    }
+    assert runtime_of(provider).stats()["secrets_masked"] == 4
+
+
 def test_need_22_a_masked_memory_is_replaced_and_removed_by_its_own_words(
     make_provider: MakeProvider, dsn: str
 ) -> None:
