@@ -51,11 +51,14 @@ _CLOSE = r"(?:\\*[\"']|[*_`]{1,3})?"
 _GAP = r"\s{0,3}+[ \t]{0,40}+"
 _COLON = r"[:\uff1a][*_]{0,3}"
 _EQUALS = r"[=\uff1d]"
-_SIGN = rf"{_GAP}(?:(?:{_COLON}|{_EQUALS})>?|->|\u2192){_GAP}"
+_SIGN = rf"{_GAP}(?:(?:{_COLON}{_EQUALS}?|{_EQUALS})>?|->|\u2192){_GAP}"
 _ARROW = rf"{_GAP}(?:[-=]>|\u2192|[-\u2013\u2014](?=\s)|\|){_GAP}"  # also a dash, or the next cell of a table
 _VALUE = r",?\s{1,40}[\"']?value(?:[\"']?\s{0,3}:\s{0,3}|=(?=[\"']))"  # name: DB_PASSWORD, value: ...
 _OF = r"(?:\s(?:for|of|to|on|at|in)(?:\s[^\s.,;:!?]{1,30}){1,5}?)"  # the password for the database is ...
 _IS = rf"(?:{_OF}\s|\s{{1,3}})(?:is|was):?\s{{1,3}}"
+# The password is now ..., has been changed to ...; and what only the marks of code set apart from the name.
+_BECAME = r"\s(?:is now|(?:(?:is|was|has been) )?(?:now )?(?:changed|reset|set|updated) to):?\s{1,3}"
+_CODE = r"\s(?=`[^\s`(]{1,128}`)"
 _BLOCK = r":[ \t]{0,3}[|>][+-]?[ \t]{0,3}\n[ \t]{1,40}"  # of YAML, whose text is in the next line
 _ELEMENT = rf">{_MASKED}{_UNTOLD}(?P<element>[^<>\s]{{4,512}})(?=</)"
 _LITERAL = rf"\s{{1,3}}'{_MASKED}{_UNTOLD}(?P<literal>[^'\s]{{4,256}})(?=')"  # as in SQL
@@ -265,9 +268,25 @@ SHAPES: Final = (
     ),
     SecretShape(
         "password",
-        ("-passin pass:", "-passout pass:"),
-        rf"-pass(?:in|out) pass:{_MASKED}{_UNTOLD}" r"(?P<key>[^\s'\"`]{3,128})",
+        ("-passin pass:", "-passout pass:", "-pass pass:"),
+        rf"-pass(?:in|out)? pass:{_MASKED}{_UNTOLD}" r"(?P<key>[^\s'\"`]{3,128})",
     ),
+    # Twelve words or more, all of which could be from the list of BIP 39.
+    SecretShape(
+        "seed-phrase",
+        ("seed phrase", "recovery phrase", "mnemonic"),
+        rf"(?:(?:seed|recovery) phrase|mnemonic){_CLOSE}(?:{_SIGN}|\sis:?\s)[\"'`]?"
+        r"(?P<key>(?:[a-z]{3,8}\s{1,3}){11,23}+[a-z]{3,8})(?![a-z])",
+        folded=True,
+    ),
+    # In a .netrc.
+    SecretShape(
+        "password",
+        ("machine ",),
+        rf"machine \S{{1,255}}\s{{1,8}}login \S{{1,255}}\s{{1,8}}password\s{{1,8}}{_MASKED}{_UNTOLD}"
+        r"(?P<key>[^\s\"'`]{3,128})",
+    ),
+    SecretShape("password", ("?pass=", "&pass="), rf"[?&]pass={_MIXED}"),
     # Two lines, as password managers show and people copy them.
     SecretShape(
         "password",
@@ -332,10 +351,11 @@ SHAPES: Final = (
         rf"|(?<=[\"'])pass(?=\\*[\"']{_SIGN}\\*[\"'](?=[^\s\"']{{0,64}}\d)(?=[^\s\"']{{0,64}}[a-z])[^\s\"']{{5}}))"
         rf"(?![a-z])(?:_?\d)?{_CLOSE}"
         rf"(?:(?:{_SIGN}|{_VALUE}){_QUOTED}|{_GAP}{_EQUALS}{_GAP}{_BARE}"
-        rf"|(?:{_GAP}{_COLON}(?=[\s`]){_GAP}|\s{{1,3}}(?:is|was):?\s{{1,3}}){_TOLD}"
-        rf"|(?:{_COLON}|{_ARROW}|{_VALUE}|{_OF}\s(?:is|was):?\s|{_BLOCK}){_MIXED}|{_ELEMENT}|{_LITERAL})",
+        rf"|(?:{_GAP}{_COLON}(?=[\s`]){_GAP}|\s{{1,3}}(?:is|was|ist|lautet|es|est|[\u00e8\u00e9]):?\s{{1,3}}){_TOLD}"
+        rf"|(?:{_COLON}|{_ARROW}|{_VALUE}|{_OF}\s(?:is|was):?\s|{_BECAME}|{_CODE}|{_BLOCK}){_MIXED}|{_ELEMENT}|{_LITERAL})",
         rf"(?:(?<=pass)(?:word|wd|phrase)|(?<=pwd)|(?<=_pass)|(?<=[\"']pass))(?![a-z])(?:_?\d)?{_CLOSE}"
-        rf"(?:{_GAP}(?:[:=\uff1a\uff1d|\u2192>',-]|is|was|value)|{_OF}\s(?:is|was)|,?\s{{1,40}}[\"']?value)",
+        rf"(?:{_GAP}(?:[:=\uff1a\uff1d|\u2192>',`\u00e8\u00e9-]|is|was|has|now|changed|reset|set|updated|lautet|es|value)"
+        rf"|{_OF}\s(?:is|was)|,?\s{{1,40}}[\"']?value)",
         folded=True,
     ),
     SecretShape(

@@ -145,6 +145,18 @@ SECRETS = [
     ("mongosh -u bob -p hunter22 --port 27017", "hunter22"),
     ("ldapsearch -x -D cn=admin -w hunter22 -b dc=example", "hunter22"),
     ("openssl rsa -in key.pem -passin pass:hunter22", "hunter22"),
+    ("openssl enc -aes256 -pass pass:hunter22", "hunter22"),
+    ("seed phrase: " + "legal winner thank year wave sausage worth useful " * 2 + "legal " * 7 + "title", "sausage"),
+    ("machine db.example login bob password hunter22", "hunter22"),
+    ("https://db.example/login?user=bob&pass=hunter22", "hunter22"),
+    ('password := "hunter22"', "hunter22"),
+    ("the password is now hunter22", "hunter22"),
+    ("The password has been changed to hunter22.", "hunter22"),
+    ("password reset to: hunter22", "hunter22"),
+    ("la password \u00e8 hunter22", "hunter22"),
+    ("das Password ist hunter22", "hunter22"),
+    ("log in as bob with password `hunter22`", "hunter22"),
+    ("**password** `hunter22`", "hunter22"),
 ]
 HARMLESS = [
     '{"pass": "yes", "fail": "no"}', '{"pass": "95 %", "skip": 3}', '{"pass": 12345678}', "pass: 12 of 14 tests",
@@ -171,6 +183,10 @@ HARMLESS = [
     "the password for prod is in the vault", "The password for the API is rotated every 90 days.",
     "<password>required</password>", "token - 2 of 3", "it was IDENTIFIED BY me", "das Passwort ist abgelaufen",
     "https://a-long-name-without-any-digits@host", "docker login -u bob --password-stdin",
+    "the password is now required", "The password has been changed to a longer one in 2024", "password now expires90",
+    "set `password` and `user_id2`", "password := os.Getenv(\"PW_2\")",
+    "https://x.example/?pass=true", "the column password `varchar(255)` is gone", "password set to expire in 90d",
+    "seed phrase: the one that begins with a word such as legal, of which nobody else knows anything at all yet",
     "FIRST_PASS = 12345", "LAST_PASS=90210, then stop", "set `MIN_PASS=6000`", "the '\"NEXT_PASS\": 4096}' of it",
 ]  # fmt: skip
 
@@ -257,7 +273,8 @@ def test_a_pattern_that_cannot_be_used_says_why(pattern: str, problem: str) -> N
      "cookie:", "password=\"\\\"", "_PASS=", "mot de passe:",
      "authorization: a ", "password | ", "password>a", "password, value ", "password '",
      "token for a a ", "password \n\t",
-     "Private-Lines: 1\nAAAA\n", ":5432:a:", "-sk-aaaa", "Bearer aaaa", "key=", ":AA"],
+     "Private-Lines: 1\nAAAA\n", "machine ", "machine a login ", "password now ", "password `a", "?pass=",
+     "mnemonic is abc ", "abc mnemonic:", ":5432:a:", "-sk-aaaa", "Bearer aaaa", "key=", ":AA"],
 )  # fmt: skip
 def test_need_01_no_text_makes_masking_slow(hostile: str) -> None:
     text = hostile * (100_000 // len(hostile))
