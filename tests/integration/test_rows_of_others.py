@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,6 +73,26 @@ def test_need_16_other_json_than_an_object_ends_no_command(cli: Run, tmp_path: P
         done = cli(*words)
         assert done.returncode == 0, (words, done.stdout, done.stderr)
     assert SALES in target.read_text() and "A walrus of" in target.read_text()
+
+
+@pytest.mark.usefixtures("configured")
+def test_need_16_a_log_entry_of_other_json_ends_no_command(cli: Run, dsn: str, tmp_path: Path) -> None:
+    odd = ('{"themes": 5}', '{"theme": [1], "into": 2, "state": {}}', '{"themes": ["sales"], "numbers": "x"}')
+    counts = ('{"turns": "many"}', '{"turns": [1], "memories": 2}')
+    with psycopg.connect(dsn) as conn:
+        for verb in ("prune", "rename", "merge"):
+            for arguments, counted in itertools.product(NO_OBJECTS + odd, NO_OBJECTS + counts):
+                conn.execute(
+                    "INSERT INTO hermes_maintenance (os_user, host, verb, arguments, counts)"
+                    " VALUES ('x', 'y', %s, %s::text::jsonb, %s::text::jsonb)",
+                    (verb, arguments, counted),
+                )
+    for words in (("themes", "log"), ("themes", "log", "--json"), ("export", str(tmp_path / "all.jsonl"))):
+        done = cli(*words)
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+    for words in (("import", str(tmp_path / "all.jsonl")), ("status", "--verbose"), ("doctor", "--json")):
+        done = cli(*words)
+        assert "unexpected" not in done.stdout + done.stderr, (words, done.stdout, done.stderr)
 
 
 @pytest.mark.usefixtures("odd_objects")

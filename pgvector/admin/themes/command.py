@@ -108,7 +108,8 @@ def _show_log(rows: list[dict[str, Any]]) -> None:
 
 def _named(given: Mapping[str, Any]) -> str:
     """Return the themes that a log entry is about."""
-    names = [given["theme"]] if "theme" in given else given.get("themes") or []
+    names = [given["theme"]] if "theme" in given else given.get("themes")
+    names = names if isinstance(names, list) else []
     into = f" -> {given['into']!r}" if "into" in given else ""
     return (", ".join(map(repr, names)) or "every theme") + into
 

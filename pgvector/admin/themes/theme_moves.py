@@ -14,6 +14,7 @@ from typing import Any
 from psycopg import sql
 
 from ...domain.errors import ConfigurationError
+from ...domain.text import as_object
 from ...domain.types import Store
 from ...store.connection import DeadlineConnection
 from ...store.memories import lock_theme, lock_themes
@@ -84,7 +85,15 @@ def log(conn: DeadlineConnection, limit: int) -> list[dict[str, Any]]:
             "row-level security limits this role to some themes, and the log names those of others; "
             "connect as an admin: add --admin-dsn DSN, or set HERMES_PGVECTOR_ADMIN_DSN"
         )
-    return [row._asdict() for row in conn.execute(_query("read_maintenance"), {"limit": limit})]
+    return [
+        row._asdict() | {"arguments": as_object(row.arguments), "counts": _numbers(row.counts)}
+        for row in conn.execute(_query("read_maintenance"), {"limit": limit})
+    ]
+
+
+def _numbers(counts: object) -> dict[str, int]:
+    """Return what a log entry counts; whoever may write there may write anything."""
+    return {name: count for name, count in as_object(counts).items() if type(count) is int}
 
 
 def _shared(conn: DeadlineConnection, theme: str, into: str, statement: str) -> Iterator[dict[int, Any]]:
