@@ -32,15 +32,25 @@ def is_private(folder: Path) -> bool:
 
 
 def close_to_others(folder: Path) -> None:
-    """Remove other users' access to the spool folder in the home. Raises SpoolError if it belongs to one of them.
+    """Remove other users' access to the spool folder in the home, and their right to put another in its place.
 
-    It may be a link of this user or of the home's owner. On a file system without modes nothing changes.
+    Raises SpoolError if it belongs to one of them. It may be a link of this user or of the home's owner. On a file
+    system without modes nothing changes.
     """
     if is_in_other_hands(folder):
         raise SpoolError(f"the folder {folder} belongs to another user; remove it")
-    if hasattr(os, "getuid") and not folder.is_symlink() and not is_private(folder):
-        with contextlib.suppress(OSError):
-            folder.chmod(0o700)
+    _take_from_others(folder, 0o077)
+    _take_from_others(folder.parent, 0o022)
+
+
+def _take_from_others(folder: Path, rights: int) -> None:
+    """Take rights from a folder that is no link, where this user may."""
+    if not hasattr(os, "getuid"):
+        return
+    with contextlib.suppress(OSError):
+        found = folder.lstat()
+        if stat.S_ISDIR(found.st_mode) and found.st_mode & rights:
+            folder.chmod(stat.S_IMODE(found.st_mode) & ~rights)
 
 
 def is_in_other_hands(folder: Path) -> bool:

@@ -224,10 +224,15 @@ def fail_to_install_a_model(home: Path) -> None:
         install_model(home, Settings(), MODEL_NAME, source=home)
 
 
+def make_open(home: Path) -> None:
+    """As an earlier version left it."""
+    spool_folder(home).mkdir(parents=True)
+
+
 def test_nobody_else_may_put_a_spool_in_the_place_of_ours_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        firsts = (lambda home: Mirror(home).now(), lambda home: Mirror(home).origin, fail_to_install_a_model)
+        firsts = (lambda home: Mirror(home).now(), lambda home: Mirror(home).origin, fail_to_install_a_model, make_open)
         for number, use in enumerate(firsts):
             home = tmp_path / str(number)
             home.mkdir()
