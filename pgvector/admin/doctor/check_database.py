@@ -238,18 +238,19 @@ def _themes(conn: DeadlineConnection) -> Check:
     name = "row security"
     if themes is None:
         return ok(name, "off: the statements alone keep themes apart")
-    if statements := server_health.ways_round(conn):
-        how = f"{'; '.join(statements)}, as an admin"
-        return fail(name, "on, but roles that may create objects in the place of ours can get around it", how)
-    if themes == ["*"]:
-        return ok(name, "on, and this role has every theme")
+    ways = server_health.ways_round(conn)
+    round_it = "who may create objects in the place of ours can get around it"
+    bar = "; ".join(each.statement for each in ways) + ", as an admin"
+    if any(each.anybody for each in ways):
+        return fail(name, f"on, but {round_it}", bar)
     if not themes:
         return fail(
             name,
             "on, and this role has no theme: it finds nothing, and its writes are refused",
             "hermes-pgvector tenants grant ROLE THEME, as an admin",
         )
-    return ok(name, f"on, and this role has {len(themes)} themes")
+    has = "on, and this role has " + ("every theme" if themes == ["*"] else f"{len(themes)} themes")
+    return note(name, f"{has}; {round_it}", bar) if ways else ok(name, has)
 
 
 def _retention(conn: DeadlineConnection, settings: Settings) -> Check:

@@ -13,7 +13,8 @@ SELECT row_security_active(to_regclass('conversations')) AND to_regprocedure('he
 -- exempt: reads the catalogue only. Who may create objects that take the place of ours, and owns neither the place nor our
 -- tables: an operator that fits better than Postgres' own is what policies call, with their owner's rights.
 SELECT format('REVOKE CREATE ON %s %I FROM %s', o.kind, o.name,
-              string_agg(coalesce(quote_ident(r.rolname), 'PUBLIC'), ', ' ORDER BY r.rolname)) AS statement
+              string_agg(coalesce(quote_ident(r.rolname), 'PUBLIC'), ', ' ORDER BY r.rolname)) AS statement,
+       bool_or(a.grantee = 0) AS anybody
   FROM pg_class AS ours
  CROSS JOIN LATERAL (SELECT 'SCHEMA' AS kind, nspname AS name, nspowner AS owner, nspacl AS acl FROM pg_namespace
                       WHERE oid = ours.relnamespace OR oid = (SELECT extnamespace FROM pg_extension WHERE extname = 'vector')

@@ -6,6 +6,7 @@ import re
 import time
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from psycopg import sql
 
@@ -48,10 +49,10 @@ def own_themes(conn: DeadlineConnection) -> list[str] | None:
         return list(one(conn, "SELECT hermes_themes_of(current_user) AS themes").themes)
 
 
-def ways_round(conn: DeadlineConnection) -> list[str]:
-    """Return the REVOKE statements without which roles that row-level security confines could get around it."""
+def ways_round(conn: DeadlineConnection) -> list[Any]:
+    """Return the REVOKE statements that bar ways round row-level security, and whether each is open to `anybody`."""
     with translated():
-        return [row.statement for row in conn.execute(_query("who_could_replace"))]
+        return conn.execute(_query("who_could_replace")).fetchall()
 
 
 def newer_extension(conn: DeadlineConnection) -> str:
