@@ -150,17 +150,19 @@ ON CONFLICT (agent_identity) DO UPDATE
 -- name: claim_retention
 -- Reserves the theme for one process for a while. A run that another process did not finish is continued. Nothing is
 -- reserved if the clock was set since the last time.
-UPDATE hermes_retention
-   SET held_by = %(me)s, held_until = %(now)s::timestamptz + make_interval(secs => %(lease_s)s),
-       begun_at = CASE WHEN begun_at > coalesce(ended_at, '-infinity') THEN begun_at ELSE %(now)s END,
-       deleted = CASE WHEN begun_at > coalesce(ended_at, '-infinity') THEN deleted ELSE 0 END
- WHERE agent_identity = %(theme)s AND policy = %(policy)s
-   AND announced_at <= %(now)s::timestamptz - make_interval(secs => %(grace_s)s)
-   AND greatest(announced_at, begun_at, ended_at) >= %(now)s::timestamptz - make_interval(secs => %(most_s)s)
-   AND (held_until IS NULL OR held_by = %(me)s
-        OR held_until NOT BETWEEN %(now)s::timestamptz AND %(now)s::timestamptz + make_interval(secs => %(lease_s)s))
-   AND (ended_at IS NULL OR ended_at < %(now)s::timestamptz - make_interval(secs => %(every_s)s) OR begun_at > ended_at)
-RETURNING %(now)s::timestamptz - make_interval(days => %(days)s) AS before_at;
+WITH claimed AS (
+    UPDATE hermes_retention
+       SET held_by = %(me)s, held_until = %(now)s::timestamptz + make_interval(secs => %(lease_s)s),
+           begun_at = CASE WHEN begun_at > coalesce(ended_at, '-infinity') THEN begun_at ELSE %(now)s END,
+           deleted = CASE WHEN begun_at > coalesce(ended_at, '-infinity') THEN deleted ELSE 0 END
+     WHERE agent_identity = %(theme)s AND policy = %(policy)s
+       AND announced_at <= %(now)s::timestamptz - make_interval(secs => %(grace_s)s)
+       AND greatest(announced_at, begun_at, ended_at) >= %(now)s::timestamptz - make_interval(secs => %(most_s)s)
+       AND (held_until IS NULL OR held_by = %(me)s
+            OR held_until NOT BETWEEN %(now)s::timestamptz AND %(now)s::timestamptz + make_interval(secs => %(lease_s)s))
+       AND (ended_at IS NULL OR ended_at < %(now)s::timestamptz - make_interval(secs => %(every_s)s) OR begun_at > ended_at)
+    RETURNING true)
+SELECT %(now)s::timestamptz - make_interval(days => %(days)s) AS before_at FROM claimed;
 
 -- name: note_retention
 UPDATE hermes_retention
