@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final, Literal
 
-from ..domain.function_words import telling_words
+from ..domain.function_words import stating_words, telling_words
 
 Reason = Literal["", "empty", "synthetic", "acknowledgement", "too_short"]
 
@@ -75,6 +75,8 @@ _WEIGHTED = (  # compiled for the first short text: that takes a millisecond
 # A telling word for each so many characters of the floor, as a plain sentence has: a note that drops the other words,
 # such as "HR 88, BP 130/80, K 4.2", says as much in fewer characters.
 _CHARS_PER_TELLING_WORD: Final = 8
+# Of what a user states, a word for each so many: "I'm vegan now" and "dentist Tuesday 14:30" are whole statements.
+_CHARS_PER_STATING_WORD: Final = 14
 _SPACELESS_WORD: Final = 6  # the weight of a word in scripts without spaces: two Han characters, say
 
 _ACKNOWLEDGEMENT_MAX_CHARS: Final = 400  # nobody acknowledges at greater length
@@ -106,7 +108,8 @@ def judge(user: str, assistant: str, min_chars: int) -> Verdict:
     only from four times `min_chars`, so that "ok" does not lose a report and "thanks" does not keep a "you're welcome".
 
     Shorter sides without boilerplate are substantive together when they tell as much as a sentence of that length:
-    "Delivery moves to Feb 2" and "Noted, delivery is 2 February" is the newest that is known of it.
+    "Delivery moves to Feb 2" and "Noted, delivery is 2 February" is the newest that is known of it. What the user
+    states may be shorter still: the reply to "Rent is 1280 now" is often "Okay."
     """
     user_flaw, assistant_flaw = _flaw(user, by_host=True), _flaw(assistant, by_host=False)
     floor = min_chars * (_REPLY_FACTOR if user_flaw == "acknowledgement" else 1)
@@ -114,7 +117,7 @@ def judge(user: str, assistant: str, min_chars: int) -> Verdict:
     assistant_counts = not assistant_flaw and weighs(assistant, floor)
     if not (user_counts or assistant_counts):
         sides = (user,) if assistant_flaw else (user, assistant)
-        if user_flaw or not _tell_enough(sides, min_chars):
+        if user_flaw or not (_tell_enough(sides, min_chars) or _states_enough(user, min_chars)):
             return Verdict(False, False, user_flaw or "too_short")
     return Verdict(not user_flaw, not assistant_flaw, user_flaw or assistant_flaw)
 
@@ -182,6 +185,15 @@ def _tell_enough(texts: Sequence[str], min_chars: int) -> bool:
     words = chain.from_iterable(set(telling_words(text)) for text in texts)
     told = sum((_weight(word) / _SPACELESS_WORD if _weight(word) > len(word) else 1 for word in words), 0.0)
     return told * _CHARS_PER_TELLING_WORD >= min_chars
+
+
+def _states_enough(user: str, min_chars: int) -> bool:
+    """Return whether a message that is no question has as many stating words as a short statement."""
+    if user.rstrip().endswith(("?", "\uff1f", "\u061f")):
+        return False
+    # Signs of scripts without spaces are weighed by `_tell_enough`.
+    words = [word for word in stating_words(user) if _weight(word) == len(word)]
+    return len(words) * _CHARS_PER_STATING_WORD >= min_chars
 
 
 def _weight(text: str) -> int:

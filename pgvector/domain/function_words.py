@@ -92,6 +92,28 @@ _OTHERWISE = _ENGLISH | frozenset(
     wen wie wo y ya ze
     """)
 )
+# Who is, has or does something, and that they are or have it. An order has none of these.
+_BE_OR_HAVE = frozenset(
+    split("""
+    am are had has have is was were
+    bin hab habe haben hat hatte hatten ist sind war waren
+    era eran es esta estan hemos son tiene tienen
+    avons est etait ont sont suis
+    era erano hanno sono
+    estao foi sao tem
+    heb hebben heeft is zijn
+    """)
+)
+_SUBJECTS = frozenset(
+    split("""
+    i we he she they ich wir je nous ik wij
+    yo nosotros estoy soy somos tenemos tengo io noi abbiamo ho eu estou sou temos tenho
+    """)
+)
+_OWN = frozenset(
+    split("my our mein meine unser unsere mi mis nuestra nuestro mon ma mes notre nos mio mia meu minha mijn onze")
+)
+_SHORTENED = re.compile(r"(?:n['\u2019]t|['\u2019](m|s|re|ve|d|ll))$")
 _OTHERWISE_LEAST = 2  # of such words alone
 _WORD = re.compile(r"[^\W\d_]+")
 _MARKS = re.compile(r"[\u0300-\u036f]")
@@ -140,6 +162,25 @@ def telling_words(text: str) -> Iterator[str]:
         word = _plain(part.strip("".join(char for char in part if not char.isalnum())))
         if word and word not in known and says_something(word):
             yield word
+
+
+def stating_words(text: str) -> set[str]:
+    """Return the words of a text that tell something, with those that say who is, has or does it.
+
+    "I'm vegan now" has three, "try again" one. A form of "be" or "have" at the beginning asks, an "our" there is who.
+    """
+    found: set[str] = set()
+    for place, part in enumerate(text.split()):
+        word = _plain(part.strip("".join(char for char in part if not char.isalnum())))
+        short = _SHORTENED.search(word)
+        bare = word[: short.start()] if short else word
+        if (place and bare in _BE_OR_HAVE) or bare in _SUBJECTS or (not place and bare in _OWN):
+            found.add(bare)
+        else:
+            found.update(telling_words(bare))
+        if short and short[1] in ("m", "re", "ve"):
+            found.add(short[1])
+    return found
 
 
 def _plain(word: str) -> str:

@@ -50,6 +50,10 @@ CONTENT = [
     "ne marche pas", "danke, aber falsch", "मेरा नाम राम है", "اسمي احمد", "ok3", "main.py", "1️⃣", "why",
 ]  # fmt: skip
 
+STATED = (
+    "no, use port 5433", "ok, but the deploy is broken", "yes I live in Berlin", "네 제 이름은 민수", "मेरा नाम राम है",
+)  # fmt: skip
+
 
 @pytest.mark.parametrize("text", ACKNOWLEDGEMENTS)
 def test_acknowledgements_are_neither_stored_nor_searched(text: str) -> None:
@@ -69,7 +73,7 @@ def test_an_acknowledgement_does_not_lose_the_report_after_it(text: str) -> None
 def test_short_content_stays_with_its_long_answer(text: str) -> None:
     assert not is_trivial_query(text)
     assert judged(text, LONG) == Verdict(True, True, "")
-    assert reason_to_skip(text, "Noted.") == "too_short"
+    assert reason_to_skip(text, "Noted.") == ("" if text in STATED else "too_short")
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", "\u200b\ufeff", "\x01"])
@@ -127,6 +131,27 @@ def test_need_03_a_note_in_few_words_is_stored_without_its_reply(note: str) -> N
 
 
 @pytest.mark.parametrize(
+    ("statement", "reply"),
+    [
+        ("ferritin is up at 31 now", "Nice, the iron helped."),
+        ("Mia is allergic to nuts", "Okay."),
+        ("I'm vegan now", "Got it."),
+        ("i quit my job", "Oh, how come?"),
+        ("we had a baby girl", "Congratulations!"),
+        ("Rent is 1280 now", "Okay."),
+        ("I can’t stand coriander", "Noted."),
+        ("dentist tuesday 14:30", "Okay."),
+        ("Use tabs, not spaces", "Okay."),
+        ("Ich bin schwanger", "Glückwunsch!"),
+        ("Tengo gatos siameses", "Qué bien."),
+        ("J'ai trois chats", "D'accord."),
+    ],
+)
+def test_need_03_a_short_statement_is_stored_whatever_the_reply(statement: str, reply: str) -> None:
+    assert judged(statement, reply).store_user
+
+
+@pytest.mark.parametrize(
     ("user", "assistant"),
     [
         ("Can you make it shorter?", "Sure, here you go."),
@@ -134,6 +159,13 @@ def test_need_03_a_note_in_few_words_is_stored_without_its_reply(note: str) -> N
         ("Please try that once more", "Here is another version."),
         ("Run the tests again", "All 12 passed."),
         ("What port?", "5432"),
+        ("Are we done yet?", "Yes."),
+        ("show me my calendar", "Here it is."),
+        ("this isn't what I want", "Sorry."),
+        ("make the button blue", "Done."),
+        ("no, the other one", "Okay."),
+        ("Mach das nochmal kürzer", "Gerne."),
+        ("it's broken again", "Let me look."),
     ],
 )
 def test_a_short_exchange_that_tells_little_is_not(user: str, assistant: str) -> None:

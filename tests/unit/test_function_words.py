@@ -7,7 +7,12 @@ import time
 
 import pytest
 
-from hermes_memory_pgvector.domain.function_words import language_of, telling_words, without_function_words
+from hermes_memory_pgvector.domain.function_words import (
+    language_of,
+    stating_words,
+    telling_words,
+    without_function_words,
+)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +62,22 @@ def test_a_quoted_phrase_and_a_question_of_nothing_else_are_whole() -> None:
 def test_what_tells_something() -> None:
     assert list(telling_words("HR 88, BP 130/80, K 4.2")) == ["hr", "88", "bp", "130/80", "k", "4.2"]
     assert not list(telling_words("Wie geht es dir heute? Thanks!"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("I'm vegan now", {"i", "m", "vegan"}),
+        ("We don't have a car", {"we", "have", "car"}),
+        ("our rent is 1280", {"our", "rent", "is", "1280"}),
+        ("open our calendar", {"open", "calendar"}),
+        ("Is it raining", {"raining"}),
+        ("try that once more", {"once"}),
+        ("Meine Katze ist krank", {"meine", "katze", "ist", "krank"}),
+    ],
+)
+def test_what_states_something(text: str, words: set[str]) -> None:
+    assert stating_words(text) == words
 
 
 def test_need_19_a_long_text_takes_no_time() -> None:
