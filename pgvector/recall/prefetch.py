@@ -12,6 +12,7 @@ from operator import itemgetter
 
 from ..config.settings import Settings
 from ..domain.errors import HermesPgvectorError
+from ..domain.function_words import language_of
 from ..domain.named_times import asks_what_was_said, named_periods, session_asked
 from ..domain.types import PAGES_END, Answer, HeldTurns, Hit, Question, Scope, Store
 from .asking import asks
@@ -238,7 +239,8 @@ def _answering(
         if then or named_periods(text, datetime.now(UTC)):
             return then  # a row of another time can only have words in common such as "did we talk about"
     most = _most_of([*found, *held], text)
-    return [hit for hit in found if is_worth_showing(_judged(hit, text), near, most)]
+    foreign = bool(language_of(text))
+    return [hit for hit in found if is_worth_showing(_judged(hit, text), near, most, foreign=foreign)]
 
 
 def _judged(hit: Hit, text: str) -> Hit:
@@ -266,15 +268,19 @@ def _limited(lines: Sequence[Line], besides: Sequence[Hit], limit: int) -> list[
     return others[:limit] + sorted(last, key=lambda line: (line.told.store, line.told.at, line.told.id))
 
 
-def is_worth_showing(hit: Hit, near: MinSimilarity | None, most: float = 1.0) -> bool:
+def is_worth_showing(hit: Hit, near: MinSimilarity | None, most: float = 1.0, *, foreign: bool = False) -> bool:
     """Return whether a hit likely answers: by cross-encoder and similarity if it was scored, else similarity and words.
 
-    `most`: the share of the weight of the question's words that a row can be expected to hold.
+    `most`: the share of the weight of the question's words that a row can be expected to hold. `foreign`: the question
+    is in another language than English.
     """
     above = _spreads_above(hit, near)
     if hit.relevance is not None:
         evidence = _logit(hit.relevance) + SIMILARITY_WEIGHT * (above or 0.0)
-        return evidence >= (TURNS_EVIDENCE if hit.store == "turns" else MEMORIES_EVIDENCE)
+        if evidence >= (TURNS_EVIDENCE if hit.store == "turns" else MEMORIES_EVIDENCE):
+            return True
+        # The cross-encoder knows English: what it rejects in another language may still have the question's words.
+        return foreign and hit.coverage / most >= SURE_COVERAGE
     coverage = hit.coverage / most
     if above is None:
         return coverage >= MIN_COVERAGE * (_COVERAGE_THEN if hit.told_then else 1)

@@ -23,9 +23,9 @@ from hermes_memory_pgvector.embed.cross_encoder import CrossEncoder
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import MakeProvider
 from tests.support.aged import age
-from tests.support.local_models import link_reranker
+from tests.support.local_models import link_model, link_reranker
 from tests.support.memory import called, landed, runtime_of
-from tests.support.model_files import RERANKER_NAME
+from tests.support.model_files import MODEL_NAME, RERANKER_NAME
 from tests.support.waiting import until
 
 QUESTION = "Which restaurant does Ann like for dinner?"
@@ -134,6 +134,22 @@ def test_what_is_put_before_a_turn_is_reranked_too(home: Path, make_provider: Ma
     provider.prefetch(QUESTION)
 
     assert runtime_of(provider).stats()["reranked"] == 1
+
+
+def test_need_39_words_in_common_count_in_a_language_that_it_does_not_know(
+    home: Path, make_provider: MakeProvider
+) -> None:
+    link_model(home)
+    link_reranker(home)
+    local = {"embed_url": f"local:{MODEL_NAME}", "prefetch_deadline_s": 8}
+    provider = ready(remembering(make_provider(PATIENT | local)))
+    for said in ("brb, paket bei nachbarin Frau Ostrowski abholen", "gym moved to tuesday and thursday at six"):
+        provider.sync_turn(said, None, session_id="before")
+    landed(provider)
+    provider.on_session_switch("another", parent_session_id="", reset=True)
+
+    assert "Ostrowski" in provider.prefetch("wo ist mein paket?")
+    assert provider.prefetch("wo ist der Eiffelturm?") == ""
 
 
 def test_late_it_changes_nothing_or_the_part_that_it_has_seen(home: Path, make_provider: MakeProvider) -> None:
