@@ -155,6 +155,12 @@ def without_function_words(text: str) -> str:
     return rest if any(map(str.isalnum, rest)) else text
 
 
+def function_words_of(text: str) -> list[str]:
+    """Return the function words of a text, of its language or else English."""
+    known = _function_words().get(language_of(text), _ENGLISH)
+    return [word[0] for word in _WORD.finditer(text[:_MAX_CHARS]) if _plain(word[0]) in known]
+
+
 def telling_words(text: str) -> Iterator[str]:
     """Yield the words of a text, split at blanks, that are neither function words of any language nor small talk."""
     known = _every()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby, pairwise
 
+from ..domain.function_words import function_words_of
 from ..domain.text import PLAIN_LETTERS, both_ends
 from ..domain.types import Hit
 
@@ -15,6 +16,9 @@ _QUESTION_MAX_CHARS = 1000  # of a longer one both ends, which bounds how many w
 _PART_CHARS = 1200  # about the length that one vector covers by the setting `chunk_tokens`
 _STEM_CHARS = 6  # enough to tell words apart, few enough that "deploy" finds "deployed"
 _PLACES_MOST = 200  # of one word in a text: a word that frequent says little, and finding all places takes long
+_OPENING_CHARS = 120  # of a text, which mostly say what all of it is about
+_OPENING_SHARE = 0.5  # of what another word counts
+_FUNCTION_SHARE = 0.1  # likewise, of a word such as "how"
 _CUT = "…"
 _WORDS_DECIDE = 0.5  # coverage from which words decide; a long text holds one word or another of most questions
 
@@ -27,14 +31,16 @@ def part_found(hit: Hit) -> int:
 def excerpt(text: str, question: str, max_chars: int, *, near: int = 0) -> str:
     """Return at most `max_chars` of `text`: the stretch that holds most of the words of `question`, cut at blanks.
 
-    A word weighs less the more often it occurs in `text`. Return the beginning if no word of the question occurs, and
-    the whole text if it fits. With `near`, only the part that begins there is searched: the vector leg found it.
+    A word weighs less the more often it occurs in `text`, if its opening has it, and if it only builds the question.
+    Return the beginning if no word of the question occurs, and the whole text if it fits. With `near`, only the part
+    that begins there is searched: the vector leg found it.
     """
     if len(text) <= max_chars:
         return text
     margin = max_chars // 6  # for the text that leads up to the first word
     part = text[near : near + max(_PART_CHARS, max_chars)] if near else text
-    start = min(near + _best_start(part, question, max_chars, margin), len(text) - max_chars + 1)
+    opening = 0 if near else _OPENING_CHARS
+    start = min(near + _best_start(part, question, max_chars, margin, opening), len(text) - max_chars + 1)
     if start > 0 and not text[start - 1].isspace():
         blank = text.find(" ", start, start + min(40, margin))
         start = blank + 1 if blank >= 0 else start
@@ -46,9 +52,10 @@ def excerpt(text: str, question: str, max_chars: int, *, near: int = 0) -> str:
     return (_CUT if start > 0 else "") + piece
 
 
-def _best_start(text: str, question: str, max_chars: int, margin: int) -> int:
+def _best_start(text: str, question: str, max_chars: int, margin: int, opening: int) -> int:
     best, first, chosen, improving = 0.0, 0, 0, False
-    for place, worth in _stretches(_occurrences(text, question), max_chars - margin):
+    found = _occurrences(text, question)
+    for place, worth in _stretches(found, _weights(found, question, opening), max_chars - margin):
         if worth > best + 1e-9:
             best, first, chosen, improving = worth, place, place, True
         # Of equally good starts of one stretch take the last one: most of what follows the words then fits in. Of
@@ -79,20 +86,40 @@ def _places(stem: str, plain: str) -> Iterator[int]:
         place = plain.find(stem, place + 1)
 
 
-def _stretches(found: Sequence[tuple[int, str]], chars: int) -> Iterator[tuple[int, float]]:
+def _stretches(
+    found: Sequence[tuple[int, str]], weights: Mapping[str, float], chars: int
+) -> Iterator[tuple[int, float]]:
     """Yield where each of the words begins, and the total weight of the words within `chars` from there."""
-    occurrences = Counter(stem for _, stem in found)
     inside: Counter[str] = Counter()
     worth, end = 0.0, 0
     for place, stem in found:
         while end < len(found) and found[end][0] < place + chars:
             entering = found[end][1]
-            worth += 0 if inside[entering] else 1 / occurrences[entering]
+            worth += 0 if inside[entering] else weights[entering]
             inside[entering] += 1
             end += 1
         yield place, worth
         inside[stem] -= 1
-        worth -= 0 if inside[stem] else 1 / occurrences[stem]
+        worth -= 0 if inside[stem] else weights[stem]
+
+
+def _weights(found: Sequence[tuple[int, str]], question: str, opening: int) -> dict[str, float]:
+    """Return what each stem that occurs counts.
+
+    The whole text is about what its `opening` names, so other words tell better where the answer is.
+    """
+    weights = {stem: 1 / times for stem, times in Counter(stem for _, stem in found).items()}
+    for stem in {stem for place, stem in found if place < opening}:
+        weights[stem] *= _OPENING_SHARE
+    for stem in weights.keys() & _builders(question):
+        weights[stem] *= _FUNCTION_SHARE
+    return weights
+
+
+@lru_cache(maxsize=16)
+def _builders(question: str) -> frozenset[str]:
+    """Return the stems of the words that only build the question."""
+    return frozenset(_plain(word)[:_STEM_CHARS] for word in function_words_of(question))
 
 
 @lru_cache(maxsize=16)

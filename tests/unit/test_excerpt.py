@@ -49,6 +49,17 @@ def test_need_19_a_rare_word_counts_more_than_common_ones() -> None:
     assert "Elbe." in excerpt(text, "what happened in the meeting, and what was said of Elbe?", 300)
 
 
+@pytest.mark.parametrize("question", ["How hot do I bake the croissants?", "How long do the croissants bake?"])
+def test_need_19_a_word_beside_the_subject_of_the_whole_text_tells_where_the_answer_is(question: str) -> None:
+    text = f"The recipe of the croissants: {FILLER * 30}Bake them at 195 degrees for 22 minutes. {FILLER * 30}"
+    assert "195 degrees for 22 minutes" in excerpt(text, question, 240)
+
+
+def test_need_19_a_word_that_only_builds_the_question_is_not_what_it_is_about() -> None:
+    text = f"{FILLER * 9}Ask us how you can be of help. {FILLER * 9}Pay the rent by transfer. {FILLER * 9}"
+    assert "by transfer" in excerpt(text, "How can you pay?", 240)
+
+
 def test_need_19_of_places_as_good_the_first_is_shown() -> None:
     """A word is explained where it is first met; later it may stand in a table."""
     sentence = "For nearly sorted data use timsort, which finds the natural runs."
