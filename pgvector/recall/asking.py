@@ -42,6 +42,11 @@ def asks(text: str, *, of_a_turn: bool) -> bool:
     return of_a_turn and _asks_by_words(text[:_HEAD_CHARS], text[-_END_CHARS:])
 
 
+def asks_for_reply(text: str) -> bool:
+    """Return whether a text asks what the assistant has said: "What did you suggest for the noise?"."""
+    return _said_by_you().search(text[:_HEAD_CHARS].casefold()) is not None
+
+
 @lru_cache(maxsize=1024)  # hundreds of rows are asked about, several times each
 def _asks_by_words(head: str, end: str) -> bool:
     beginning = head[:_BEGINNING_CHARS].strip().casefold()
@@ -52,6 +57,27 @@ def _asks_by_words(head: str, end: str) -> bool:
         return True
     first, *below = head.strip().splitlines() or [""]
     return len(below) >= _PASTED_LINES and bool(_MARKED.search(first[-80:]))
+
+
+@cache
+def _said_by_you() -> re.Pattern[str]:
+    """Return the pattern for what somebody says of the assistant's words, in English, German, Spanish and French."""
+    say = r"(?:say|tell|suggest|recommend|propose|advise|explain|mention|think|mean|write|answer|reply|come up with)"
+    said = (
+        r"(?:said|told|suggested|recommended|proposed|advised|explained|mentioned|thought|meant|wrote|written|answered"
+        r"|replied|come up with|came up with)"
+    )
+    noun = r"(?:advice|suggestions?|recommendations?|proposals?|opinion|answer|reply|explanation|tips?)"
+    return re.compile(
+        rf"\bdid\s+you\s+(?:\w+\s+)?{say}\b|\byou(?:['\u2019]ve|['\u2019]d|\s+have|\s+had)?\s+{said}\b"
+        rf"|\byour\s+(?:\w+\s+)?{noun}\b"
+        r"|\bhast\s+du\b.*\b(?:gesagt|gemeint|geraten|empfohlen|vorgeschlagen|erklärt|geschrieben|erwähnt|geantwortet)\b"
+        r"|\bdein(?:e|en|er|em)?\s+(?:rat|vorschlag|vorschläge|tipps?|empfehlung(?:en)?|antwort|meinung|erklärung)\b"
+        r"|\b(?:dijiste|recomendaste|sugeriste|aconsejaste|propusiste|explicaste)\b|\btus?\s+(?:consejos?|sugerencias?"
+        r"|recomendaci(?:ón|ones)|propuestas?|respuestas?)\b"
+        r"|\b(?:as-tu|tu\s+(?:as|m['\u2019]as)|m['\u2019]as-tu)\s+(?:dit|conseillé|proposé|recommandé|suggéré|expliqué)\b"
+        r"|\b(?:ton|tes)\s+(?:conseils?|avis|propositions?|réponses?)\b"
+    )
 
 
 @cache

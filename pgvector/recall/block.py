@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain, product, starmap
 
 from ..domain.dates import in_zone, read_moment
 from ..domain.named_times import asks_what_was_said, named_periods
 from ..domain.text import both_ends
 from ..domain.types import Hit
+from .asking import asks_for_reply
 from .ranking import FITS_AS_WELL, are_alike, is_question, newest_of_near_equals
 from .values import about, replaced_part, values_in
 
@@ -61,7 +63,8 @@ def lines_of(hits: Sequence[Hit], question: str = "") -> list[Line]:
     These are the exchanges of which only the question was found, and behind them those whose question was asked before.
     """
     exchanges = sorted(exchanges_in(hits), key=lambda found: all(map(is_question, found)))
-    lines = _newest(_current(list(map(_line, exchanges))))
+    line_of = partial(_line, replies=asks_for_reply(question))
+    lines = _newest(_current(list(map(line_of, exchanges))))
     # What held at a time that the question names need not be the newest.
     timed = asks_what_was_said(question) or named_periods(question, datetime.now(UTC))
     return _folded(lines if timed else _newer_first(lines))
@@ -103,13 +106,16 @@ def other_half(hit: Hit) -> Hit | None:
     return None
 
 
-def _line(found: Sequence[Hit]) -> Line:
-    """Return the line of an exchange: the answer if the best hit is a question, else the best hit."""
+def _line(found: Sequence[Hit], *, replies: bool) -> Line:
+    """Return the line of an exchange: the answer if the best hit is a question, else the best hit.
+
+    `replies`: what is asked for is what the assistant said, to a statement as well.
+    """
     first = found[0]
     other = found[1] if len(found) > 1 else other_half(first)
     if other is None:
         return Line(first, replaced=_predecessor(first))
-    if is_question(first):
+    if is_question(first) or (replies and first.kind == "user"):
         return Line(other, first)
     # An answer is not understood without what it answers; a statement is understood without the reply.
     return Line(first, other if len(found) > 1 or first.kind == "assistant" else None)

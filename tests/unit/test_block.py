@@ -48,6 +48,42 @@ def test_need_37_a_statement_needs_no_reply_and_an_answer_what_it_answers() -> N
     assert told(SAID, REPLIED) == [(SAID.content, REPLIED.content)]
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What did you think the banging was?",
+        "what had you suggested for the machine",
+        "you recommended something for the noise, what was it?",
+        "What was your advice about the machine?",
+        "Was hast du zur Waschmaschine gesagt?",
+        "Wie war dein Vorschlag zur Waschmaschine?",
+        "¿Qué recomendaste para la lavadora?",
+        "Quel était ton conseil pour la machine ?",
+    ],
+)
+def test_need_37_a_question_for_what_the_assistant_said_gets_its_reply(question: str) -> None:
+    noise, advice = exchange("The washing machine bangs again.", "Perhaps the drum bearing, have it checked.", 40)
+    [line] = lines_of((noise,), question)
+    assert (line.told.content, line.beside and line.beside.content) == (advice.content, noise.content)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What bangs again?",
+        "Can you tell me what bangs?",
+        "Do you remember what bangs?",
+        "Did you know what bangs?",
+        "What did Ben suggest for the machine?",
+        "Kannst du mir sagen, was klopft?",
+    ],
+)
+def test_need_37_a_question_to_the_assistant_about_something_else_gets_none(question: str) -> None:
+    noise, _ = exchange("The washing machine bangs again.", "Perhaps the drum bearing, have it checked.", 40)
+    [line] = lines_of((noise,), question)
+    assert (line.told, line.beside) == (noise, None)
+
+
 def test_need_37_an_answer_that_came_without_its_question_is_told_once_with_it() -> None:
     went_on = replace(ASKED, id=12, content="Thank you, I will send them there.", around=())
     at_the_end = replace(ANSWERED, around=(went_on,))
