@@ -95,7 +95,7 @@ _OTHERWISE = _ENGLISH | frozenset(
 # Who is, has or does something, and that they are or have it. An order has none of these.
 _BE_OR_HAVE = frozenset(
     split("""
-    am are had has have is was were
+    am are got had has have is was were
     bin hab habe haben hat hatte hatten ist sind war waren
     era eran es esta estan hemos son tiene tienen
     avons est etait ont sont suis

@@ -138,6 +138,7 @@ def test_need_03_a_note_in_few_words_is_stored_without_its_reply(note: str) -> N
         ("I'm vegan now", "Got it."),
         ("i quit my job", "Oh, how come?"),
         ("we had a baby girl", "Congratulations!"),
+        ("we got a dog", "How nice!"),
         ("Rent is 1280 now", "Okay."),
         ("I can’t stand coriander", "Noted."),
         ("dentist tuesday 14:30", "Okay."),
