@@ -4,8 +4,9 @@ Of each of the made-up facts (facts.py) the subject is named in the message befo
 "How large is the budget of garnet?", then "And on which port can it be reached?". `answered`: the share of the second
 messages with whose lines the fact is; `false`: the share with which any line is where the theme, a person's, has no
 such thing; `others`: how many lines are about another subject. `alone`: the message is searched for as it is; `in
-context`: as shipped; `named`: it names the subject itself. `taken for one`: the number of messages that would be
-searched with the one before, of these and of the other corpora, whose questions name what they are about.
+context`: where the first one got no answer; `after an answer`: where it did; `named`: it names the subject itself.
+`taken for one`: the number of messages that would be searched with the one before, of these and of the other corpora,
+whose questions name what they are about.
 
     python follow_up.py --data DIR [--model-dir DIR | --no-model]
 """
@@ -30,15 +31,16 @@ from several import shown
 from threshold import store
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from hermes_memory_pgvector.recall.follow_up import in_context, is_follow_up
+from hermes_memory_pgvector.recall.follow_up import in_context, is_follow_up, names_answered
 
 _OTHER_THEME = "person"  # of threshold.py
 
 
 class Pair(NamedTuple):
-    """A question that names its subject, and another one about it: `named`, and as it follows the first."""
+    """A question that names its subject, its answer, and another one about it: `named`, and as it follows the first."""
 
     before: str
+    reply: str
     named: str
     follows: str
     fact: str
@@ -55,9 +57,14 @@ def pairs() -> Iterator[Pair]:
     for subject, asked in about.items():
         pronoun = "it" if subject in facts.SERVICES else "she"
         for fact, question in asked:
-            before = chance.choice([other for _, other in asked if other != question])
+            reply, before = chance.choice([other for other in asked if other[1] != question])
             follows = re.sub(rf"\b{subject}\b", pronoun, question)
-            yield Pair(before, question, f"And {follows[0].lower()}{follows[1:]}", fact, subject)
+            yield Pair(before, reply, question, f"And {follows[0].lower()}{follows[1:]}", fact, subject)
+
+
+def after_an_answer(pair: Pair) -> str:
+    """What is searched for once the first question was answered."""
+    return in_context(pair.follows, pair.before, names_answered(pair.before, pair.reply, ""))[0]
 
 
 def row(provider: PgvectorMemoryProvider, way: str, asked: list[tuple[str, Pair]]) -> dict[str, Any]:
@@ -84,6 +91,7 @@ def main() -> None:
         rows = [
             row(provider, "alone", [(pair.follows, pair) for pair in asked]),
             row(provider, "in context", [(in_context(pair.follows, pair.before)[0], pair) for pair in asked]),
+            row(provider, "after an answer", [(after_an_answer(pair), pair) for pair in asked]),
             row(provider, "named", [(pair.named, pair) for pair in asked]),
         ]
     common.report("quality/follow_up", {"model": None if args.no_model else args.model_name}, rows, args.json)

@@ -135,7 +135,7 @@ class Question:
     `around`: return the turns before and after each hit as well. `rerank`: order by a cross-encoder, if there is one.
     `without`: turns to leave out of the results. `begins_task`: return procedures for situations as well. `asking`: the
     sessions that ask, which "last time" does not mean. `context`: what the conversation is about, for a text that names
-    nothing. `as_written`: no word is taken for a misspelt one.
+    nothing; `reply`: what was answered last, in brief. `as_written`: no word is taken for a misspelt one.
     """
 
     text: str
@@ -150,6 +150,7 @@ class Question:
     begins_task: bool = False
     asking: tuple[str, ...] = ()
     context: str = ""
+    reply: str = ""
     as_written: bool = False
 
 

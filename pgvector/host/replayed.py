@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..domain.session_turns import Session
+from ..recall.follow_up import names_answered
 from ..recall.render import HEADING
 from ..recall.transcripts import Transcripts
 from .branches import follow_branch
@@ -39,8 +40,10 @@ def note_message(
     transcripts.goes_on(session, text, turns, unique=context.place.chat)
 
 
-def note_transcript(transcripts: Transcripts, session: Session, messages: object, user: object) -> None:
-    """Note whether a finished turn's transcript holds what was put before messages earlier than the user's."""
+def note_transcript(transcripts: Transcripts, session: Session, messages: object, user: object, reply: object) -> None:
+    """Note what a finished turn was answered, and whether its transcript holds what was put before earlier messages."""
+    if isinstance(user, str) and isinstance(reply, str):
+        transcripts.was_answered(session, names_answered(user, reply, transcripts.reply(session)))
     if isinstance(messages, list):
         asked = [each for each in messages if isinstance(each, Mapping) and each.get("role") == "user"]
         own = [at for at, each in enumerate(asked) if each.get("content") == user]  # the host may have added its own

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from ..domain.function_words import telling_words
 from ..domain.named_times import at_another_time
 from ..domain.small_talk import CJK_LEAST, says_something
 from .asking import asks
@@ -17,6 +18,10 @@ from .questions import MAX_CHARS, has_name, questions_in
 _MOST_CHARS = 120  # of a message that needs an earlier one
 _CONTENT_MOST = 2  # words before the pronoun that may be what it is about
 _CONTENT_LEAST = 3  # words of a statement that others can be about
+_NAMES_MOST = 4  # of a reply; a longer list is not what one pronoun stands for
+_REPLY_CHARS = 400  # of a reply, in which its first sentence that says something is
+# Not after "Dr." or "Mrs.".
+_SENTENCE_ENDS = re.compile(r"(?<!\b[A-Z]\w\.)(?<!\b[A-Z]\w\w\.)(?<=[.!?\u3002\uff01\uff1f])(?=\s|[\u3400-\u9fff])|\n+")
 _WORD = re.compile(r"[\w'\u2019]+")
 _ORDINAL = "other|next|last|first|second|third|previous|same|older|newer"
 _PRONOUN = re.compile(
@@ -91,15 +96,14 @@ def is_follow_up(text: str) -> bool:
     on = _GOES_ON.match(text)
     if on is not None and len(_WORD.findall(text)) <= _REST_WORDS and not _VERB.search(text, on.end()):
         return True
-    plain = _NOTHING.sub(" ", text)
-    pronoun = _PRONOUN.search(plain)
-    return pronoun is not None and not _is_named(_PART_OF.sub("", plain[: pronoun.start()]))
+    return _stands_for_something(text)
 
 
-def in_context(text: str, subject: str) -> tuple[str, ...]:
+def in_context(text: str, subject: str, reply: str = "") -> tuple[str, ...]:
     """Return the questions of a message, see `questions_in`, the first one with its `subject` if it names none.
 
-    "What about the spare key?" may ask the same of something else, or be a new subject, and is searched as both.
+    "What about the spare key?" may ask the same of something else, or be a new subject, and is searched as both. What a
+    pronoun stands for may be named in the `reply`: "Who teaches me?", "Ines does.", "What did I give her?".
     """
     first, *others = questions_in(text)
     asked = _with_and(text, first)
@@ -107,8 +111,10 @@ def in_context(text: str, subject: str) -> tuple[str, ...]:
         return first, *others
     if other := _at_another_time(asked, subject):
         return other, *others
-    joined = f"{subject} {first}"
-    return (joined, first, *others) if _ANOTHER.match(asked) else (joined, *others)
+    if _ANOTHER.match(asked):
+        return f"{subject} {first}", first, *others
+    named = f"{subject} {reply}" if reply and _stands_for_something(asked) else subject
+    return f"{named} {first}", *others
 
 
 def subject_of(text: str, before: str) -> str:
@@ -127,6 +133,30 @@ def subject_of(text: str, before: str) -> str:
         elif _ANOTHER.match(asked):
             subject = f"{before} {each}".strip() if len(before) + len(each) < MAX_CHARS else each
     return subject if len(subject) <= MAX_CHARS else ""
+
+
+def names_answered(message: str, reply: str, before: str) -> str:
+    """Return the names in the first sentence of the `reply` to a message that asks, without those that it names itself.
+
+    Return those of `before` after small talk, and "" after any other message. A whole sentence would be near to
+    whatever says the like of something else.
+    """
+    if not _names_something(message):
+        return before
+    if not asks(message, of_a_turn=True):
+        return ""
+    first = next(filter(says_something, _SENTENCE_ENDS.split(reply.strip()[:_REPLY_CHARS])), "")
+    known = set(_WORD.findall(message.casefold()))
+    capital = (word for word in _WORD.findall(first) if word[0].isupper() and word.casefold() not in known)
+    named = dict.fromkeys(word for word in capital if any(telling_words(word)))
+    return " ".join(named) if len(named) <= _NAMES_MOST else ""
+
+
+def _stands_for_something(text: str) -> bool:
+    """Return whether a text has a pronoun for what it does not name."""
+    plain = _NOTHING.sub(" ", text)
+    pronoun = _PRONOUN.search(plain)
+    return pronoun is not None and not _is_named(_PART_OF.sub("", plain[: pronoun.start()]))
 
 
 def _at_another_time(text: str, subject: str) -> str:

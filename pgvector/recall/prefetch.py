@@ -43,7 +43,7 @@ _SPARE = 3  # hits looked at for each line shown: some are not relevant enough, 
 class MessagePlace:
     """The session of a message. `starts`: the session began empty, not as a copy or a summary of another one.
 
-    `subject`: the last of its messages that says what it is about.
+    `subject`: the last of its messages that says what it is about. `reply`: what was answered last, in brief.
     """
 
     theme: str
@@ -51,6 +51,7 @@ class MessagePlace:
     parent_session_id: str = ""
     starts: bool = True
     subject: str = ""
+    reply: str = ""
 
     @property
     def session(self) -> tuple[str, str]:
@@ -72,7 +73,7 @@ def prefetch_block(
     """
     end = time.monotonic() + settings.prefetch_deadline_s
     begins = where.starts and not transcripts.was_asked(where.session)
-    where = replace(where, subject=transcripts.subject(where.session))
+    where = replace(where, subject=transcripts.subject(where.session), reply=transcripts.reply(where.session))
     transcripts.is_about(where.session, subject_of(text, where.subject))
     before = _end_of_the_sessions_before(searcher, transcripts, where, settings) if begins else []
     lines = _lines(searcher, transcripts, text, where, settings, before, end, begins=begins)
@@ -149,6 +150,7 @@ def _answer(
         begins_task=begins and first,
         asking=where.talk,
         context=where.subject,
+        reply=where.reply,
     )
     try:
         return searcher.recall(["memories", "turns"], asked, begun)

@@ -95,7 +95,7 @@ class Searcher:
         """
         note_recall()
         started = time.monotonic()
-        questions = in_context(asked.text, asked.context)
+        questions = in_context(asked.text, asked.context, asked.reply)
         begun = {} if begun is None else begun
         alone = questions == (asked.text,)
         found = self._answer(stores, asked, begun) if alone else self._answers(stores, asked, questions, begun)

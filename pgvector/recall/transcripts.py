@@ -28,6 +28,7 @@ class _Transcript:
     `keeps`: what is put before a message stays in it.
     `turns`: how many are before the last message. `messages`: digests of the last ones, by how many were before each.
     `subjects`: what it is about, by how many turns were before the message that says so, the last one last.
+    `replies`: likewise, what was answered in brief.
     """
 
     shown: dict[bytes, int] = field(default_factory=dict)
@@ -38,6 +39,7 @@ class _Transcript:
     turns: int = _UNCOUNTED
     messages: dict[int, bytes] = field(default_factory=dict)
     subjects: dict[int, str] = field(default_factory=dict)
+    replies: dict[int, str] = field(default_factory=dict)
 
     @property
     def subject(self) -> str:
@@ -49,6 +51,7 @@ class _Transcript:
         self.shown = {text: at for text, at in self.shown.items() if self.keeps and at < turns}
         before = [(at, each) for at, each in self.messages.items() if at < turns]
         self.subjects = {at: each for at, each in self.subjects.items() if at < turns}
+        self.replies = {at: each for at, each in self.replies.items() if at < turns}
         self.asked = self.asked and turns != 0
         self.turns, self.messages = turns, dict([*before[1 - _MESSAGES :], (turns, message)])
 
@@ -100,6 +103,17 @@ class Transcripts:
             if subject != known.subject:
                 known.subjects = dict([*known.subjects.items(), (known.turns, subject)][-_MESSAGES:])
 
+    def reply(self, session: Session) -> str:
+        """Return what the session's last turn was known to be answered in brief; empty if that is not known."""
+        known = self._sessions.get(session)
+        return "" if known is None else next(reversed(known.replies.values()), "")
+
+    def was_answered(self, session: Session, reply: str) -> None:
+        """Note what the session's last message was answered in brief."""
+        with self._lock:
+            known = self._known(session)
+            known.replies = dict([*known.replies.items(), (known.turns, reply)][-_MESSAGES:])
+
     def was_asked(self, session: Session) -> bool:
         """Return whether something was looked up for the session."""
         known = self._sessions.get(session)
@@ -138,7 +152,8 @@ class Transcripts:
         elif rewound:
             with self._lock:
                 known = self._known(new)
-                known.shown, known.messages, known.turns, known.subjects = {}, {}, _UNCOUNTED, {}
+                known.shown, known.messages, known.turns = {}, {}, _UNCOUNTED
+                known.subjects, known.replies = {}, {}
         elif reason == "branch":
             self.branch(old, new, time.time())
 

@@ -104,6 +104,36 @@ def test_need_39_a_message_that_another_one_replaces_is_not_what_it_is_about(
     assert "What about the port of garnet? What about the port of garnet?" not in said[-1]
 
 
+def test_need_39_it_may_be_what_the_reply_names(provider: PgvectorMemoryProvider, embedder: ScriptedEmbedder) -> None:
+    who, then = "Who is my teacher?", "What did I give her?"
+    provider.prefetch(who)
+    provider.sync_turn(who, "Sure! Your teacher is Dr. In\u00eas Melo. Shall I tell you more of Porto?")
+    provider.prefetch("Thanks!")
+    provider.sync_turn("Thanks!", "You are welcome.")
+    provider.prefetch(then)
+    assert asked_for(embedder, f"{who} Dr In\u00eas Melo {then}")
+
+
+def test_need_39_a_reply_without_a_name_adds_nothing(
+    provider: PgvectorMemoryProvider, embedder: ScriptedEmbedder
+) -> None:
+    provider.prefetch(FIRST)
+    provider.sync_turn(FIRST, "The budget of garnet is 26,000 euros.")
+    assert ANSWER in provider.prefetch(FOLLOW_UP).splitlines()[1]
+    assert asked_for(embedder, f"{FIRST} {FOLLOW_UP.removeprefix('And ')}")
+
+
+def test_need_38_what_was_answered_to_a_message_that_is_taken_back_is_forgotten(
+    provider: PgvectorMemoryProvider, embedder: ScriptedEmbedder
+) -> None:
+    provider.prefetch("Who is my teacher?")
+    provider.sync_turn("Who is my teacher?", "Your teacher is In\u00eas.")
+    provider.on_session_switch("session-1", rewound=True)
+    provider.prefetch("Who is my dentist?")
+    provider.prefetch("What did I give her?")
+    assert asked_for(embedder, "Who is my dentist? What did I give her?")
+
+
 def test_need_39_compression_does_not_change_what_it_is_about(provider: PgvectorMemoryProvider) -> None:
     provider.on_session_switch("chat", parent_session_id="", reset=True)
     provider.prefetch(FIRST)
