@@ -103,7 +103,7 @@ def in_context(text: str, subject: str, reply: str = "") -> tuple[str, ...]:
     """Return the questions of a message, see `questions_in`, the first one with its `subject` if it names none.
 
     "What about the spare key?" may ask the same of something else, or be a new subject, and is searched as both. What a
-    pronoun stands for may be named in the `reply`: "Who teaches me?", "Ines does.", "What did I give her?".
+    pronoun stands for may be named in the `reply`: "Who told me?", "Samira did.", "Where does she work next?".
     """
     first, *others = questions_in(text)
     asked = _with_and(text, first)
