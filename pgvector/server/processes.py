@@ -149,10 +149,12 @@ def rotate_log(layout: Layout, account: Account) -> None:
 
 
 def log_tail(layout: Layout) -> str:
-    """Return the path of the log and its last lines, without those about statements; empty if there are none."""
+    """Return the path of the log and its last whole lines, without those about statements; empty if there are none."""
     lines = _read(layout.log, from_end_bytes=4 * TAIL_CHARS).splitlines()
-    tail = "\n".join(line for line in lines if not _OF_STATEMENTS.search(line))[-TAIL_CHARS:].strip()
-    return f"\n--- {layout.log}\n{tail}" if tail else ""
+    tail = "\n".join(line for line in lines if not _OF_STATEMENTS.search(line))
+    if len(tail) > TAIL_CHARS:
+        tail = tail[-TAIL_CHARS:].partition("\n")[2]
+    return f"\n--- {layout.log}\n{tail.strip()}" if tail.strip() else ""
 
 
 def _read(path: Path, *, from_end_bytes: int) -> str:

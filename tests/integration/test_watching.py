@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -361,6 +362,14 @@ def test_need_24_a_file_for_the_node_exporter_is_whole_at_any_time(
         process.send_signal(signal.SIGTERM)
         assert process.wait(150) == 0
     assert list(file.parent.iterdir()) == [file], "nothing else is left"
+
+
+def test_who_connects_and_asks_nothing_is_let_go(dsn: str, home: Path, start_cli: Start) -> None:
+    (home / "config.yaml").write_text(yaml.safe_dump({"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS}}}))
+    with served(start_cli, "127.0.0.1:0") as (_, url):
+        with socket.create_connection(("127.0.0.1", urlsplit(url).port or 0), timeout=90) as idle:
+            assert idle.recv(1) == b""
+        assert scraped(url)["hermes_pgvector_up"] == 1
 
 
 def test_need_24_where_it_cannot_listen_it_says_why(home: Path, capsys: Capture) -> None:

@@ -169,6 +169,18 @@ def test_a_refused_start_fails_at_once_with_the_servers_own_words(make_server: M
     assert not server.running()
 
 
+def test_the_servers_words_begin_with_a_whole_line(make_server: MakeServer) -> None:
+    server = make_server()
+    server.ensure()
+    server.stop()
+    with (server.root / "server.log").open("a") as log:
+        log.writelines(f"[line {number} {'x' * 53}]\n" for number in range(200))
+    with pytest.raises(EmbeddedServerError) as raised:
+        make_server(settings={"shared_buffers": "plenty"}).ensure()
+    _, _, quoted = str(raised.value).partition("server.log\n")
+    assert quoted.startswith("[line ") and "shared_buffers" in quoted
+
+
 def test_errors_do_not_quote_what_users_wrote(make_server: MakeServer) -> None:
     server = make_server(settings={"log_min_error_statement": "error", "log_error_verbosity": "default"})
     ready = server.ensure()

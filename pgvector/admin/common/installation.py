@@ -81,10 +81,17 @@ def install_plugin(hermes_home: Path, *, mode: Mode = "shim", force: bool = Fals
     try:
         action = _build_and_swap(target, mode, version)
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        remedy = "free space on that disk" if full else f"check who owns {hermes_home}"
-        raise ConfigurationError(f"{target} cannot be written ({error}); {remedy}") from error
+        raise ConfigurationError(f"{target} cannot be written ({error}); {_remedy(error, hermes_home)}") from error
     return InstallReport(target, mode, action, version)
+
+
+def _remedy(error: OSError, hermes_home: Path) -> str:
+    """Return what lets a home be written to."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free space on that disk"
+    if error.errno == errno.EROFS:
+        return f"mount the file system of {hermes_home} for writing"
+    return f"check who owns {hermes_home}"
 
 
 def package_version() -> str:

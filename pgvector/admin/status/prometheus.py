@@ -24,6 +24,7 @@ from ...store.vectors import STORES
 from .report import WORK, Status, numbers
 
 PREFIX = "hermes_pgvector_"
+_PATIENCE_S = 10.0  # with who connects and sends nothing, for each of whom the library has a thread
 
 
 class MetricKind(NamedTuple):
@@ -251,6 +252,9 @@ def listen(registry: CollectorRegistry, address: str) -> Iterator[str]:
     host, port = parse_address(address)
     try:
         server, thread = start_http_server(port, addr=host, registry=registry)
+        handler = server.RequestHandlerClass
+        assert isinstance(handler, type)
+        server.RequestHandlerClass = type("ImpatientHandler", (handler,), {"timeout": _PATIENCE_S})
     except socket.gaierror as exc:
         raise ConfigurationError(f"--listen {address}: there is no host {host!r} ({exc.strerror})") from exc
     except OSError as exc:
