@@ -180,13 +180,15 @@ def stating_words(text: str) -> set[str]:
         word = _plain(part.strip("".join(char for char in part if not char.isalnum())))
         short = _SHORTENED.search(word)
         bare = word[: short.start()] if short else word
-        if (place and bare in _BE_OR_HAVE) or bare in _SUBJECTS or (not place and bare in _OWN):
-            found.add(bare)
-        else:
-            found.update(telling_words(bare))
+        found.update([bare] if _says_who(bare, begins=not place) else telling_words(bare))
         if short and short[1] in ("m", "re", "ve"):
             found.add(short[1])
     return found
+
+
+def _says_who(word: str, *, begins: bool) -> bool:
+    """Return whether a word says who is, has or does something, or that they are or have it."""
+    return word in _SUBJECTS or word in (_OWN if begins else _BE_OR_HAVE)
 
 
 def _plain(word: str) -> str:

@@ -237,12 +237,21 @@ def _answering(
     """Return the rows that likely answer one question; `ordered`: its message asks, or orders an answer."""
     near = _bars(searcher, found, text, settings, until, {hit.theme for hit in found if hit.store == "memories"})
     if session_asked(text) == "end" or (ordered and asks_what_was_said(text)):
-        then = [hit for hit in found if hit.told_then]
-        if then or named_periods(text, datetime.now(UTC)):
-            return then  # a row of another time can only have words in common such as "did we talk about"
+        then = _then(found, text)
+        if then is not None:
+            return then
     most = _most_of([*found, *held], text)
     foreign = bool(language_of(text))
     return [hit for hit in found if is_worth_showing(_judged(hit, text), near, most, foreign=foreign)]
+
+
+def _then(found: Sequence[Hit], text: str) -> list[Hit] | None:
+    """Return the rows of the time that a question names, None if it names none.
+
+    A row of another time can only have words in common such as "did we talk about".
+    """
+    then = [hit for hit in found if hit.told_then]
+    return then if then or named_periods(text, datetime.now(UTC)) else None
 
 
 def _judged(hit: Hit, text: str) -> Hit:

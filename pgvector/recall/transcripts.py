@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from ..domain.lru import LruDict
 from ..domain.session_turns import Session, SessionTurns
 from ..domain.text import digest
 from ..domain.types import HeldTurns, Hit
 
+_Noted = TypeVar("_Noted", str, bytes)
 _SESSIONS = 4096  # remembered at once; several hundred bytes each, and what they are about
 _UNCOUNTED = -(10**9)  # from here on, turns are counted where the host's own count is not known
 _MESSAGES = 8  # of a session, of which it is remembered where they stood
@@ -49,11 +51,14 @@ class _Transcript:
     def goes_to(self, turns: int, message: bytes) -> None:
         """Note the number of turns before the message that comes now; those that stood there or later are gone."""
         self.shown = {text: at for text, at in self.shown.items() if self.keeps and at < turns}
-        before = [(at, each) for at, each in self.messages.items() if at < turns]
-        self.subjects = {at: each for at, each in self.subjects.items() if at < turns}
-        self.replies = {at: each for at, each in self.replies.items() if at < turns}
+        before = list(_until(self.messages, turns).items())
+        self.subjects, self.replies = _until(self.subjects, turns), _until(self.replies, turns)
         self.asked = self.asked and turns != 0
         self.turns, self.messages = turns, dict([*before[1 - _MESSAGES :], (turns, message)])
+
+
+def _until(noted: Mapping[int, _Noted], turns: int) -> dict[int, _Noted]:
+    return {at: each for at, each in noted.items() if at < turns}
 
 
 class Transcripts:

@@ -49,10 +49,10 @@ def moved_themes(conn: DeadlineConnection) -> dict[str, tuple[str, ...]]:
     empty for a role that is limited to some themes, which may not read the log.
     """
     moved: dict[str, list[str]] = {}
-    if not has_own_themes(conn):
-        for theme, into in conn.execute(query("theme_moves", package=__package__)):
-            moved = {old: [into if place == theme else place for place in places] for old, places in moved.items()}
-            moved.setdefault(theme, []).append(into)
+    moves = [] if has_own_themes(conn) else conn.execute(query("theme_moves", package=__package__)).fetchall()
+    for theme, into in moves:
+        moved = {old: [into if place == theme else place for place in places] for old, places in moved.items()}
+        moved.setdefault(theme, []).append(into)
     # Its last place stands last, and its own name in no list: a theme may have been renamed there and back.
     elsewhere = {old: [place for place in places if place != old] for old, places in moved.items()}
     return {old: tuple(dict.fromkeys(places[::-1]))[::-1] for old, places in elsewhere.items() if places}
