@@ -126,7 +126,7 @@ def language_of(text: str) -> str:
 
 @lru_cache(maxsize=64)  # several steps of a recall ask it of one question
 def _language(text: str) -> str:
-    said = [_plain(word[0]) for word in _WORD.finditer(text)]
+    said = [plain(word[0]) for word in _WORD.finditer(text)]
     spanish = "\u00bf" in text or "\u00a1" in text  # of as many words, those behind such a mark are Spanish
     best, known = max(
         _function_words().items(), key=lambda each: (sum(word in each[1] for word in said), spanish and each[0] == "es")
@@ -151,21 +151,21 @@ def without_function_words(text: str) -> str:
     words = _function_words().get(language_of(text))
     if words is None or QUOTES.search(text):
         return text
-    rest = _WORD.sub(lambda word: " " if _plain(word[0]) in words else word[0], text)
+    rest = _WORD.sub(lambda word: " " if plain(word[0]) in words else word[0], text)
     return rest if any(map(str.isalnum, rest)) else text
 
 
 def function_words_of(text: str) -> list[str]:
     """Return the function words of a text, of its language or else English."""
     known = _function_words().get(language_of(text), _ENGLISH)
-    return [word[0] for word in _WORD.finditer(text[:_MAX_CHARS]) if _plain(word[0]) in known]
+    return [word[0] for word in _WORD.finditer(text[:_MAX_CHARS]) if plain(word[0]) in known]
 
 
 def telling_words(text: str) -> Iterator[str]:
     """Yield the words of a text, split at blanks, that are neither function words of any language nor small talk."""
     known = _every()
     for part in text.split():
-        word = _plain(part.strip("".join(char for char in part if not char.isalnum())))
+        word = plain(part.strip("".join(char for char in part if not char.isalnum())))
         if word and word not in known and says_something(word):
             yield word
 
@@ -177,7 +177,7 @@ def stating_words(text: str) -> set[str]:
     """
     found: set[str] = set()
     for place, part in enumerate(text.split()):
-        word = _plain(part.strip("".join(char for char in part if not char.isalnum())))
+        word = plain(part.strip("".join(char for char in part if not char.isalnum())))
         short = _SHORTENED.search(word)
         bare = word[: short.start()] if short else word
         found.update([bare] if _says_who(bare, begins=not place) else telling_words(bare))
@@ -191,7 +191,7 @@ def _says_who(word: str, *, begins: bool) -> bool:
     return word in _SUBJECTS or word in (_OWN if begins else _BE_OR_HAVE)
 
 
-def _plain(word: str) -> str:
+def plain(word: str) -> str:
     """Return a word in lower case and without accents."""
     folded = word.casefold()
     return folded if folded.isascii() else _MARKS.sub("", unicodedata.normalize("NFD", folded))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import chain
 
-from ..domain.function_words import telling_words
+from ..domain.function_words import plain, telling_words
 from ..domain.text import both_ends
 
 _MAX_CHARS = 2000  # of a longer question both ends; a longer text is about many things
@@ -14,7 +15,8 @@ _KIND = r"(?<![\w./-])([^\W\d_]+)"
 _JOINED = re.compile(_KIND + r"[-_#]?(\d+(?:[./-]\d+)*)(?!\w)")
 # After a blank, a small number is a quantity or counts something that all texts are about, and others are years.
 _APART = re.compile(_KIND + r"[^\S\n]#?(?!(?:19|20)\d\d(?![\w./-]))(\d{3,}(?:[./-]\d+)*)(?!\w)")
-_STEM_CHARS = 5  # of a word that is the same in another form
+_STEM_CHARS = 5  # of a word that is the same in another form, less for "bills" and "pods"
+_STEM_LEAST = 3
 _UNSPACED = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]")  # where a word ends takes a dictionary to tell
 
 
@@ -30,19 +32,20 @@ def names_another(question: str, text: str) -> bool:
     told = _names(text)
     if not any(kind in told for kind in asked):
         return False
-    folded = text.casefold()
-    if any(number in folded for numbers in asked.values() for number in numbers):
+    if any(number in text for numbers in asked.values() for number in numbers):
         return False
+    folded = plain(text)
     return not _UNSPACED.search(question) and not any(word in folded for word in _stems(question, asked))
 
 
 @lru_cache(maxsize=512)  # a question is compared with many texts, and a text with each question of a message
 def _names(text: str) -> dict[str, frozenset[str]]:
-    """Return the numbers of the names in a text, by kind."""
+    """Return the numbers of the names in a text, by kind; "about 500" and "in 1492" are none."""
+    folded = plain(text)
+    apart = (each for each in _APART.findall(folded) if any(telling_words(each[0])))
     found: dict[str, set[str]] = {}
-    for pattern in (_JOINED, _APART):
-        for kind, number in pattern.findall(text.casefold()):
-            found.setdefault(kind, set()).add(number)
+    for kind, number in chain(_JOINED.findall(folded), apart):
+        found.setdefault(kind, set()).add(number)
     return {kind: frozenset(numbers) for kind, numbers in found.items()}
 
 
@@ -50,4 +53,4 @@ def _stems(question: str, kinds: dict[str, frozenset[str]]) -> Iterator[str]:
     """Yield the beginnings of the words that tell what the question is about, besides what the named thing is."""
     for word in telling_words(question):
         if word not in kinds and not any(map(str.isdigit, word)):
-            yield word[:_STEM_CHARS]
+            yield word[: max(_STEM_LEAST, min(_STEM_CHARS, len(word) - 1))]

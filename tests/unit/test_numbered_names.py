@@ -15,6 +15,7 @@ ANOTHER = [
     ("invoice 2026-0999", "Invoice 2026-0417 is disputed."),
     ("Was ist mit Auftrag 90311?", "Auftrag 77120 ging an die falsche Adresse."),
     ("anything on db-12?", "Host db-07 has the broken fan."),
+    ("Is the A-320 ready?", "A-310 went to the paint shop."),
 ]
 MAY_ANSWER = [
     ("INC-9120?", "INC-9120 is the same as INC-8841."),
@@ -24,6 +25,10 @@ MAY_ANSWER = [
     ("INC-9120 and INC-8841?", "INC-8841: the billing queue was stuck"),
     ("What was the budget 2025?", "The budget 2024 was too small."),
     ("Is there room for 5 people?", "The room holds 12 people."),
+    ("Which bills came with order 90311?", "The bill of order 77120 is unpaid."),
+    ("Wann kommt die Küche von Auftrag 90311?", "Auftrag 77120 ist die Küche."),
+    ("¿Dónde está el camión del pedido 90311?", "El camión del pedido 77120 salió de Lyon."),
+    ("What did the roof cost, about 9000?", "The tiler charged about 8500."),
     ("INC-9120?", "The billing queue was stuck."),
     ("What is new?", "INC-8841: the billing queue was stuck"),
     ("订单90311什么时候送到?", "订单77120周五送到"),
