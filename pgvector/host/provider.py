@@ -229,7 +229,7 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
         context = context.of_author(kwargs.get("turn_author"), self._policy.rules)
         provenance = context.provenance(session, self._parent_session_id if session == self._session_id else "")
         turn = Turn(place, provenance, self._policy.keep, self._settings.turn_min_chars)
-        note_transcript(runtime.transcripts, place, messages, user_content, assistant_content)
+        note_transcript(runtime.transcripts, place, messages, user_content, assistant_content, turn.keep.max_chars)
         told = telling(messages, user_content, assistant_content, context, self._policy.keep.max_chars)
         if undone := taken_back_by(runtime.said, place, told, context, self._home):
             self._submit(runtime, undone)

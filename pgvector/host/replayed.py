@@ -11,6 +11,7 @@ from ..recall.follow_up import names_answered
 from ..recall.render import HEADING
 from ..recall.transcripts import Transcripts
 from .branches import follow_branch
+from .hook_operations import question_in
 from .session_context import SessionContext
 
 # The sessions that the API server names itself belong to clients that send the conversation, or that name the answer
@@ -40,10 +41,13 @@ def note_message(
     transcripts.goes_on(session, text, turns, unique=context.place.chat)
 
 
-def note_transcript(transcripts: Transcripts, session: Session, messages: object, user: object, reply: object) -> None:
+def note_transcript(
+    transcripts: Transcripts, session: Session, messages: object, user: object, reply: object, max_chars: int
+) -> None:
     """Note what a finished turn was answered, and whether its transcript holds what was put before earlier messages."""
-    if isinstance(user, str) and isinstance(reply, str):
-        transcripts.was_answered(session, names_answered(user, reply, transcripts.reply(session)))
+    if isinstance(reply, str):
+        names = names_answered(question_in(user, max_chars), reply, transcripts.reply(session))
+        transcripts.was_answered(session, names)
     if isinstance(messages, list):
         asked = [each for each in messages if isinstance(each, Mapping) and each.get("role") == "user"]
         own = [at for at, each in enumerate(asked) if each.get("content") == user]  # the host may have added its own

@@ -44,6 +44,10 @@ class _Transcript:
     replies: dict[int, str] = field(default_factory=dict)
 
     @property
+    def reply(self) -> str:
+        return next(reversed(self.replies.values()), "")
+
+    @property
     def subject(self) -> str:
         """Return what it is about now; empty if that is not known."""
         return next(reversed(self.subjects.values()), "")
@@ -102,16 +106,17 @@ class Transcripts:
         return "" if known is None else known.subject
 
     def is_about(self, session: Session, subject: str) -> None:
-        """Note what the session is about."""
+        """Note what the session is about. What was answered before is not about another subject."""
         with self._lock:
             known = self._known(session)
             if subject != known.subject:
                 known.subjects = dict([*known.subjects.items(), (known.turns, subject)][-_MESSAGES:])
+                known.replies = dict([*known.replies.items(), (known.turns, "")][-_MESSAGES:])
 
     def reply(self, session: Session) -> str:
         """Return what the session's last turn was known to be answered in brief; empty if that is not known."""
         known = self._sessions.get(session)
-        return "" if known is None else next(reversed(known.replies.values()), "")
+        return "" if known is None else known.reply
 
     def was_answered(self, session: Session, reply: str) -> None:
         """Note what the session's last message was answered in brief."""
@@ -178,7 +183,11 @@ class Transcripts:
         with self._lock:
             known = self._known(session)
             self._sessions[session] = _Transcript(
-                keeps=known.keeps, asked=known.asked, since=time.time(), subjects={_UNCOUNTED: known.subject}
+                keeps=known.keeps,
+                asked=known.asked,
+                since=time.time(),
+                subjects={_UNCOUNTED: known.subject},
+                replies={_UNCOUNTED: known.reply},
             )
 
     def _known(self, session: Session) -> _Transcript:

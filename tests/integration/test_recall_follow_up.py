@@ -114,6 +114,57 @@ def test_need_39_it_may_be_what_the_reply_names(provider: PgvectorMemoryProvider
     assert asked_for(embedder, f"{who} Dr In\u00eas Melo {then}")
 
 
+def test_need_39_it_is_the_reply_to_the_message_that_it_follows(
+    provider: PgvectorMemoryProvider, embedder: ScriptedEmbedder
+) -> None:
+    provider.prefetch("Who is my teacher?")
+    provider.sync_turn("Who is my teacher?", "Your teacher is Inês.")
+    provider.prefetch("Who is my dentist?")  # and is interrupted
+    provider.prefetch("What did I give her?")
+    assert asked_for(embedder, "Who is my dentist? What did I give her?")
+
+
+@pytest.mark.parametrize(
+    "thanks",
+    [
+        "[Triggering message id: 4711]\n\nGreat, thanks!",
+        [{"type": "text", "text": "Great, thanks!"}, {"type": "image_url", "image_url": {"url": "data:,"}}],
+    ],
+)
+def test_need_39_small_talk_with_a_note_of_the_host_does_not_end_it(
+    provider: PgvectorMemoryProvider, embedder: ScriptedEmbedder, thanks: object
+) -> None:
+    who, then = "Who is my teacher?", "What did I give her?"
+    provider.prefetch(who)
+    provider.sync_turn(who, "Your teacher is Inês.")
+    provider.prefetch("Great, thanks!")
+    provider.sync_turn(thanks, "You are welcome.")
+    provider.prefetch(then)
+    assert asked_for(embedder, f"{who} Inês {then}")
+
+
+def test_need_39_the_reply_to_a_message_with_an_image_counts(
+    provider: PgvectorMemoryProvider, embedder: ScriptedEmbedder
+) -> None:
+    who, then = "Who is on this photo?", "What did I give her?"
+    provider.prefetch(who)
+    provider.sync_turn([{"type": "text", "text": who}, {"type": "image_url", "image_url": {"url": "data:,"}}], "Inês.")
+    provider.prefetch(then)
+    assert asked_for(embedder, f"{who} Inês {then}")
+
+
+def test_need_39_compression_does_not_change_what_was_answered(
+    provider: PgvectorMemoryProvider, embedder: ScriptedEmbedder
+) -> None:
+    who, then = "Who is my teacher?", "What did I give her?"
+    provider.on_session_switch("chat", parent_session_id="", reset=True)
+    provider.prefetch(who)
+    provider.sync_turn(who, "Your teacher is Inês.", session_id="chat")
+    provider.on_session_switch("chat", parent_session_id="", reset=False, reason="compression")
+    provider.prefetch(then)
+    assert asked_for(embedder, f"{who} Inês {then}")
+
+
 def test_need_39_a_reply_without_a_name_adds_nothing(
     provider: PgvectorMemoryProvider, embedder: ScriptedEmbedder
 ) -> None:
