@@ -101,7 +101,18 @@ _BE_OR_HAVE = frozenset(
     avons est etait ont sont suis
     era erano hanno sono
     estao foi sao tem
-    heb hebben heeft is zijn
+    ben heb hebben heeft is zijn
+    """)
+)
+_ASKING = frozenset(
+    split("""
+    how what when where which who whom whose why
+    wann warum was welche welcher welches wem wen wer weshalb wessen wie wieso wo woher wohin
+    como cual cuales cuando cuanto cuantos donde que quien quienes
+    combien comment ou pourquoi quand quel quelle qui quoi
+    che chi cosa dove perche quale quali quando quanto
+    onde qual quais quem
+    hoe waar waarom wanneer wat welk welke
     """)
 )
 _SUBJECTS = frozenset(
@@ -173,22 +184,29 @@ def telling_words(text: str) -> Iterator[str]:
 def stating_words(text: str) -> set[str]:
     """Return the words of a text that tell something, with those that say who is, has or does it.
 
-    "I'm vegan now" has three, "try again" one. A form of "be" or "have" at the beginning asks, an "our" there is who.
+    "I'm vegan now" has three, "try again" one. A form of "be" or "have" at the beginning asks, also after a "where"
+    there; an "our" there is who.
     """
     found: set[str] = set()
+    before = ""
     for place, part in enumerate(text.split()):
         word = plain(part.strip("".join(char for char in part if not char.isalnum())))
         short = _SHORTENED.search(word)
         bare = word[: short.start()] if short else word
-        found.update([bare] if _says_who(bare, begins=not place) else telling_words(bare))
+        asks = place == 1 and before in _ASKING
+        found.update([bare] if _says_who(bare, begins=not place, asks=asks) else telling_words(bare))
+        before = bare
         if short and short[1] in ("m", "re", "ve"):
             found.add(short[1])
     return found
 
 
-def _says_who(word: str, *, begins: bool) -> bool:
-    """Return whether a word says who is, has or does something, or that they are or have it."""
-    return word in _SUBJECTS or word in (_OWN if begins else _BE_OR_HAVE)
+def _says_who(word: str, *, begins: bool, asks: bool) -> bool:
+    """Return whether a word says who is, has or does something, or that they are or have it.
+
+    `begins`: nothing stands before it; `asks`: only a word such as "where" does.
+    """
+    return word in _SUBJECTS or (word in (_OWN if begins else _BE_OR_HAVE) and not asks)
 
 
 def plain(word: str) -> str:
