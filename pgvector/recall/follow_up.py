@@ -103,7 +103,8 @@ def in_context(text: str, subject: str, reply: str = "") -> tuple[str, ...]:
     """Return the questions of a message, see `questions_in`, the first one with its `subject` if it names none.
 
     "What about the spare key?" may ask the same of something else, or be a new subject, and is searched as both. What a
-    pronoun stands for may be named in the `reply`: "Who told me?", "Samira did.", "Where does she work next?".
+    pronoun stands for may be named in the `reply`: "Who told me?", "Samira did.", "Where does she work next?". It is
+    searched without that as well, since a reply also begins with "According to" or names what is beside the point.
     """
     first, *others = questions_in(text)
     asked = _with_and(text, first)
@@ -113,8 +114,8 @@ def in_context(text: str, subject: str, reply: str = "") -> tuple[str, ...]:
         return other, *others
     if _ANOTHER.match(asked):
         return f"{subject} {first}", first, *others
-    named = f"{subject} {reply}" if reply and _stands_for_something(asked) else subject
-    return f"{named} {first}", *others
+    alone = (f"{subject} {first}", *others)
+    return (f"{subject} {reply} {first}", *alone) if reply and _stands_for_something(asked) else alone
 
 
 def subject_of(text: str, before: str) -> str:
@@ -138,8 +139,8 @@ def subject_of(text: str, before: str) -> str:
 def names_answered(message: str, reply: str, before: str) -> str:
     """Return the names in the first sentence of the `reply` to a message that asks, without those that it names itself.
 
-    Return those of `before` after small talk, and "" after any other message. A whole sentence would be near to
-    whatever says the like of something else.
+    Return those of `before` after small talk and where a follow-up is answered without any, and "" after any other
+    message. A whole sentence would be near to whatever says the like of something else.
     """
     if not _names_something(message):
         return before
@@ -149,7 +150,8 @@ def names_answered(message: str, reply: str, before: str) -> str:
     known = set(_WORD.findall(message.casefold()))
     capital = (word for word in _WORD.findall(first) if word[0].isupper() and word.casefold() not in known)
     named = dict.fromkeys(word for word in capital if any(telling_words(word)))
-    return " ".join(named) if len(named) <= _NAMES_MOST else ""
+    answered = " ".join(named) if len(named) <= _NAMES_MOST else ""
+    return answered or (before if is_follow_up(message) else "")
 
 
 def _stands_for_something(text: str) -> bool:

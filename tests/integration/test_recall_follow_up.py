@@ -114,6 +114,28 @@ def test_need_39_it_may_be_what_the_reply_names(provider: PgvectorMemoryProvider
     assert asked_for(embedder, f"{who} Dr In\u00eas Melo {then}")
 
 
+@pytest.mark.parametrize("reply", ["According to what you noted.", "Found it.", "Dr. Weber, says Priya of Hanover."])
+def test_need_39_what_else_a_reply_says_hides_nothing(make_provider: MakeProvider, reply: str) -> None:
+    provider = make_provider({"prefetch_limit": 1, "prefetch_deadline_s": 8})
+    for known in ("The dentist is on holiday in May", "My dentist is Dr. Weber", "The red bike is in the cellar"):
+        provider.on_memory_write("add", "memory", known)
+    landed(provider)
+    who = "Who is my dentist?"
+    assert "in May" not in provider.prefetch(who)
+    provider.sync_turn(who, reply)
+    assert "in May" in provider.prefetch("Is he on holiday?")
+
+
+def test_need_39_an_answer_that_names_nothing_does_not_end_it(
+    provider: PgvectorMemoryProvider, embedder: ScriptedEmbedder
+) -> None:
+    for message, reply in (("Who is my dentist?", "Dr. Weber."), ("When is he on holiday?", "In two weeks.")):
+        provider.prefetch(message)
+        provider.sync_turn(message, reply)
+    provider.prefetch("What did I send him?")
+    assert asked_for(embedder, "Who is my dentist? Dr Weber What did I send him?")
+
+
 def test_need_39_it_is_the_reply_to_the_message_that_it_follows(
     provider: PgvectorMemoryProvider, embedder: ScriptedEmbedder
 ) -> None:
