@@ -44,7 +44,8 @@ class FileState:
     """The entries of one file, and when it was written (seconds since the epoch, 0 if it is missing).
 
     `damaged`: it contains bytes that are not text, so an entry missing from it may still be wanted. `read_at`: the time
-    by the home's own clock (`Mirror.now`) just before the file was read, where that matters.
+    by the home's own clock (`Mirror.now`) just before the file was read, where that matters. `former`: which other
+    origin had the files before, and up to when; else "" and 0.
     """
 
     target: str
@@ -52,6 +53,7 @@ class FileState:
     written_at: float
     damaged: bool = False
     read_at: float = 0.0
+    former: tuple[str, float] = ("", 0.0)
 
 
 class Mirror:
@@ -82,13 +84,12 @@ class Mirror:
         except OSError:
             return f":{where}"
 
-    @cached_property
-    def former(self) -> tuple[str, float]:
-        """Return the origin that this home had before its host or path got another name, and up to when; else "" and 0.
+    def _former(self) -> tuple[str, float]:
+        """Return the origin that this home had last, if its host or path has another name now, and up to when.
 
-        A container gets another host name whenever it is made anew. A copy of the home has a marker of its own on the
-        disk, and shares nothing with the original. That of a whole disk cannot be told from it: what the original has
-        noted since, it keeps.
+        Else "" and 0. A container gets another host name whenever it is made anew; two that share a home take turns.
+        A copy of the home has a marker of its own on the disk, and shares nothing with the original. That of a whole
+        disk cannot be told from it: what the original has noted since, it keeps.
         """
         with contextlib.suppress(OSError, ValueError):
             origin, marker = read_regular_file(self._home / _LAST_ORIGIN).decode("ascii").split()
@@ -130,7 +131,7 @@ class Mirror:
         A missing file is included if it existed before.
         """
         states, seen = [], self._seen
-        _ = self.former  # by the clock as the former host left it
+        former = self._former()  # by the clock as that one left it
         for target, path in memory_file_paths(self._home).items():
             try:
                 signature = _signature(path)
@@ -140,7 +141,7 @@ class Mirror:
                     self._note_there(target)
                 if signature is not None or self._was_there(target):
                     # The time is taken before the file is read: later writes are not part of this reading.
-                    states.append(_read(target, path, signature, read_at=self.now()))
+                    states.append(_read(target, path, signature, read_at=self.now(), former=former))
                 seen[target] = signature
                 self._unreadable.pop(target, None)
             except OSError as exc:
@@ -238,13 +239,20 @@ def _signature(path: Path) -> _Signature:
     return found.st_mtime_ns, found.st_size, found.st_ctime_ns, found.st_ino
 
 
-def _read(target: str, path: Path, signature: _Signature, *, read_at: float = 0.0) -> FileState:
+def _read(
+    target: str,
+    path: Path,
+    signature: _Signature,
+    *,
+    read_at: float = 0.0,
+    former: tuple[str, float] = ("", 0.0),
+) -> FileState:
     if signature is None:
-        return FileState(target, (), 0.0, read_at=read_at)
+        return FileState(target, (), 0.0, read_at=read_at, former=former)
     data = read_memory_file(path)
     damaged = b"\0" in data
     try:
         text = data.decode("utf-8-sig")  # some editors put a byte order mark first, and take it away again
     except UnicodeDecodeError:
         text, damaged = data.decode("utf-8-sig", errors="replace"), True
-    return FileState(target, entries_in(text), signature[0] / 1e9, damaged, read_at)
+    return FileState(target, entries_in(text), signature[0] / 1e9, damaged, read_at, former)

@@ -197,7 +197,7 @@ class BuiltInMemory:
         counts = self._runtime.counts
         of_profile = {key: name for key, name in self._context.scope.items() if key == "profile"}
         for state in mirror.changed():
-            formerly, until = mirror.former
+            formerly, until = state.former
             contents = dict.fromkeys(storable(each, self._keep, counts) for each in state.contents)
             had = mirror.had.of(state.target)
             mirror.had.note_read(state.target, contents)

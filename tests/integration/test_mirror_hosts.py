@@ -235,6 +235,22 @@ def test_need_15_what_is_edited_where_the_host_or_the_home_has_another_name_is_f
     assert recalled(session, "atlas borealis cygnus draco") == ["Draco is white"]
 
 
+def test_need_15_what_is_edited_is_followed_by_each_of_two_containers_that_share_a_home(
+    hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a gateway, and a command that is run beside it in a container of its own, which begins later."""
+    gateway, beside = hosts
+    gateway.write("Atlas is blue", "Borealis is green", "Cygnus is red", age_s=60)
+    gateway.session()
+    beside.home.symlink_to(gateway.home)
+    monkeypatch.setattr(socket, "gethostname", lambda: "beside")
+    beside.session()
+    query = "atlas borealis cygnus"
+    for age_s, edited in enumerate((gateway, beside, gateway)):
+        gateway.write("Atlas is blue", f"Borealis is {age_s}", "Cygnus is red", age_s=40 - age_s)
+        assert set(recalled(edited.session(), query)) == {"Atlas is blue", f"Borealis is {age_s}", "Cygnus is red"}
+
+
 @pytest.mark.parametrize("instead", [os.mkfifo, Path.mkdir, lambda path: path.write_bytes(b"\xff\0 1 2 3")])
 def test_need_15_what_stands_in_place_of_the_last_origin_stops_no_session(
     hosts: tuple[Host, Host], instead: Callable[[Path], object]
