@@ -60,6 +60,9 @@ _IS = rf"(?:{_OF}\s|\s{{1,3}})(?:is|was):?\s{{1,3}}"
 _BECAME = r"\s(?:is now|(?:(?:is|was|has been) )?(?:now )?(?:changed|reset|set|updated) to):?\s{1,3}"
 _CODE = r"\s(?=`[^\s`(]{1,128}`)"
 _BLOCK = r":[ \t]{0,3}[|>][+-]?[ \t]{0,3}\n[ \t]{1,40}"  # of YAML, whose text is in the next line
+_WORD = (
+    r"(?!(?:and|are|but|for|from|had|has|her|his|its|not|our|the|their|was|were|with|your)(?![a-z]))[a-z]{3,8}(?![a-z])"
+)
 _ELEMENT = rf">{_MASKED}{_UNTOLD}(?P<element>[^<>\s]{{4,512}})(?=</)"
 _LITERAL = rf"\s{{1,3}}'{_MASKED}{_UNTOLD}(?P<literal>[^'\s]{{4,256}})(?=')"  # as in SQL
 
@@ -271,12 +274,12 @@ SHAPES: Final = (
         ("-passin pass:", "-passout pass:", "-pass pass:"),
         rf"-pass(?:in|out)? pass:{_MASKED}{_UNTOLD}" r"(?P<key>[^\s'\"`]{3,128})",
     ),
-    # Twelve words or more, all of which could be from the list of BIP 39.
+    # Twelve words or more, all of which could be from the list of BIP 39: it lacks the words that join a sentence.
     SecretShape(
         "seed-phrase",
         ("seed phrase", "recovery phrase", "mnemonic"),
         rf"(?:(?:seed|recovery) phrase|mnemonic){_CLOSE}(?:{_SIGN}|\sis:?\s)[\"'`]?"
-        r"(?P<key>(?:[a-z]{3,8}\s{1,3}){11,23}+[a-z]{3,8})(?![a-z])",
+        rf"(?P<key>{_WORD}(?:\s{{1,3}}{_WORD}){{11,23}}+)",
         folded=True,
     ),
     # In a .netrc.

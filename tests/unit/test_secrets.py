@@ -147,6 +147,7 @@ SECRETS = [
     ("openssl rsa -in key.pem -passin pass:hunter22", "hunter22"),
     ("openssl enc -aes256 -pass pass:hunter22", "hunter22"),
     ("seed phrase: " + "legal winner thank year wave sausage worth useful " * 2 + "legal " * 7 + "title", "sausage"),
+    ("mnemonic: legal winner thank year wave sausage worth useful legal winner thank yellow is mine", "yellow"),
     ("machine db.example login bob password hunter22", "hunter22"),
     ("https://db.example/login?user=bob&pass=hunter22", "hunter22"),
     ('password := "hunter22"', "hunter22"),
@@ -187,6 +188,8 @@ HARMLESS = [
     "set `password` and `user_id2`", "password := os.Getenv(\"PW_2\")",
     "https://x.example/?pass=true", "the column password `varchar(255)` is gone", "password set to expire in 90d",
     "seed phrase: the one that begins with a word such as legal, of which nobody else knows anything at all yet",
+    "the seed phrase is kept with mother inside their blue safe near garden house where nobody ever goes",
+    "mnemonic: every good boy deserves fudge and the cows eat green grass under blue skies tonight",
     "FIRST_PASS = 12345", "LAST_PASS=90210, then stop", "set `MIN_PASS=6000`", "the '\"NEXT_PASS\": 4096}' of it",
 ]  # fmt: skip
 
