@@ -303,6 +303,23 @@ def test_need_16_what_was_renamed_or_merged_at_the_source_since_is_not_copied_a_
     assert (told["verified"], told["memories_added"], told["turns_added"], told["removed"]) == (True, 0, 0, 1)
 
 
+def test_need_16_what_both_a_theme_and_the_one_that_was_put_away_from_it_remember_stops_no_copy(
+    in_use: Path, dsn: str, second_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is no earlier copy of the one put away; merging them there, as was advised, would mix the two."""
+    fill_theme(dsn, "sales")
+    assert cli.main(["themes", "rename", "sales", "sales-2024", "--yes"]) == 0
+    fill_theme(dsn, "sales", prefix="Bolt")
+    with psycopg.connect(dsn) as conn:
+        conn.execute(
+            "INSERT INTO memory_entries (agent_identity, target, content)"
+            " SELECT 'sales', target, content FROM memory_entries WHERE agent_identity = 'sales-2024' LIMIT 1"
+        )
+    for added in (5, 0):
+        told = copied(capsys, "--to", second_dsn)
+        assert (told["verified"], told["memories_added"]) == (True, added)
+
+
 def test_need_16_the_history_of_memories_goes_along_where_an_admin_copies(
     in_use: Path,
     make_provider: MakeProvider,

@@ -122,10 +122,16 @@ def missing(
 
 
 def are_under(source: DeadlineConnection, target: DeadlineConnection, theme: str, old: str) -> bool:
-    """Return whether the target holds any of the source's rows of `theme` under another name, `old`."""
+    """Return whether the target holds any of the source's rows of `theme` under another name, `old`.
+
+    A memory that the source has under both names may be the one that the target has.
+    """
     turns = (_lacking_turns(target, old, keys, {}) < len(keys) for keys in _keys(source, theme, "turns"))
     memories = (
-        any(each.id is not None for each in _known_memories(target, old, keys))
+        any(
+            there.id is not None and here.id is None
+            for there, here in zip(_known_memories(target, old, keys), _known_memories(source, old, keys), strict=True)
+        )
         for keys in _keys(source, theme, "memories")
     )
     return any(turns) or any(memories)
