@@ -15,7 +15,7 @@ _MASKED = r"(?!\[masked-)"
 # Values that only refer to a secret: a variable, a placeholder and, without quotes, a function call.
 _NO_CALL = r"(?![a-z_][\w.]{0,60}[(\[])"
 _UNTOLD = (
-    r"(?!(?-i:\$[A-Z_][A-Z0-9_]*(?=[\s\"']|$))|\$[{(]|\{\{|<[^<>\s]{1,40}>|\*{3}|%[sd(]"
+    r"(?!(?-i:\$[A-Z_][A-Z0-9_]*(?=[\s\"'`]|$))|\$[{(]|\{\{|<[^<>\s]{1,40}>|\*{3}|%[sd(]"
     r"|(?:none|null|true|false|undefined|required|optional|missing|unknown)(?![\w-]))"
 )
 # Nor is the place of a secret one. But an address after `password=` or `token=` may be a secret itself.
@@ -33,15 +33,15 @@ _BARE = (
 )
 # A colon or "is" also occurs in plain sentences: after these, a password must contain a digit or a symbol, a key both
 # letters and digits.
-_TOLD = rf"{_MASKED}{_UNTOLD}`?(?=[^\s`]{{0,64}}[0-9#$%^&*+=_~@])(?P<told>[^\s\"'`<>,;]{{5,512}}[^\s\"'`<>,;.?!)])"
+_TOLD = rf"`?+{_MASKED}{_UNTOLD}(?=[^\s`]{{0,64}}[0-9#$%^&*+=_~@])(?P<told>[^\s\"'`<>,;]{{5,512}}[^\s\"'`<>,;.?!)])"
 _TOLD_KEY = (
-    rf"{_MASKED}{_UNTOLD}`?(?=[^\s`]{{0,64}}\d)(?=[^\s`]{{0,64}}[a-z])"
+    rf"`?+{_MASKED}{_UNTOLD}(?=[^\s`]{{0,64}}\d)(?=[^\s`]{{0,64}}[a-z])"
     r"(?P<told>[^\s\"'`<>,;]{7,512}[^\s\"'`<>,;.?!)])"
 )
 
 # Where no colon or verb stands before it, a password must contain both letters and digits.
 _MIXED = (
-    rf"{_MASKED}{_UNTOLD}`?(?=[^\s`]{{0,64}}\d)(?=[^\s`]{{0,64}}[a-z])"
+    rf"`?+{_MASKED}{_UNTOLD}(?=[^\s`]{{0,64}}\d)(?=[^\s`]{{0,64}}[a-z])"
     r"(?P<mixed>[^\s\"'`<>,;|]{5,512}[^\s\"'`<>,;|.?!)])"
 )
 
@@ -58,7 +58,7 @@ _OF = r"(?:\s(?:for|of|to|on|at|in)(?:\s[^\s.,;:!?]{1,30}){1,5}?)"  # the passwo
 _IS = rf"(?:{_OF}\s|\s{{1,3}})(?:is|was):?\s{{1,3}}"
 # The password is now ..., has been changed to ...; and what only the marks of code set apart from the name.
 _BECAME = r"\s(?:is now|(?:(?:is|was|has been) )?(?:now )?(?:changed|reset|set|updated) to):?\s{1,3}"
-_CODE = r"\s(?=`[^\s`(]{1,128}`)"
+_CODE = r"\s(?=`(?!-)[^\s`(\[]{1,128}`)"
 _BLOCK = r":[ \t]{0,3}[|>][+-]?[ \t]{0,3}\n[ \t]{1,40}"  # of YAML, whose text is in the next line
 _WORD = (
     r"(?!(?:and|are|but|for|from|had|has|her|his|its|not|our|the|their|was|were|with|your)(?![a-z]))[a-z]{3,8}(?![a-z])"

@@ -189,6 +189,8 @@ HARMLESS = [
     "https://x.example/?pass=true", "the column password `varchar(255)` is gone", "password set to expire in 90d",
     "seed phrase: the one that begins with a word such as legal, of which nobody else knows anything at all yet",
     "the seed phrase is kept with mother inside their blue safe near garden house where nobody ever goes",
+    "run it with password `$DB_PASS2`", "password `${PW_2}`", "the password `{{vault_2}}`", "password: `${DB_PASS2}`",
+    "the password `os.environ[PW_2]`", "the flag for the password `--db-pw2`",
     "mnemonic: every good boy deserves fudge and the cows eat green grass under blue skies tonight",
     "FIRST_PASS = 12345", "LAST_PASS=90210, then stop", "set `MIN_PASS=6000`", "the '\"NEXT_PASS\": 4096}' of it",
 ]  # fmt: skip
