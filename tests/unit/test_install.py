@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,29 @@ def test_nobody_else_may_write_to_the_code_that_the_agent_runs_whatever_the_umas
             install_plugin(tmp_path, mode=mode)
     finally:
         os.umask(before)
+
+
+def test_what_an_agent_compiles_meanwhile_stops_no_install(tmp_path: Path) -> None:
+    """Python writes a module's code under another name first."""
+    compiled = install_plugin(tmp_path).path / "__pycache__" / "module.pyc"
+    compiled.parent.mkdir(exist_ok=True)
+    ended = threading.Event()
+
+    def compile_modules() -> None:
+        while not ended.is_set():
+            for number in range(50):
+                first = compiled.with_name(f"module.pyc.{number}")
+                first.write_bytes(b"")
+                first.replace(compiled)
+
+    agent = threading.Thread(target=compile_modules)
+    agent.start()
+    try:
+        for _ in range(60):
+            assert install_plugin(tmp_path).action == "unchanged"
+    finally:
+        ended.set()
+        agent.join()
 
 
 def test_an_older_install_of_ours_is_replaced_whole(tmp_path: Path) -> None:

@@ -170,9 +170,9 @@ def _build_and_swap(target: Path, mode: Mode, version: str) -> Action:
 def _close_to_writers(directory: Path) -> None:
     """Let nobody but the owner write to the plugin, which is code that the agent runs, whatever the umask."""
     for path in (directory, *directory.rglob("*")):
-        mode = path.lstat().st_mode
-        if mode & 0o022 and not stat.S_ISLNK(mode):
-            with suppress(OSError):  # a file system without modes, or another owner's
+        with suppress(OSError):  # no modes there, another owner's, or a name that an agent has compiled a module under
+            mode = path.lstat().st_mode
+            if mode & 0o022 and not stat.S_ISLNK(mode):
                 path.chmod(stat.S_IMODE(mode) & ~0o022)
 
 
