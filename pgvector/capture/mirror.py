@@ -93,7 +93,8 @@ class Mirror:
         """
         with contextlib.suppress(OSError, ValueError):
             origin, marker = read_regular_file(self._home / _LAST_ORIGIN).decode("ascii").split()
-            if origin != self.origin and int(marker) == (self._home / ORIGIN).stat().st_ino:
+            same = origin.partition(":")[0] == self.origin.partition(":")[0]  # a number is given again to a new marker
+            if same and origin != self.origin and int(marker) == (self._home / ORIGIN).stat().st_ino:
                 return origin, (self._home / "pgvector" / "clock").stat().st_mtime + _COARSE_S
         return "", 0.0
 

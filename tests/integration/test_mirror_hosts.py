@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -278,6 +279,17 @@ def test_need_31_a_copy_of_a_home_takes_nothing_from_the_original(
     assert set(recalled(two.session(), "atlas borealis cygnus")) == {
         "Atlas is blue", "Borealis is green", "Cygnus is red",
     }  # fmt: skip
+
+
+def test_need_31_a_home_whose_marker_was_made_anew_takes_nothing(hosts: tuple[Host, Host]) -> None:
+    """As at a copy, where it was deleted; file systems give its number to the next file."""
+    one, _ = hosts
+    one.write("Atlas is blue", "Borealis is green", "Cygnus is red", age_s=60)
+    one.session()
+    close_all()
+    (one.home / "pgvector" / "origin").write_text(uuid.uuid4().hex)
+    one.write("Atlas is blue", "Cygnus is red", age_s=50)
+    assert "Borealis is green" in recalled(one.session(), "atlas borealis cygnus")
 
 
 def test_need_31_copies_of_a_home_that_have_the_same_name_take_nothing_from_each_other(
