@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ from ..common.commands import EXIT_FAILED, EXIT_OK, Command, action, printed
 from ..common.console import say, warn
 from ..common.database import settings_of
 from ..common.embedded_server import embedded_server, starting_said
+
+_LEAVING_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +48,22 @@ def _start(args: argparse.Namespace, home: Path) -> int:
 
 def _stop(args: argparse.Namespace, home: Path) -> int:
     def stop(server: EmbeddedServer) -> None:
-        if server.in_use():
+        if _stays_in_use(server):
             warn("agents or commands are using it; an agent starts it again when it next needs it")
         server.stop()
 
     _report(args, home, stop)
     return EXIT_OK
+
+
+def _stays_in_use(server: EmbeddedServer) -> bool:
+    """Return whether others use the server. The session of a command that has just ended is there for a moment."""
+    ends = time.monotonic() + _LEAVING_S
+    while server.in_use():
+        if time.monotonic() >= ends:
+            return True
+        time.sleep(_LEAVING_S / 20)
+    return False
 
 
 def _status(args: argparse.Namespace, home: Path) -> int:
