@@ -123,6 +123,7 @@ def test_need_39_what_else_a_reply_says_hides_nothing(make_provider: MakeProvide
     who = "Who is my dentist?"
     assert "in May" not in provider.prefetch(who)
     provider.sync_turn(who, reply)
+    landed(provider)
     assert "in May" in provider.prefetch("Is he on holiday?")
 
 
