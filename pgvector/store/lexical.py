@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..domain.function_words import without_function_words
 from ..domain.named_times import without_counted_times
@@ -31,7 +31,7 @@ from .question_words import (
     word,
 )
 from .spelling import MAX_CORRECTED, misspellable, other_umlauts, spellings
-from .vector_search import LENGTH_PIVOT, ask_estimate, planned_rows, variant, where
+from .vector_search import LENGTH_PIVOT, ask_estimate, planned_rows, themes_of, variant, where
 
 EXACT_ROWS = 5000  # of a theme; the statements count_some_* stop counting one row beyond
 MIN_ROWS = 20  # in a nearly empty theme, words that no row holds would outweigh all that match
@@ -119,13 +119,11 @@ def lexical_candidates(
 
 def ask_size(pipe: Pipeline, store: Store, scope: Scope) -> Rows:
     """Ask for the number of rows in the theme, or the table; read by `size_of`."""
-    all_themes = scope.kind == "all"
-    asked = {"theme": scope.theme, "any_theme": all_themes}
-    return pipe.ask(f"count_some_{store}{'_all' if all_themes else ''}", asked)
+    return pipe.ask(f"count_some_{store}{'_all' if scope.kind == 'all' else ''}", themes_of(scope))
 
 
 class Size(NamedTuple):
-    """The number of rows, at most EXACT_ROWS + 1, and whether any is so long that it has parts."""
+    """The number of rows, of a theme at most EXACT_ROWS + 1, and whether any is so long that it has parts."""
 
     rows: int
     parts: bool
@@ -133,8 +131,8 @@ class Size(NamedTuple):
 
 def size_of(counted: Rows) -> Size:
     """Return the size in the result of `ask_size`."""
-    row = counted.one()
-    return Size(int(row.rows), row.parts)
+    found = counted.all()
+    return Size(sum(row.rows for row in found), any(row.parts for row in found))
 
 
 def search_words(searches: Sequence[LexicalSearch]) -> list[list[Candidate]]:
@@ -284,9 +282,12 @@ class LexicalSearch:
 
     def _choose(self) -> None:
         """Choose the words to search by, now that it is known how rare they are."""
-        counted = {each.matcher: each for each in self._counts}
-        self._in_sample = {each.matcher for each in counted.values() if each.holding}
-        words = [_estimated(each, counted[each.matcher], self.rows) for each in self._words]
+        sampled, holding = Counter[str](), Counter[str]()
+        for each in self._counts:
+            sampled[each.matcher] += each.sampled
+            holding[each.matcher] += each.holding
+        self._in_sample = {matcher for matcher, count in holding.items() if count}
+        words = [_estimated(each, holding[each.matcher], sampled[each.matcher], self.rows) for each in self._words]
         self._choice = choose(words, self.rows)
 
     def _ask_rows(self) -> None:
@@ -327,7 +328,8 @@ class LexicalSearch:
             return
         rows, self._rows = self._rows.all(), None
         words = self._choice.words
-        numbers = rows[0].absent if rows else range(1, len(words) + 1)
+        lacking = {tuple(row.absent) for row in rows}  # several if each theme was asked by itself
+        numbers = frozenset(range(1, len(words) + 1)).intersection(*lacking)
         self._absent = frozenset(words[number - 1].matcher for number in numbers)
         self._found = {row.id: Candidate(row.id, row.score, row.coverage) for row in rows} | self._found
 
@@ -363,6 +365,7 @@ def _quoting(found: Candidate | None, row_id: int, count: int) -> Candidate:
     return Candidate(row_id, (1 + score) / 2, (1 + coverage) / 2, count)
 
 
-def _estimated(each: QuestionWord, sample: Any, rows: float) -> QuestionWord:
+def _estimated(each: QuestionWord, holding: int, sampled: int, rows: float) -> QuestionWord:
+    """Return the word with the number of `rows` that hold it, as `holding` of `sampled` rows do."""
     # Half a row more: other rows may hold a word that no row of the sample does.
-    return replace(each, holding=(sample.holding + 0.5) / (sample.sampled + 1) * rows)
+    return replace(each, holding=(holding + 0.5) / (sampled + 1) * rows)

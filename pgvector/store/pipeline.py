@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, Literal
 
 from psycopg import Cursor, RawCursor
 
-from ..domain.errors import OperationRejected
 from .connection import DeadlineConnection
+from .fan_out import Asked, ask_each_theme
 from .round_trip import Statement, make_round_trip
 from .sql import numbered, query
 
@@ -61,6 +61,8 @@ class Pipeline:
 
     With `conn` they are part of the transaction that is open on it. Without it they wait until `begin`, and each round
     trip is a transaction of its own, which needs no further round trips to begin and end it.
+
+    Where the tables are spread over machines, the rows of a statement about all themes come one theme after the other.
     """
 
     def __init__(self, conn: DeadlineConnection | None = None) -> None:
@@ -68,6 +70,11 @@ class Pipeline:
         self._alone = conn is None
         self.statement_s = math.inf  # limit for each statement sent from now on, outside an open transaction
         self._waiting: list[tuple[str, Mapping[str, Any], Rows]] = []
+
+    @property
+    def spread(self) -> bool:
+        """Return whether the tables are spread over machines by theme; to be asked once the pipeline has begun."""
+        return self._conn is not None and self._conn.spread
 
     def ask(self, name: str, row: Mapping[str, Any] | None = None) -> Rows:
         """Queue the statement `name` for the next round trip, and return its rows."""
@@ -87,45 +94,46 @@ class Pipeline:
         What the role may see is not known yet, so the statements that wait have to work for every role.
         """
         self._conn = conn
-        self._send_alone(conn, own_themes=False)
+        self._send(conn, own_themes=False)
 
     def send(self) -> None:
-        """Send the waiting statements."""
+        """Send the waiting statements. Those that ask about all themes may take a second round trip, see fan_out."""
         assert self._conn is not None, "a pipeline is read once it has a connection"
-        if self._alone:
-            self._send_alone(self._conn, own_themes=self._conn.own_themes)
-            return
-        with self._conn.pipeline() if len(self._waiting) > 1 else nullcontext():
-            self._execute(self._conn, own_themes=self._conn.own_themes)
+        self._send(self._conn, own_themes=self._conn.own_themes)
 
-    def _send_alone(self, conn: DeadlineConnection, *, own_themes: bool) -> None:
+    def _send(self, conn: DeadlineConnection, *, own_themes: bool) -> None:
+        waiting, self._waiting = self._waiting, []
+        execute = self._execute_alone if self._alone else _execute_within
+
+        def answers(asked: Sequence[Asked]) -> Sequence[Iterable[Any]]:
+            named = [_numbered_row(name, row, own_themes=own_themes, one_theme=conn.spread) for name, row in asked]
+            return execute(conn, named)
+
+        asked = [(name, row) for name, row, _ in waiting]
+        of_all = conn.spread and any(row.get("any_theme") for _, row in asked)
+        found = ask_each_theme(asked, answers) if of_all else answers(asked)
+        for (_, _, rows), each in zip(waiting, found, strict=True):
+            rows.are(each)
+
+    def _execute_alone(self, conn: DeadlineConnection, statements: Sequence[Statement]) -> Sequence[Iterable[Any]]:
+        """Return the rows of the statements, executed as a transaction of their own."""
         # Plans are made once per connection: making them for each question takes longer than searching a small theme.
         # In a database that is distributed over machines, each theme needs plans of its own.
         plans: PlanMode = "force_custom_plan" if conn.spread else "force_generic_plan"
-        asked = self._taken(conn, own_themes=own_themes)
         begun = _numbered_row(_LIMITS[conn.keeps_settings], _limits(conn, plans=plans, statement_s=self.statement_s))
-        limits, *found = make_round_trip(conn, [begun, *(statement for statement, _ in asked)])
-        for (_, rows), each in zip(asked, found, strict=True):
-            rows.are(each)
+        limits, *found = make_round_trip(conn, [begun, *statements])
         note_begun(conn, limits[0])
+        return found
 
-    def _execute(self, conn: DeadlineConnection, *, own_themes: bool) -> None:
-        for (text, values), rows in self._taken(conn, own_themes=own_themes):
-            cursor = RawCursor(conn, row_factory=conn.row_factory)
-            cursor.execute(text, values)
-            rows.are(cursor)
 
-    def _taken(self, conn: DeadlineConnection, *, own_themes: bool) -> list[tuple[Statement, Rows]]:
-        """Take the waiting statements off the queue, and return them as they are sent."""
-        waiting, self._waiting = self._waiting, []
-        if conn.spread and any(row.get("any_theme") for _, row, _ in waiting):
-            raise OperationRejected(
-                "the themes are spread over machines, where only one at a time can be asked: name it"
-            )
-        return [
-            (_numbered_row(name, row, own_themes=own_themes, one_theme=conn.spread), rows)
-            for name, row, rows in waiting
-        ]
+def _execute_within(conn: DeadlineConnection, statements: Sequence[Statement]) -> Sequence[Iterable[Any]]:
+    """Return the rows of the statements, executed in the open transaction."""
+    cursors = []
+    with conn.pipeline() if len(statements) > 1 else nullcontext():
+        for text, values in statements:
+            cursors.append(RawCursor(conn, row_factory=conn.row_factory))
+            cursors[-1].execute(text, values)
+    return cursors
 
 
 def _numbered_row(name: str, row: Mapping[str, Any], *, own_themes: bool = False, one_theme: bool = False) -> Statement:

@@ -139,7 +139,9 @@ class VectorSearch:
         first, others, known, reach = lookup or Lookup(0, (), (), 0)
         self._row |= {"lookup": first, "lookups": list(others), "known": list(known), "reach": reach}
         self._row |= {"pivot": LENGTH_PIVOT}
-        narrowed = filters.restrict() or scope.kind == "session"
+        # Of other themes, each asked by itself, what may not be read is filtered out beforehand.
+        self._each_theme = scope.kind == "all" and pipe.spread
+        narrowed = filters.restrict() or scope.kind == "session" or self._each_theme
         # Rows that may not be read are removed from the nearest ones, of which too few may be left.
         self._may_be_thin = scope.kind == "all" and not narrowed
         graph = self._graph_worth_walking(graph_rows, rows)
@@ -163,7 +165,7 @@ class VectorSearch:
             parts = self._ask_parts(narrowed=True).all()
         if self._store == "turns":
             self.beside = _beside(parts) if self._rows is None else _beside([*rows, *parts])
-        if parts:
+        if parts or self._each_theme:
             rows = _best(self._limit, [*rows, *parts])
         return [Candidate(row.id, row.similarity) for row in _directed(rows)]
 
@@ -205,7 +207,7 @@ class VectorSearch:
 
     def _graph_worth_walking(self, graph_rows: int, rows: float | None) -> str:
         """Return the column whose graph is walked; "" without one, with few rows, or if few pass a filter."""
-        if self._scope.kind != "all":
+        if self._scope.kind != "all" or self._each_theme:
             return ""
         if rows is None:
             rows = planned_rows(ask_estimate(self._pipe, self._store, self._scope))
@@ -256,13 +258,12 @@ def has_own_graph(asked: Iterable[Any]) -> bool:
 
 def ask_estimate(pipe: Pipeline, store: Store, scope: Scope) -> Rows:
     """Ask for the planner's estimate of rows in the theme, or the table; read by `planned_rows`."""
-    return pipe.ask(f"estimate_rows_{store}", {"theme": scope.theme, "any_theme": scope.kind == "all"})
+    return pipe.ask(f"estimate_rows_{store}", themes_of(scope))
 
 
 def planned_rows(explained: Iterable[Any]) -> float:
     """Return how many rows the planner expects, from the result of an EXPLAIN."""
-    (plan,) = next(iter(explained), ([],))
-    return float(plan[0]["Plan"]["Plan Rows"])
+    return sum(float(plan[0]["Plan"]["Plan Rows"]) for (plan,) in explained)
 
 
 def ask_neighbours(pipe: Pipeline, scope: Scope, ids: Sequence[int], *, reach: int) -> Rows:

@@ -14,12 +14,14 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from hermes_memory_pgvector.admin.browse import theme_sizes
+from hermes_memory_pgvector.admin.common import theme_rows
 from hermes_memory_pgvector.admin.common.holdings import COUNTED_ROWS
 from hermes_memory_pgvector.admin.prune.old_turns import aged, announce
 from hermes_memory_pgvector.admin.status.hot_report import hot_themes
 from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.runtime.process import close_all
 from hermes_memory_pgvector.store.connection import DeadlineConnection
+from hermes_memory_pgvector.store.fan_out import MOST_THEMES
 from hermes_memory_pgvector.store.pool import connect
 from hermes_memory_pgvector.store.vector_search import theme_names
 from tests.conftest import MakeProvider
@@ -73,8 +75,6 @@ def test_need_44_each_theme_is_told_the_same_where_the_tables_are_spread(
     assert "owned by marketing" in str(before[-1])
     spread(admin_dsn)
     assert answers(make) == before
-    for tool in ("recall_memory", "recall_conversation"):
-        assert "name it" in called(make("marketing"), tool, {"query": QUESTION, "scope": "all"})["error"]
     writer = make("marketing")
     writer.on_memory_write("replace", "memory", "Atlas was sold", {"old_text": "budget 1 is owned by marketing"})
     writer.on_memory_write("remove", "memory", "", {"old_text": "budget 2 is owned by marketing"})
@@ -83,6 +83,52 @@ def test_need_44_each_theme_is_told_the_same_where_the_tables_are_spread(
     assert sorted(held) == ["Atlas was sold", *(f"The Atlas budget {n} is owned by marketing" for n in (0, 3))]
     noted = "SELECT concat_ws(' ', action, who ->> 'source', old_row IS NOT NULL) FROM memory_history ORDER BY id"
     assert Database(admin_dsn).column(noted)[-2:] == ["replaced memory_tool f", "removed memory_tool t"]
+
+
+def test_need_44_all_themes_are_asked_where_the_tables_are_spread(
+    make_provider: MakeProvider, embedder: ScriptedEmbedder, admin_dsn: str
+) -> None:
+    def make(theme: str, **more: Any) -> Any:
+        config = {"embed_url": embedder.url, "chunk_tokens": 100, "cross_theme": "all"}
+        return make_provider(config, gateway_session_key=theme, session_id=f"{theme}-1", **more)
+
+    for theme in ("marketing", "sales", "crew"):
+        provider = make(theme)
+        for number in range(4):
+            provider.on_memory_write("add", "memory", f"The Atlas budget {number} is owned by {theme}")
+            long = "and more than that I could tell. " * (40 if number == 2 else 1)
+            provider.sync_turn(f"Who owns the Atlas budget {number}?", f"It is owned by {theme}, as I said, {long}")
+        landed(provider)
+    chat = make("agent:main:slack:dm:D1", platform="slack", chat_type="dm")
+    chat.sync_turn("Who owns the Atlas budget in private?", "It is owned by nobody whom others should know")
+    landed(chat)
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("recall_memory", {"query": QUESTION}),
+        ("recall_memory", {"query": '"Atlas budget 3"'}),
+        ("recall_memory", {"query": "the Atlsa bugdet"}),
+        ("recall_conversation", {"query": QUESTION}),
+        ("recall_conversation", {"query": QUESTION, "role": "assistant", "since": "2020-01-01"}),
+        ("recall_conversation", {"query": "owned by sales"}),
+    ]
+
+    def found() -> list[set[str]]:
+        provider = make("marketing")
+        answers = [called(provider, tool, {**row, "scope": "all", "limit": 20}) for tool, row in asked]
+        return [{f"{each.get('theme')} {each['content']}" for each in answer["results"]} for answer in answers]
+
+    before = found()
+    assert all(before)
+    spread(admin_dsn)
+    assert found() == before
+    assert "nobody" not in str(before) and "crew" in str(before[0]) and "sales" in str(before[3])
+    with psycopg.connect(admin_dsn) as connection:
+        connection.execute(
+            "INSERT INTO memory_entries (agent_identity, target, content)"
+            " SELECT 'theme ' || n, 'memory', 'One more' FROM generate_series(1, %s) AS n",
+            [MOST_THEMES - 2],
+        )
+    answer = called(make("marketing"), "recall_memory", {"query": QUESTION, "scope": "all"})
+    assert f"more than {MOST_THEMES} themes" in answer["error"] and "name one" in answer["error"]
 
 
 def test_need_44_what_is_counted_of_all_themes_is_the_same_where_the_tables_are_spread(admin_dsn: str) -> None:
@@ -114,9 +160,11 @@ def test_need_44_the_same_themes_are_cleaned_and_told_where_the_tables_are_sprea
     """By statements without recursion and LATERAL."""
     with connect(admin_dsn) as conn:
         conn.execute(
-            b"INSERT INTO conversations (session_id, agent_identity, role, content, ts) VALUES"
-            b" ('s', 'marketing', 'user', 'Old', now() - interval '9 days'), ('s', 'marketing', 'user', 'New', now()),"
-            b" ('s', 'sales', 'user', 'Ahead', now() + interval '9 days'), ('s', 'crew', 'user', 'Early', '-infinity')"
+            b"INSERT INTO conversations (session_id, agent_identity, role, content, ts, metadata) VALUES"
+            b" ('s', 'marketing', 'user', 'Old', now() - interval '9 days', '{\"platform\": \"api_server\"}'),"
+            b" ('s', 'marketing', 'user', 'New', now(), '{\"profile\": \"work\"}'),"
+            b" ('s', 'sales', 'user', 'Ahead', now() + interval '9 days', '{\"platform\": \"api_server\"}'),"
+            b" ('s', 'crew', 'user', 'Early', '-infinity', '{}')"
         )
         announce(conn, {"marketing": "9d"})
         conn.execute(
@@ -127,8 +175,9 @@ def test_need_44_the_same_themes_are_cleaned_and_told_where_the_tables_are_sprea
         for conn.spread in (False, True):
             (old,) = aged(conn, uuid4(), lease_s=60, grace_s=60, every_s=60)
             hot = [each["theme"] for each in hot_themes(conn, Settings())]
-            found.append((old.theme, old.policy, round(old.age_s / 86_400), hot))
-        assert found == [("marketing", "9d", 9, ["sales"])] * 2
+            of_home = theme_rows.of_home(conn, "work", "no host")
+            found.append((old.theme, old.policy, round(old.age_s / 86_400), hot, theme_rows.of_clients(conn), of_home))
+        assert found == [("marketing", "9d", 9, ["sales"], ["sales"], ["marketing"])] * 2
 
 
 def _sizes(conn: DeadlineConnection) -> tuple[list[dict[str, Any]], ...]:

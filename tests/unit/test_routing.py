@@ -31,7 +31,7 @@ ACROSS_THEMES = {
         "chunk_search_memories_all", "chunk_search_turns_all", "estimate_matches_memories", "estimate_matches_turns",
         "count_some_memories_all", "count_some_turns_all", "query_terms_memories_all", "query_terms_turns_all",
         "lexical_search_memories_all", "lexical_search_turns_all", "theme_names",
-        "theme_names_spread",
+        "theme_names_spread", "readable_themes", "themes_holding_turns", "themes_holding_memories",
     },
     "the operator's: import, export, reembed": {
         "known_memories", "missing_turns", "sample_texts", "themes_with_traces",

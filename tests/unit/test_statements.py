@@ -43,6 +43,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "list_themes", "count_some", "recent_growth", "relation_sizes", "partial_index_rows", "database_bytes",
         "recent_growth_spread", "relation_sizes_spread",
         "themes_of_home", "themes_of_clients",  # names and counts for the operator
+        "themes_of_home_spread", "themes_of_clients_spread",
         "record_maintenance", "read_maintenance",
         "due_themes_memories", "due_themes_turns", "cold_themes_turns",  # names of themes
         "sample_texts", "no_vectors",
@@ -73,6 +74,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "count_facts", "count_episodes", "last_vacuum", "last_compression",  # totals and times for the operator
         "theme_names", "theme_names_spread", "session_themes_of_turns", "session_themes_of_memories",
         "session_themes_of_history",  # names for the operator
+        "readable_themes", "themes_holding_turns", "themes_holding_memories",  # names of what may be read
         "themes_of_memories", "themes_of_turns", "done_since", "log_end", "moment",  # names and times for the operator
         "history_end",  # a number
         "foreign_schema", "foreign_columns", "foreign_count",  # names and counts for the operator
@@ -86,7 +88,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "functions_out_of_reach",  # the catalogue
         "invalid_indexes", "own_rights", "lacking_rights", "versions", "themes_of_roles",  # touch no stored text
         "theme_moves", "noted_entries", "folded_words",  # names, and digests of this host's own file
-        "look_at_server", "newer_extension", "may_compare_sequence", "sequence_and_rows", "advance_sequence",
+        "look_at_server", "newer_extension", "last_number", "highest_number", "hold_numbers", "set_last_number",
         "unnumbered_tables", "sample_next", "appraise",
         # a change of the model embeds the texts of every theme, as an administrator
         "dependents_of_vectors", "begin_reembed", "note_reembed", "end_reembed", "define_keep_next",

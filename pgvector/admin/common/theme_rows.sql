@@ -46,6 +46,14 @@ SELECT theme FROM themes
    AND theme <> lower(coalesce(metadata ->> 'profile', 'default'))
  ORDER BY theme;
 
+-- name: themes_of_clients_spread
+-- exempt: as themes_of_clients, where the tables are spread over machines, each of which reads its own.
+SELECT theme
+  FROM (SELECT DISTINCT ON (agent_identity) agent_identity AS theme, metadata FROM conversations
+         ORDER BY agent_identity, ts DESC) AS last
+ WHERE metadata ->> 'platform' = 'api_server' AND theme <> lower(coalesce(metadata ->> 'profile', 'default'))
+ ORDER BY theme;
+
 -- name: homes_of_theme
 -- How many homes have noted entries of their memory files under a theme.
 SELECT count(DISTINCT split_part(origin, ':', 1)) AS homes FROM hermes_mirror WHERE agent_identity = %(theme)s;
@@ -58,6 +66,16 @@ SELECT theme FROM themes
  WHERE theme IS NOT NULL
    AND (SELECT metadata ->> 'profile' FROM conversations
          WHERE agent_identity = theme ORDER BY ts DESC LIMIT 1) = %(profile)s
+UNION
+SELECT agent_identity FROM hermes_mirror WHERE origin = %(origin)s AND announced
+ORDER BY 1;
+
+-- name: themes_of_home_spread
+-- exempt: as themes_of_home, where the tables are spread over machines, each of which reads its own.
+SELECT theme
+  FROM (SELECT DISTINCT ON (agent_identity) agent_identity AS theme, metadata FROM conversations
+         ORDER BY agent_identity, ts DESC) AS last
+ WHERE metadata ->> 'profile' = %(profile)s
 UNION
 SELECT agent_identity FROM hermes_mirror WHERE origin = %(origin)s AND announced
 ORDER BY 1;

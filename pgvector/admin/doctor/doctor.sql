@@ -30,24 +30,24 @@ SELECT format('REVOKE CREATE ON %s %I FROM %s', o.kind, o.name,
 SELECT default_version AS version FROM pg_available_extensions
  WHERE name = 'vector' AND string_to_array(default_version, '.')::int[] > string_to_array(installed_version, '.')::int[];
 
--- name: may_compare_sequence
--- exempt: touches no table.
-SELECT has_table_privilege({name}, 'SELECT')
-       AND (has_sequence_privilege(owned, 'USAGE') OR has_sequence_privilege(owned, 'SELECT')) AS may
-  FROM CAST(pg_get_serial_sequence({name}, 'id') AS regclass) AS owned;
+-- name: last_number
+-- exempt: touches no table. The last number that a table's sequence gave; no row for a role that may not compare it.
+SELECT pg_sequence_last_value(owned) AS last FROM CAST(pg_get_serial_sequence({name}, 'id') AS regclass) AS owned
+ WHERE has_table_privilege({name}, 'SELECT')
+   AND (has_sequence_privilege(owned, 'USAGE') OR has_sequence_privilege(owned, 'SELECT'));
 
--- name: sequence_and_rows
--- exempt: the highest numbers only. No table has 10^12 rows: a number so far ahead was made up by somebody's SQL, is in
--- nobody's way, and would leave no numbers to a sequence that goes on after it.
-SELECT last, (SELECT max(id) FROM {table} WHERE id <= coalesce(last, 0) + 1000000000000) AS highest
-  FROM (SELECT pg_sequence_last_value(CAST(pg_get_serial_sequence({name}, 'id') AS regclass)) AS last) AS made;
+-- name: highest_number
+-- exempt: a number only. No table has 10^12 rows: a number so far ahead was made up by somebody's SQL, is in nobody's way, and
+-- would leave no numbers to a sequence that goes on after it.
+SELECT max(id) AS highest FROM {table} WHERE id <= coalesce(%(last)s::bigint, 0) + 1000000000000;
 
--- name: advance_sequence
--- exempt: as sequence_and_rows.
+-- name: hold_numbers
+-- exempt: reads no row.
 LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE;
-SELECT setval(owned, greatest((SELECT max(id) FROM {table} WHERE id <= coalesce(last, 0) + 1000000000000), last, 1))
-  FROM (SELECT CAST(pg_get_serial_sequence({name}, 'id') AS regclass) AS owned) AS named
- CROSS JOIN LATERAL (SELECT pg_sequence_last_value(owned) AS last) AS made;
+
+-- name: set_last_number
+-- exempt: touches no table.
+SELECT setval(CAST(pg_get_serial_sequence({name}, 'id') AS regclass), %(last)s);
 
 -- name: sample_next
 -- exempt: counts for the operator, from a sample of a large table.

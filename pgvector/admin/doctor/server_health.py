@@ -98,11 +98,8 @@ def sequences_behind(conn: DeadlineConnection) -> list[str]:
     behind = []
     for table in _NUMBERED:
         with translated():
-            # A tenant's role may not read the maintenance log.
-            if not one(conn, _of_table("may_compare_sequence", table)).may:
-                continue
-            row = conn.execute(_of_table("sequence_and_rows", table)).fetchone()
-        if row is not None and (row.highest or 0) > (row.last or 0):
+            last, highest = _numbers(conn, table)
+        if highest > last:
             behind.append(table)
     return behind
 
@@ -111,7 +108,20 @@ def advance_sequences(conn: DeadlineConnection) -> None:
     """Set every sequence of ids to the highest id there is. Writers wait briefly meanwhile."""
     for table in _NUMBERED:
         with translated(), conn.transaction():
-            conn.execute(_of_table("advance_sequence", table))
+            conn.execute(_of_table("hold_numbers", table))
+            conn.execute(_of_table("set_last_number", table), {"last": max(1, *_numbers(conn, table))})
+
+
+def _numbers(conn: DeadlineConnection, table: str) -> tuple[int, int]:
+    """Return the last id that the table's sequence gave, and the highest one of a row; zeros if the role may not ask.
+
+    They are asked for one after the other, because a database that is spread over machines has the sequence on one.
+    """
+    row = conn.execute(_of_table("last_number", table)).fetchone()
+    if row is None:  # as a tenant's role, of the maintenance log
+        return 0, 0
+    last = row.last or 0
+    return last, one(conn, _of_table("highest_number", table), {"last": last}).highest or 0
 
 
 def _of_table(name: str, table: str) -> sql.Composed:

@@ -554,7 +554,7 @@ SELECT EXISTS (SELECT FROM memory_entries AS m WHERE m.agent_identity = %(theme)
     OR EXISTS (SELECT FROM conversations AS c WHERE c.agent_identity = %(theme)s AND readable(c)) AS found;
 
 -- name: theme_names
--- exempt: names for the operator, no stored text; a session is shown only those it may read, see host/unknown_themes.py.
+-- exempt: names for the operator, no stored text; a session is shown only those it may read, see host/tool_scopes.py.
 -- They are found one after the other, each by one lookup in an index.
 WITH RECURSIVE said(theme) AS (walked_themes(conversations; said)),
 noted(theme) AS (walked_themes(memory_entries; noted))
@@ -563,6 +563,19 @@ SELECT theme FROM said WHERE theme IS NOT NULL UNION SELECT theme FROM noted WHE
 -- name: theme_names_spread
 -- exempt: as theme_names, where the tables are distributed over machines, each of which reads its own.
 SELECT agent_identity AS theme FROM conversations UNION SELECT agent_identity FROM memory_entries ORDER BY 1;
+
+-- name: readable_themes
+-- exempt: names of themes, of what is readable, where each theme is asked by itself.
+SELECT theme FROM (SELECT agent_identity AS theme FROM conversations AS c WHERE reachable(c)
+                   UNION SELECT agent_identity FROM memory_entries AS m WHERE reachable(m)) AS known LIMIT %(most)s;
+
+-- name: themes_holding_turns
+-- exempt: names of the themes that the given rows belong to, whose text is then read in each.
+SELECT DISTINCT agent_identity AS theme FROM conversations AS c WHERE id = ANY(%(ids)s::bigint[]) AND reachable(c);
+
+-- name: themes_holding_memories
+-- exempt: as themes_holding_turns.
+SELECT DISTINCT agent_identity AS theme FROM memory_entries AS m WHERE id = ANY(%(ids)s::bigint[]) AND reachable(m);
 
 -- name: hot_facts
 -- The facts of a theme that hold now and may appear in its hot block, and when the scope of each was last written about. If a
