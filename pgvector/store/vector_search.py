@@ -139,9 +139,9 @@ class VectorSearch:
         first, others, known, reach = lookup or Lookup(0, (), (), 0)
         self._row |= {"lookup": first, "lookups": list(others), "known": list(known), "reach": reach}
         self._row |= {"pivot": LENGTH_PIVOT}
-        # Of other themes, each asked by itself, what may not be read is filtered out beforehand.
-        self._each_theme = scope.kind == "all" and pipe.spread
-        narrowed = filters.restrict() or scope.kind == "session" or self._each_theme
+        self._each_theme = _asks_each_theme(pipe, scope)
+        # Where each theme is asked by itself, what may not be read is filtered out beforehand.
+        narrowed = any((filters.restrict(), scope.kind == "session", self._each_theme))
         # Rows that may not be read are removed from the nearest ones, of which too few may be left.
         self._may_be_thin = scope.kind == "all" and not narrowed
         graph = self._graph_worth_walking(graph_rows, rows)
@@ -165,9 +165,9 @@ class VectorSearch:
             parts = self._ask_parts(narrowed=True).all()
         if self._store == "turns":
             self.beside = _beside(parts) if self._rows is None else _beside([*rows, *parts])
-        if parts or self._each_theme:
-            rows = _best(self._limit, [*rows, *parts])
-        return [Candidate(row.id, row.similarity) for row in _directed(rows)]
+        in_order = not parts and not self._each_theme
+        nearest = _directed(rows) if in_order else _best(self._limit, [*rows, *parts])
+        return [Candidate(row.id, row.similarity) for row in nearest]
 
     def _is_thin(self, found: Sequence[Any]) -> bool:
         return self._may_be_thin and (not found or found[0].thin)
@@ -218,6 +218,10 @@ class VectorSearch:
             matches = planned_rows(self._pipe.ask(f"estimate_matches_{self._store}", self._row))
             return graph if matches >= rows * MIN_SHARE else ""
         return str(graph)
+
+
+def _asks_each_theme(pipe: Pipeline, scope: Scope) -> bool:
+    return scope.kind == "all" and pipe.spread
 
 
 def _beside(found: Iterable[Any]) -> dict[int, Beside]:

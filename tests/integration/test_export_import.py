@@ -24,6 +24,7 @@ from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import MakeProvider
 from tests.support.memory import called, landed
 from tests.support.records import all_rows, fill_theme
+from tests.support.spread import spread
 from tests.support.stored import Database
 
 from .conftest import DIMS, command_environment
@@ -300,6 +301,33 @@ def test_need_16_what_was_renamed_or_merged_since_is_not_doubled(
     done = json.loads(capsys.readouterr().out)
     assert (done["memories_added"], done["turns_added"]) == (0, 0)
     assert all_rows(dsn) == before
+
+
+def test_need_44_an_export_comes_back_once_where_the_tables_are_spread(
+    both: Both, dsn: str, admin_dsn: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill_theme(dsn, "sales", dims=DIMS, model=MODEL)
+    fill_theme(dsn, "team")
+    before = all_rows(dsn, vectors=True)
+    spread(admin_dsn)
+    both(True)
+    out = tmp_path / "all.jsonl"
+    assert cli.main(["export", str(out), "--vectors"]) == 0
+    with psycopg.connect(admin_dsn) as conn:
+        conn.execute("DELETE FROM conversations")
+        conn.execute("DELETE FROM memory_entries")
+
+    def brought_in() -> tuple[int, int]:
+        capsys.readouterr()
+        assert cli.main(["import", str(out), "--json"]) == 0
+        done = json.loads(capsys.readouterr().out)
+        return done["memories_added"], done["turns_added"]
+
+    assert brought_in() == (4, 8)
+    assert all_rows(dsn, vectors=True) == before
+    assert brought_in() == (0, 0)
+    assert cli.main(["themes", "rename", "sales", "emea", "--yes", "--admin-dsn", admin_dsn]) == 0
+    assert brought_in() == (0, 0)
 
 
 def test_need_16_what_was_put_away_each_year_under_another_name_is_not_doubled(

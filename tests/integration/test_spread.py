@@ -10,8 +10,6 @@ from typing import Any
 from uuid import uuid4
 
 import psycopg
-from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict
 
 from hermes_memory_pgvector.admin.browse import theme_sizes
 from hermes_memory_pgvector.admin.common import theme_rows
@@ -27,6 +25,7 @@ from hermes_memory_pgvector.store.vector_search import theme_names
 from tests.conftest import MakeProvider
 from tests.support.memory import called, landed
 from tests.support.scripted_embedder import ScriptedEmbedder
+from tests.support.spread import spread
 from tests.support.statements import every_statement
 from tests.support.stored import Database
 
@@ -41,14 +40,6 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("recall_conversation", {"query": QUESTION, "scope": "sales"}),
     ("memory_profile", {}),
 ]
-
-
-def spread(admin_dsn: str) -> None:
-    """Have connections take the tables for spread from now on."""
-    close_all()
-    database = sql.Identifier(str(conninfo_to_dict(admin_dsn)["dbname"]))
-    with psycopg.connect(admin_dsn, autocommit=True) as connection:
-        connection.execute(sql.SQL("ALTER DATABASE {} SET hermes_pgvector.spread = on").format(database))
 
 
 def answers(make: Callable[[str], Any]) -> list[object]:
@@ -73,6 +64,7 @@ def test_need_44_each_theme_is_told_the_same_where_the_tables_are_spread(
         landed(provider)
     before = answers(make)
     assert "owned by marketing" in str(before[-1])
+    close_all()
     spread(admin_dsn)
     assert answers(make) == before
     writer = make("marketing")
@@ -118,6 +110,7 @@ def test_need_44_all_themes_are_asked_where_the_tables_are_spread(
 
     before = found()
     assert all(before)
+    close_all()
     spread(admin_dsn)
     assert found() == before
     assert "nobody" not in str(before) and "crew" in str(before[0]) and "sales" in str(before[3])

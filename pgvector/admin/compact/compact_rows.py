@@ -178,7 +178,8 @@ def nearest_when_cold(
         "depth": max(rerank_depth(asked.turns), limit),
         "signed": max(SIGNED_DEPTH, limit),
     }
-    return [Candidate(found.id, found.similarity) for found in conn.execute(query("nearest_when_cold"), row)]
+    near = conn.execute(query("nearest_when_cold", one_theme=conn.spread), row)
+    return [Candidate(found.id, found.similarity) for found in near]
 
 
 def old_sessions(conn: DeadlineConnection, theme: str, before: datetime, fewest: int) -> list[SessionTranscript]:

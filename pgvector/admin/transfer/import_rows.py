@@ -1,6 +1,7 @@
 """Writes imported records with their original times and vectors, and leaves rows that are stored already alone.
 
-Every function works inside the caller's transaction.
+Every function works inside the caller's transaction. Where the tables are spread over machines by theme, all records of
+a call are of one theme.
 """
 
 from __future__ import annotations
@@ -8,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+from psycopg import Cursor
 from psycopg.types.json import Jsonb
 
 from ...domain.text import digest
@@ -94,18 +96,12 @@ def bring_turns(
     """
     if not records:
         return BatchResult()
-    known = column_lists(records, **_TURN_COLUMNS) | {
-        "digests": [digest(each.content) for each in records],
-        "sources": [str(each.metadata.get("source", "")) for each in records],
-        "near_s": near_s,
-        "themes": [themes_of(each.theme, moved) for each in records],
-    }
-    missing = {row.number - 1 for row in conn.execute(query("missing_turns"), known)}
+    missing = _missing(conn, records, moved, near_s)
     added = [records[number] for number in sorted(missing)]
     if added and really:
         ids = numbers_for(conn, "turns", [each.number for each in added], kept)
         row = {"ids": ids} | column_lists(added, **_TURN_COLUMNS)
-        conn.execute(query("bring_turns"), row | _columns(added, languages))
+        _asked(conn, "bring_turns", row | _columns(added, languages), added[0].theme)
         _bring_chunks(conn, "turns", list(zip(ids, added, strict=True)))
     return BatchResult(added, [each for number, each in enumerate(records) if number not in missing])
 
@@ -131,14 +127,12 @@ def bring_memories(
     if not records:
         return BatchResult()
     lock_themes(conn, (each.theme for each in records))
-    names = _names(records) | {"themes": [themes_of(each.theme, moved) for each in records]}
-    known = conn.execute(query("known_memories"), names).fetchall()
     added, removed = [], []
     there: list[tuple[int, MemoryRecord]] = []
-    for record, row in zip(records, known, strict=True):
-        if row.id is not None:
-            there.append((row.id, _with_owner(record, owner_of_there if row.in_file else "")))
-        elif restore or not _removed_since(row.removed_at, record):
+    for record, known in zip(records, _known(conn, records, moved), strict=True):
+        if known.id is not None:
+            there.append((known.id, _with_owner(record, owner_of_there if known.in_file else "")))
+        elif restore or not _removed_since(known.removed_at, record):
             added.append(record)
         else:
             removed.append(record)
@@ -146,6 +140,56 @@ def bring_memories(
         _insert_memories(conn, added, languages, kept)
         _confirm(conn, there)
     return BatchResult(added, [record for _, record in there], removed)
+
+
+def _missing(
+    conn: DeadlineConnection, records: Sequence[TurnRecord], moved: Mapping[str, Sequence[str]], near_s: float
+) -> set[int]:
+    """Return the places in `records` of the turns that are in none of their themes."""
+    row = column_lists(records, **_TURN_COLUMNS) | {
+        "digests": [digest(each.content) for each in records],
+        "sources": [str(each.metadata.get("source", "")) for each in records],
+        "near_s": near_s,
+        "themes": [themes_of(each.theme, moved) for each in records],
+    }
+    found = [_asked(conn, "missing_turns", row, place) for place in _places(conn, records, moved)]
+    return set.intersection(*({each.number - 1 for each in rows} for rows in found))
+
+
+class _Known(NamedTuple):
+    """What the themes of a memory know of it: its id, when it was removed, whether a memory file held it."""
+
+    id: int | None
+    removed_at: datetime | None
+    in_file: bool
+
+
+def _known(
+    conn: DeadlineConnection, records: Sequence[MemoryRecord], moved: Mapping[str, Sequence[str]]
+) -> list[_Known]:
+    row = _names(records) | {"themes": [themes_of(each.theme, moved) for each in records]}
+    found = [_asked(conn, "known_memories", row, place).fetchall() for place in _places(conn, records, moved)]
+    return [_together(rows) for rows in zip(*found, strict=True)]
+
+
+def _together(rows: Sequence[Any]) -> _Known:
+    """Return as one what several themes know of a memory."""
+    return _Known(
+        next((row.id for row in rows if row.id is not None), None),
+        max((row.removed_at for row in rows if row.removed_at is not None), default=None),
+        any(row.in_file for row in rows),
+    )
+
+
+def _places(conn: DeadlineConnection, records: Sequence[Record], moved: Mapping[str, Sequence[str]]) -> Sequence[str]:
+    """Return the themes to ask one by one where the tables are spread over machines, otherwise "" for all at once."""
+    theme = records[0].theme
+    return (theme, *moved.get(theme, ())) if conn.spread else ("",)
+
+
+def _asked(conn: DeadlineConnection, name: str, row: dict[str, Any], theme: str) -> Cursor[Any]:
+    """Execute a statement about records, which are all of one theme where the tables are spread over machines."""
+    return conn.execute(query(name, one_theme=conn.spread), row | {"theme": theme})
 
 
 def themes_of(theme: str, moved: Mapping[str, Sequence[str]]) -> Jsonb:
@@ -171,8 +215,9 @@ def _insert_memories(
         "ids": ids,
         "owners": [",".join(each.owners) for each in records],
     }
-    conn.execute(query("bring_memories"), row | _columns(records, languages) | _said(records))
-    conn.execute(query("lift_tombstones"), _names(records))
+    theme = records[0].theme
+    _asked(conn, "bring_memories", row | _columns(records, languages) | _said(records), theme)
+    _asked(conn, "lift_tombstones", _names(records), theme)
     _bring_chunks(conn, "memories", list(zip(ids, records, strict=True)))
 
 
@@ -185,14 +230,14 @@ def _confirm(conn: DeadlineConnection, there: Sequence[tuple[int, MemoryRecord]]
             "metadata": [Jsonb(dict(each.metadata)) for each in records],
         }
         _confirm_structure(conn, [(id, record) for id, record in there if record.said != NOTHING_SAID])
-        conn.execute(query("confirm_memories"), row)
+        _asked(conn, "confirm_memories", row, records[0].theme)
 
 
 def _confirm_structure(conn: DeadlineConnection, there: Sequence[tuple[int, MemoryRecord]]) -> None:
     if there:
         records = [record for _, record in there]
         row = column_lists(records, themes="theme", updated="updated_at") | {"ids": [id for id, _ in there]}
-        conn.execute(query("confirm_structure"), row | _said(records))
+        _asked(conn, "confirm_structure", row | _said(records), records[0].theme)
 
 
 def _said(records: Sequence[MemoryRecord]) -> dict[str, list[Any]]:
@@ -211,21 +256,21 @@ def link(conn: DeadlineConnection, records: Sequence[MemoryRecord]) -> tuple[int
         "replaced": [each.said.replaced is not None for each in records],
         "turns": [len(each.said.sources) for each in records],
     }
-    left = conn.execute(query("unlinked"), _names(records) | named).fetchone()
+    left = _asked(conn, "unlinked", _names(records) | named, records[0].theme).fetchone()
     return (0, 0) if left is None else (int(left.replaced), int(left.sources))
 
 
 def _link_replaced(conn: DeadlineConnection, pairs: Sequence[tuple[MemoryRecord, ReplacedMemory]]) -> None:
     if pairs:
         named = column_lists([memory for _, memory in pairs], old_targets="target", old_digests="digest")
-        conn.execute(query("link_replaced"), _names([record for record, _ in pairs]) | named)
+        _asked(conn, "link_replaced", _names([record for record, _ in pairs]) | named, pairs[0][0].theme)
 
 
 def _link_sources(conn: DeadlineConnection, pairs: Sequence[tuple[MemoryRecord, SourceTurn]]) -> None:
     if pairs:
         columns = {"sessions": "session_id", "roles": "role", "times": "ts", "turn_digests": "digest"}
         named = column_lists([turn for _, turn in pairs], **columns)
-        conn.execute(query("link_sources"), _names([record for record, _ in pairs]) | named)
+        _asked(conn, "link_sources", _names([record for record, _ in pairs]) | named, pairs[0][0].theme)
 
 
 def _names(records: Sequence[MemoryRecord]) -> dict[str, Any]:
@@ -257,4 +302,4 @@ def _bring_chunks(conn: DeadlineConnection, store: Store, rows: Sequence[tuple[i
             "first_chars": [part.first_char for _, _, _, part in parts],
             "embeddings": [as_vector(part.vector) for _, _, _, part in parts],
         }
-        conn.execute(query(f"bring_chunks_{store}"), row)
+        _asked(conn, f"bring_chunks_{store}", row, parts[0][2])

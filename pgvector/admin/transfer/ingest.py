@@ -10,7 +10,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from ...capture.sanitize import Sanitizer, session_name
 from ...config.settings import Settings
@@ -21,7 +21,6 @@ from ...domain.types import TARGETS, EmbeddingSpace
 from ...store.connection import DeadlineConnection, translated
 from ...store.memories import note_actor
 from ...store.vectors import hold_space, record_space
-from ..common.fetching import pieces
 from ..common.operators import operator
 from ..common.theme_names import not_allowed
 from . import import_rows as store
@@ -35,6 +34,7 @@ MAX_CHARS = 50_000_000  # of one text: well below what Postgres accepts in one r
 _EXAMPLES = 20
 REMOVED = "removed since it was written"
 
+_Some = TypeVar("_Some", bound=Record)
 Origin = Literal["foreign", "export", "copy"]
 _VERBS: dict[Origin, str] = {"foreign": "bring", "export": "import", "copy": "copy"}
 
@@ -140,7 +140,7 @@ def take_in(
     cleaning = _Cleaning(intake, found)
     languages = Languages(intake.settings.text_language, intake.settings.text_languages)
     linked: list[MemoryRecord] = []
-    for batch in _batches(records):
+    for batch in _batches(records, of_one_theme=conn.spread):
         fit = cleaning.accepted(batch)
         try:
             _write(conn, fit, intake, languages, found)
@@ -150,7 +150,7 @@ def take_in(
         progress(len(batch))
         linked += [each for each in fit if isinstance(each, MemoryRecord) and each.said.links()]
     if intake.really:
-        for some in pieces(linked, BATCH_RECORDS):
+        for some in _batches(linked, of_one_theme=conn.spread):
             _link(conn, some, found)
     return found
 
@@ -163,15 +163,16 @@ def _link(conn: DeadlineConnection, records: Sequence[MemoryRecord], found: Inge
     found.without_sources += sources
 
 
-def _batches(records: Iterable[Record]) -> Iterator[list[Record]]:
-    batch: list[Record] = []
+def _batches(records: Iterable[_Some], *, of_one_theme: bool) -> Iterator[list[_Some]]:
+    batch: list[_Some] = []
     chars = 0
     for record in records:
-        batch.append(record)
-        chars += len(record.content)
-        if len(batch) >= BATCH_RECORDS or chars >= BATCH_CHARS:
+        full = len(batch) >= BATCH_RECORDS or chars >= BATCH_CHARS
+        if batch and (full or (of_one_theme and record.theme != batch[0].theme)):
             yield batch
             batch, chars = [], 0
+        batch.append(record)
+        chars += len(record.content)
     if batch:
         yield batch
 

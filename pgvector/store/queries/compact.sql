@@ -65,17 +65,15 @@ WITH gone AS (
     DELETE FROM conversations WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s)
     RETURNING id, ts, CASE WHEN jsonb_typeof(metadata #> '{repeated,count}') = 'number' THEN metadata -> 'repeated' END AS before),
 told AS (
-    SELECT pair.kept_id, sum(coalesce((before ->> 'count')::numeric, 1))::integer AS times,
-           min(coalesce((before ->> 'since')::timestamptz, ts)) AS since
-      FROM gone JOIN unnest(%(kept)s::bigint[], %(ids)s::bigint[]) AS pair(kept_id, id) ON pair.id = gone.id
-     GROUP BY pair.kept_id)
-UPDATE conversations AS c
-   SET metadata = c.metadata || jsonb_build_object('repeated', jsonb_build_object(
-           'count', told.times + CASE WHEN jsonb_typeof(c.metadata #> '{repeated,count}') = 'number'
-                                      THEN (c.metadata #>> '{repeated,count}')::numeric::integer ELSE 1 END,
-           'since', CASE WHEN jsonb_typeof(c.metadata #> '{repeated,count}') = 'number'
-                         THEN least(told.since, (c.metadata #>> '{repeated,since}')::timestamptz) ELSE told.since END))
-  FROM told WHERE c.agent_identity = %(theme)s AND c.id = told.kept_id;
+    SELECT k.id, jsonb_build_object('repeated', jsonb_build_object(
+               'count', sum(coalesce((before ->> 'count')::numeric, 1))::integer + coalesce((own ->> 'count')::numeric::integer, 1),
+               'since', least(min(coalesce((before ->> 'since')::timestamptz, ts)), (own ->> 'since')::timestamptz))) AS repeated
+      FROM gone JOIN unnest(%(kept)s::bigint[], %(ids)s::bigint[]) AS pair(kept_id, gone_id) ON pair.gone_id = gone.id
+      JOIN (SELECT id, CASE WHEN jsonb_typeof(metadata #> '{repeated,count}') = 'number' THEN metadata -> 'repeated' END AS own
+              FROM conversations WHERE agent_identity = %(theme)s) AS k ON k.id = pair.kept_id
+     GROUP BY k.id, own)
+UPDATE conversations AS c SET metadata = c.metadata || told.repeated
+  FROM told WHERE c.agent_identity = %(theme)s AND c.id = told.id;
 
 -- name: count_cold
 -- exempt: a total for the operator, no stored text.

@@ -86,7 +86,7 @@ UPDATE memory_entries AS m
                AS each(theme, id, updated_at, kind, subject, scope, state, expires_at, confidence, applies_when, pinned)
           JOIN memory_entries AS old ON old.id = each.id AND old.agent_identity = each.theme
          WHERE old.updated_at <= each.updated_at) AS given
- WHERE m.id = given.id AND m.agent_identity = given.theme;
+ WHERE m.id = given.id AND m.agent_identity = given.theme AND m.agent_identity = ANY(%(themes)s::text[]);
 
 -- name: link_replaced
 -- Records which memory replaced which; both are given by their texts.
@@ -96,7 +96,7 @@ UPDATE memory_entries AS m SET replaces = old.id
   JOIN memory_entries AS old
     ON old.agent_identity = given.theme AND old.target = given.old_target AND old.digest = given.old_digest
  WHERE m.agent_identity = given.theme AND m.target = given.target AND m.digest = given.digest AND m.id <> old.id
-   AND m.replaces IS NULL;
+   AND m.replaces IS NULL AND m.agent_identity = ANY(%(themes)s::text[]);
 
 -- name: link_sources
 -- Records the turns that a memory was taken from; those that are not stored here are left out.
@@ -109,7 +109,8 @@ WITH found AS (
                              AND c.agent_identity = given.theme AND hermes_digest(c.content) = given.turn_digest
      GROUP BY 1, 2, 3)
 UPDATE memory_entries AS m SET sources = found.turns FROM found
- WHERE m.agent_identity = found.theme AND m.target = found.target AND m.digest = found.digest AND m.sources IS NULL;
+ WHERE m.agent_identity = found.theme AND m.target = found.target AND m.digest = found.digest AND m.sources IS NULL
+   AND m.agent_identity = ANY(%(themes)s::text[]);
 
 -- name: unlinked
 -- How many of the given memories lack the memory that they replaced, or some of their turns.
@@ -129,7 +130,7 @@ UPDATE memory_entries AS m
                        THEN given.metadata || m.metadata ELSE m.metadata END
   FROM unnest(%(themes)s::text[], %(ids)s::bigint[], %(created)s::timestamptz[], %(updated)s::timestamptz[],
               %(owners)s::text[], %(metadata)s::jsonb[]) AS given(theme, id, created_at, updated_at, owners, metadata)
- WHERE m.id = given.id AND m.agent_identity = given.theme
+ WHERE m.id = given.id AND m.agent_identity = given.theme AND m.agent_identity = ANY(%(themes)s::text[])
    AND (m.created_at > given.created_at OR m.updated_at < given.updated_at
         OR NOT m.owners @> string_to_array(given.owners, ',')
         OR (m.metadata ->> 'source' = given.metadata ->> 'source' AND NOT m.metadata ? 'platform' AND given.metadata ? 'platform'));
@@ -137,7 +138,8 @@ UPDATE memory_entries AS m
 -- name: lift_tombstones
 DELETE FROM hermes_tombstones AS t
  USING unnest(%(themes)s::text[], %(targets)s::text[], %(digests)s::bytea[]) AS given(theme, target, digest)
- WHERE t.agent_identity = given.theme AND t.target = given.target AND t.digest = given.digest;
+ WHERE t.agent_identity = given.theme AND t.target = given.target AND t.digest = given.digest
+   AND t.agent_identity = ANY(%(themes)s::text[]);
 
 -- name: bring_chunks_memories
 -- Memories that are not recalled get no chunks.
