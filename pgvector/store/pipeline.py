@@ -97,32 +97,40 @@ class Pipeline:
         self._send(conn, own_themes=False)
 
     def send(self) -> None:
-        """Send the waiting statements. Those that ask about all themes may take a second round trip, see fan_out."""
+        """Send the waiting statements. Those about all themes may take several round trips, see fan_out."""
         assert self._conn is not None, "a pipeline is read once it has a connection"
         self._send(self._conn, own_themes=self._conn.own_themes)
 
     def _send(self, conn: DeadlineConnection, *, own_themes: bool) -> None:
         waiting, self._waiting = self._waiting, []
-        execute = self._execute_alone if self._alone else _execute_within
+        asked = [(name, row) for name, row, _ in waiting]
+        of_all = conn.spread and any(row.get("any_theme") for _, row in asked)
 
         def answers(asked: Sequence[Asked]) -> Sequence[Iterable[Any]]:
             named = [_numbered_row(name, row, own_themes=own_themes, one_theme=conn.spread) for name, row in asked]
-            return execute(conn, named)
+            # If all together took longer than the deadline, many themes would look like a server that is down.
+            return self._execute(conn, named, shares=len(named) if of_all else 1)
 
-        asked = [(name, row) for name, row, _ in waiting]
-        of_all = conn.spread and any(row.get("any_theme") for _, row in asked)
         found = ask_each_theme(asked, answers) if of_all else answers(asked)
         for (_, _, rows), each in zip(waiting, found, strict=True):
             rows.are(each)
 
-    def _execute_alone(self, conn: DeadlineConnection, statements: Sequence[Statement]) -> Sequence[Iterable[Any]]:
-        """Return the rows of the statements, executed as a transaction of their own."""
+    def _execute(
+        self, conn: DeadlineConnection, statements: Sequence[Statement], *, shares: int
+    ) -> Sequence[Iterable[Any]]:
+        """Return the rows of the statements, each of which may take one of so many `shares` of the time that is left.
+
+        They are part of the open transaction, if there is one.
+        """
+        if not self._alone:
+            return _execute_within(conn, statements)
         # Plans are made once per connection: making them for each question takes longer than searching a small theme.
         # In a database that is distributed over machines, each theme needs plans of its own.
         plans: PlanMode = "force_custom_plan" if conn.spread else "force_generic_plan"
-        begun = _numbered_row(_LIMITS[conn.keeps_settings], _limits(conn, plans=plans, statement_s=self.statement_s))
-        limits, *found = make_round_trip(conn, [begun, *statements])
-        note_begun(conn, limits[0])
+        limits = _limits(conn, plans=plans, statement_s=self.statement_s, shares=shares)
+        begun = _numbered_row(_LIMITS[conn.keeps_settings], limits)
+        row, *found = make_round_trip(conn, [begun, *statements])
+        note_begun(conn, row[0])
         return found
 
 
@@ -146,13 +154,18 @@ def set_limits(conn: DeadlineConnection) -> Cursor[Any]:
     return conn.execute(query(_LIMITS[conn.keeps_settings]), _limits(conn, plans="auto"))
 
 
-def _limits(conn: DeadlineConnection, *, plans: PlanMode, statement_s: float = math.inf) -> dict[str, str]:
-    """Return the parameters of the statement that sets limits; each statement may take `statement_s` at most."""
+def _limits(
+    conn: DeadlineConnection, *, plans: PlanMode, statement_s: float = math.inf, shares: int = 1
+) -> dict[str, str]:
+    """Return the parameters of the statement that sets limits.
+
+    Each statement may take `statement_s` at most, and one of so many `shares` of the time that is left.
+    """
     assert conn.deadline is not None
     left_s = conn.deadline - time.monotonic() - _MARGIN_S
     left_ms = max(1, int(left_s * 1000))
     return {
-        "statement_ms": str(max(1, int(min(left_s, statement_s) * 1000))),
+        "statement_ms": str(max(1, int(min(left_s / shares, statement_s) * 1000))),
         "lock_ms": str(left_ms),
         "idle_ms": str(_IDLE_MS),
         "transaction_ms": str(left_ms + _OURS_FIRST_MS),
