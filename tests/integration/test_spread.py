@@ -42,6 +42,17 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+def fill(make: Callable[[str], Any], *themes: str) -> None:
+    """Each theme gets four memories and as many exchanges, one of them long."""
+    for theme in themes:
+        provider = make(theme)
+        for number in range(4):
+            provider.on_memory_write("add", "memory", f"The Atlas budget {number} is owned by {theme}")
+            long = "and more than that I could tell. " * (40 if number == 2 else 1)
+            provider.sync_turn(f"Who owns the Atlas budget {number}?", f"It is owned by {theme}, as I said, {long}")
+        landed(provider)
+
+
 def answers(make: Callable[[str], Any]) -> list[object]:
     """What the marketing theme is told."""
     provider = make("marketing")
@@ -55,13 +66,7 @@ def test_need_44_each_theme_is_told_the_same_where_the_tables_are_spread(
         config = {"embed_url": embedder.url, "chunk_tokens": 100, "tools": ["remember", "memory_profile"]}
         return make_provider(config, gateway_session_key=theme, session_id=f"{theme}-1")
 
-    for theme in ("marketing", "sales"):
-        provider = make(theme)
-        for number in range(4):
-            provider.on_memory_write("add", "memory", f"The Atlas budget {number} is owned by {theme}")
-            long = "and more than that I could tell. " * (40 if number == 2 else 1)
-            provider.sync_turn(f"Who owns the Atlas budget {number}?", f"It is owned by {theme}, as I said, {long}")
-        landed(provider)
+    fill(make, "marketing", "sales")
     before = answers(make)
     assert "owned by marketing" in str(before[-1])
     close_all()
@@ -84,13 +89,7 @@ def test_need_44_all_themes_are_asked_where_the_tables_are_spread(
         config = {"embed_url": embedder.url, "chunk_tokens": 100, "cross_theme": "all"}
         return make_provider(config, gateway_session_key=theme, session_id=f"{theme}-1", **more)
 
-    for theme in ("marketing", "sales", "crew"):
-        provider = make(theme)
-        for number in range(4):
-            provider.on_memory_write("add", "memory", f"The Atlas budget {number} is owned by {theme}")
-            long = "and more than that I could tell. " * (40 if number == 2 else 1)
-            provider.sync_turn(f"Who owns the Atlas budget {number}?", f"It is owned by {theme}, as I said, {long}")
-        landed(provider)
+    fill(make, "marketing", "sales", "crew")
     chat = make("agent:main:slack:dm:D1", platform="slack", chat_type="dm")
     chat.sync_turn("Who owns the Atlas budget in private?", "It is owned by nobody whom others should know")
     landed(chat)
