@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..capture.sanitize import Sanitizer
-from ..config.loading import Loaded, load
+from ..config.loading import Loaded, load, misnames_database
 from ..config.settings import ENV_PREFIX, Settings
 from ..config.sources import (
     DOTENV_NAME,
@@ -218,7 +218,8 @@ def load_settings(config: Mapping[str, Any] | None, home: Path, environ: dict[st
     loaded = load(section, environ, form, variables)
     placed = bool(loaded.settings.dsn or loaded.settings.embedded_dir)
     loaded = loaded._replace(warnings=(*loaded.warnings, *_warnings(home, unread, placed=placed)))
-    if (_may_name_one(section) and not loaded.settings.dsn) or (_PLACES.intersection(unread) and not placed):
+    misnamed = bool(_PLACES.intersection(unread)) or misnames_database(section, environ)
+    if (_may_name_one(section) and not loaded.settings.dsn) or (misnamed and not placed):
         why = "; ".join(loaded.warnings) or "plugins.pgvector.dsn holds nothing but blanks"
         raise ConfigurationError(f"{why}; memory stays off rather than use another database")
     return _with_directory(_in_zone_of_host(loaded, home, variables), home)

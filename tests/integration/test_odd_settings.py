@@ -99,6 +99,35 @@ def test_trap_12_a_line_of_env_that_only_names_the_dsn_never_means_another_datab
     assert provider.runtime is not None, "the database is named elsewhere"
 
 
+@pytest.mark.parametrize(
+    "misspelt",
+    ["dns: '{}'", "DSN: '{}'", "database_url: '{}'", "connection: 'host=db dbname=memory'", "embed_dir: /srv/memory"],
+)
+def test_trap_12_a_misspelt_name_of_the_database_never_means_another_database(
+    home: Path, dsn: str, records: Records, misspelt: str
+) -> None:
+    line = misspelt.format("postgresql://hermes:hunter22@db/memory")
+    provider = _start(home, f"plugins:\n  pgvector:\n    dims: {DIMS}\n    {line}\n")
+    assert provider.runtime is None, "no store is better than another store"
+    (said,) = records(logging.WARNING)
+    assert "memory is off: plugins.pgvector: unknown setting" in said and "hunter22" not in said
+    assert f"did you mean {'embedded_dir' if 'embed_dir' in line else 'dsn'}?" in said
+    provider = _start(home, f"plugins:\n  pgvector:\n    dims: {DIMS}\n    dsn: '{dsn}'\n    {line}\n")
+    assert provider.runtime is not None, "the database is named, too"
+
+
+def test_trap_12_a_misspelt_variable_never_means_another_database(
+    home: Path, records: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / ".env").write_text("HERMES_PGVECTOR_DNS=postgresql://hermes:hunter22@db/memory\n", encoding="utf-8")
+    assert _start(home, f"plugins: {{pgvector: {{dims: {DIMS}}}}}\n").runtime is None
+    (said,) = records(logging.WARNING)
+    assert "did you mean HERMES_PGVECTOR_DSN?" in said and "hunter22" not in said
+    (home / ".env").write_text("A=b\n")
+    monkeypatch.setenv("HERMES_PGVECTOR_BACKUP_DSN", "postgresql://db/memory")
+    assert load_settings(None, home).settings.dsn == "", "a script's variable names no database of ours"
+
+
 def test_trap_12_an_env_file_that_is_gone_for_a_moment_never_means_another_database(home: Path, dsn: str) -> None:
     """Also where the host has not read it into the environment: for another profile, or a server of MCP."""
     path = home / ".env"
