@@ -13,7 +13,7 @@ from typing import Any
 
 from ..capture.sanitize import Sanitizer
 from ..config.loading import Loaded, load, misnames_database
-from ..config.settings import ENV_PREFIX, Settings
+from ..config.settings import ENV_PREFIX, FIELDS, Settings
 from ..config.sources import (
     DOTENV_NAME,
     dotenv_problem,
@@ -204,6 +204,18 @@ def environment(home: Path) -> dict[str, str]:
         return dict(os.environ) | read_dotenv(home)
     kept = {name: value for name, value in os.environ.items() if value not in taken.get(name, ())}
     return kept | read_dotenv(home, "", kept)
+
+
+def unused_variables(home: Path) -> tuple[str, ...]:
+    """Return a sentence for each setting that who started this process has set, and the home's .env otherwise."""
+    return tuple(
+        f"{field.env} of the environment is not used: {home / DOTENV_NAME} sets it, too, and has priority"
+        for field in FIELDS
+        if (given := os.environ.get(field.env, "").strip())
+        and (said := read_dotenv(home).get(field.env)) is not None
+        and given != said.strip()
+        and not came_from_dotenv(field.env, os.environ[field.env])
+    )
 
 
 def load_settings(config: Mapping[str, Any] | None, home: Path, environ: dict[str, str] | None = None) -> Loaded:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.host.session_context import load_settings
 from tests.conftest import DIMS, MakeProvider
+from tests.integration.conftest import command_environment
+from tests.support.forked_cli import forked
 from tests.support.memory import called, landed, recalled, runtime_of
 from tests.support.stored import Database
 
@@ -126,6 +129,23 @@ def test_trap_12_a_misspelt_variable_never_means_another_database(
     (home / ".env").write_text("A=b\n")
     monkeypatch.setenv("HERMES_PGVECTOR_BACKUP_DSN", "postgresql://db/memory")
     assert load_settings(None, home).settings.dsn == "", "a script's variable names no database of ours"
+
+
+def test_trap_12_a_variable_that_the_env_file_overrules_is_told(home: Path, dsn: str) -> None:
+    """Who names a database for one command would see, and forget, rows of another one."""
+    (home / ".env").write_text(f"HERMES_PGVECTOR_DSN='{dsn}'\nHERMES_PGVECTOR_DIMS={DIMS}\n", encoding="utf-8")
+
+    def told(*arguments: str, **more: str) -> str:
+        environment = command_environment(home, **more)
+        done = subprocess.run(forked(*arguments), env=environment, capture_output=True, text=True, check=False)
+        return done.stdout + done.stderr
+
+    other = {"HERMES_PGVECTOR_DSN": "postgresql://hermes:hunter22@db/memory"}
+    sentence = f"HERMES_PGVECTOR_DSN of the environment is not used: {home / '.env'} sets it, too"
+    for arguments in (("themes", "list"), ("doctor",)):
+        said = told(*arguments, **other)
+        assert said.count(sentence) == 1 and "HERMES_PGVECTOR_DIMS" not in said and "hunter22" not in said, said
+    assert sentence not in told("themes", "list", HERMES_PGVECTOR_DSN=dsn), "it says the same"
 
 
 def test_trap_12_an_env_file_that_is_gone_for_a_moment_never_means_another_database(home: Path, dsn: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ...config.settings import Settings
 from ...domain.errors import DimensionMismatch, StoreUnavailable
 from ...domain.theme import ThemeRules
-from ...host.session_context import Policy, environment, load_settings
+from ...host.session_context import Policy, environment, load_settings, unused_variables
 from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
 from ...store.schema import ensure_schema
@@ -24,7 +24,7 @@ from .saving import given_settings
 def settings_of(home: Path) -> Settings:
     """Return the settings of a hermes home; problems with them are reported on stderr."""
     loaded = load_settings(None, home)
-    for warning in loaded.warnings:
+    for warning in (*loaded.warnings, *unused_variables(home)):
         warn(warning)
     return loaded.settings
 

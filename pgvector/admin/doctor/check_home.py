@@ -11,7 +11,7 @@ from pathlib import Path
 from ...config.settings import FIELDS
 from ...config.sources import form_path, read_form, read_section
 from ...domain.errors import ConfigurationError
-from ...host.session_context import load_settings
+from ...host.session_context import load_settings, unused_variables
 from ..common.client_files import entries_for, options_in
 from ..common.file_fill import fills
 from .check import Check, fail, note
@@ -38,7 +38,7 @@ def check_settings(home: Path) -> Iterator[Check]:
     except ConfigurationError as exc:  # the file has changed since it was read a moment ago
         yield fail("settings", str(exc))
         return
-    for warning in warnings:
+    for warning in (*warnings, *unused_variables(home)):
         yield note("settings", warning)
 
 
