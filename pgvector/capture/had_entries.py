@@ -59,6 +59,17 @@ class HadEntries:
             with contextlib.suppress(OSError):
                 self._append(target, set(map(_head, texts)).difference(known))
 
+    def forget(self, target: str, texts: Iterable[str]) -> None:
+        """Note that what left the file as a memory of its own was never the file's, also by a backup of the database.
+
+        Such a backup says so of it, and the next reading would remove it.
+        """
+        gone = set(map(_head, texts))
+        if known := self.of(target):
+            left = [each for each in known if each not in gone]
+            with contextlib.suppress(OSError):
+                replace_text(self._path(target), _lines(left or [_head("")]))  # with none, it would not be known yet
+
     def _append(self, target: str, digests: Set[str]) -> None:
         if digests:
             self.begin(target)

@@ -15,9 +15,12 @@ from typing import Any
 import psycopg
 import pytest
 import yaml
+from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.runtime.process import close_all
 from tests.conftest import MakeProvider
+from tests.support.databases import Databases
 from tests.support.memory import DELIMITER, called, landed, recalled, write_entries
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
@@ -328,6 +331,32 @@ def test_unused_is_what_was_neither_said_nor_spoken_of(
 
 
 # -- undo
+
+
+@pytest.mark.parametrize("moved", [2, 6])
+def test_what_was_moved_stays_where_an_older_backup_is_restored(
+    make_provider: MakeProvider, home: Path, dsn: str, ask: Ask, admin_dsn: str, databases: Databases, moved: int
+) -> None:
+    """The backup says that the file held it, and the file holds it no more."""
+    path = write_entries(home, *CRANES)
+    session(make_provider).shutdown()
+    close_all()  # a database is copied while nobody is connected
+    with databases.copy_of(admin_dsn) as backup:
+        ask("relieve", *(word for number in range(1, moved + 1) for word in ("--entry", str(number))), "--yes")
+        session(make_provider).shutdown()
+        restored = make_conninfo(backup, user="hermes")
+        settings = {"plugins": {"pgvector": {"dsn": restored, "dims": 384}}}
+        (home / "config.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+        for more in ("Crane g is gold", "Crane h is green"):
+            write_entries(home, *entries_of(path), more)
+            provider = session(make_provider, config={"dsn": restored})
+            assert set(recalled(provider, "crane")) >= set(CRANES)
+            provider.shutdown()
+        assert ask("relieve", "--undo", "--yes")["counts"] == {"entries": moved}
+        assert set(entries_of(path)) == {*CRANES, "Crane g is gold", "Crane h is green"}
+        session(make_provider, config={"dsn": restored}).shutdown()
+        assert len(Database(restored).column("SELECT id FROM memory_entries")) == 8
+        close_all()
 
 
 def test_undo_puts_the_entries_back_where_they_stood(

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
+from ...capture.had_entries import HadEntries
 from ...domain.errors import ConfigurationError, InvalidArgument, StoreUnavailable
 from ...domain.files import read_regular_file
 from ...domain.operations import RememberMemory
@@ -69,7 +70,11 @@ def _move(
     store(context, [entry for entry in chosen if entry.kept])
     chars = {file.target: fill_of(context.home, file.target, file.entries).chars for file in files}
     save_record(context.home, [as_taken(entry) for entry in chosen], chars)
-    return [note for target, texts in gone.items() if texts for note in _take_out(context.home, target, texts)]
+    notes = [note for target, texts in gone.items() if texts for note in _take_out(context.home, target, texts)]
+    for target in gone:
+        texts = [entry.text for entry in chosen if entry.target == target and entry.kept]
+        HadEntries(context.home).forget(target, texts)
+    return notes
 
 
 def _take_out(home: Path, target: str, texts: set[str]) -> list[str]:
@@ -124,7 +129,7 @@ def _own(conn: DeadlineConnection, entries: Sequence[JudgedEntry]) -> None:
 def _check(context: CommandContext, entries: Sequence[JudgedEntry]) -> None:
     taken = [as_taken(entry) for entry in entries]
     with context.backend.connection(WRITE_TIMEOUT_S) as conn:
-        stored = stored_texts(conn, taken)
+        stored = stored_texts(conn, taken, owned=True)
     lacking = [
         str(entry.number) for entry, each in zip(entries, taken, strict=True) if stored.get(each.name) != entry.text
     ]
@@ -135,8 +140,13 @@ def _check(context: CommandContext, entries: Sequence[JudgedEntry]) -> None:
         )
 
 
-def stored_texts(conn: DeadlineConnection, entries: Sequence[TakenEntry]) -> dict[tuple[str, str], str]:
-    """Return the texts of memories that have our owner, by target and digest."""
+def stored_texts(
+    conn: DeadlineConnection, entries: Sequence[TakenEntry], *, owned: bool = False
+) -> dict[tuple[str, str], str]:
+    """Return the texts of memories by target and digest; with `owned` only of those that have our owner.
+
+    A backup that the database was set back to may be older than the run that gave it to them.
+    """
     wanted = [(theme, each) for each in entries for theme in each.themes]
     asked = {
         "themes": [theme for theme, _ in wanted],
@@ -144,7 +154,7 @@ def stored_texts(conn: DeadlineConnection, entries: Sequence[TakenEntry]) -> dic
         "digests": [bytes.fromhex(each.digest) for _, each in wanted],
     }
     found = conn.execute(_query("relieved_texts"), asked)
-    return {(row.target, bytes(row.digest).hex()): row.content for row in found}
+    return {(row.target, bytes(row.digest).hex()): row.content for row in found if row.owned or not owned}
 
 
 @dataclass(frozen=True, slots=True)

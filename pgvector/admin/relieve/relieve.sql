@@ -51,9 +51,8 @@ UPDATE memory_entries AS m SET owners = array_append(array_remove(m.owners, 'rel
  WHERE m.agent_identity = %(theme)s AND m.id = ANY(%(ids)s);
 
 -- name: relieved_texts
--- The given entries that the database keeps whatever the file holds.
-SELECT m.agent_identity AS theme, m.target, m.digest, m.content
+-- The given entries that the database holds. `owned`: it keeps them whatever the file holds.
+SELECT m.agent_identity AS theme, m.target, m.digest, m.content, 'relieve' = ANY(m.owners) AS owned
   FROM unnest(%(themes)s::text[], %(targets)s::text[], %(digests)s::bytea[]) AS wanted(theme, target, digest)
   JOIN memory_entries AS m
-    ON m.agent_identity = wanted.theme AND m.target = wanted.target AND m.digest = wanted.digest
- WHERE 'relieve' = ANY(m.owners);
+    ON m.agent_identity = wanted.theme AND m.target = wanted.target AND m.digest = wanted.digest;

@@ -343,8 +343,8 @@ DELETE FROM hermes_mirror WHERE origin = %(formerly)s AND noted_at <= %(until)s;
 -- 'buried': one that was removed elsewhere after the file was written; 'gone': a seen entry that the file no longer holds,
 -- and about which nobody has decided yet; 'moved': one that `relieve` took out of it; 'stays': one that it still holds;
 -- 'ahead': one that this same reading has imported in an earlier transaction; 'back': one that it holds again. An entry
--- recorded after the file was read is left out, as is one that only the file of a copy of this home has held (it is not in
--- `had`). `files_own`: nobody but memory files keeps it.
+-- recorded after the file was read is left out, as is one that is not in `had`: only the file of a copy of this home has
+-- held it, or `relieve` took it out, of which a database that was set back knows nothing. `files_own`: nobody but memory files keeps it.
 WITH now_in_file AS (
     SELECT DISTINCT content, hermes_digest(content) AS digest FROM unnest(%(contents)s::text[]) AS content),
 seen AS (
@@ -378,7 +378,8 @@ SELECT CASE WHEN n.digest IS NULL THEN CASE WHEN 'relieve' = ANY(m.owners) THEN 
     ON m.agent_identity = seen.agent_identity AND m.target = %(target)s AND m.digest = seen.digest
  WHERE n.digest IS NOT NULL
     OR (seen.noted_at <= %(noted_at)s AND seen.held_at IS NULL AND seen.kept_at IS NULL
-        AND (%(had)s::text[] = '{}' OR encode(substr(seen.digest, 1, 8), 'hex') IN (SELECT unnest(%(had)s::text[]))));
+        AND (%(had)s::text[] = '{}' OR encode(substr(seen.digest, 1, 8), 'hex') IN (SELECT unnest(%(had)s::text[]))
+             OR 'relieve' = ANY(m.owners)));
 
 -- name: hold_removals
 -- exempt: as mirror_difference. Holds the removal of these entries until somebody decides.
