@@ -72,10 +72,8 @@ def misnames_database(section: object, environ: Mapping[str, str]) -> bool:
     if any(_may_be_place(key, raw) or _is_dsn(raw) for key, raw in given if key not in _BY_KEY):
         return True
     # A variable with a DSN may be a script's; one with nearly the name of ours is not.
-    unknown = environ.keys() - KNOWN_ENV - _BY_ENV.keys()
-    return any(
-        _may_be_place(name.removeprefix(ENV_PREFIX), environ[name]) for name in unknown if name.startswith(ENV_PREFIX)
-    )
+    unknown = (name for name in environ.keys() - KNOWN_ENV - _BY_ENV.keys() if name.startswith(ENV_PREFIX))
+    return any(_may_be_place(name.removeprefix(ENV_PREFIX), environ[name]) for name in unknown)
 
 
 def _may_be_place(name: object, value: object) -> bool:
@@ -173,8 +171,7 @@ def _advice(key: object, *, prefix: str = "") -> str:
         return "settings have names"
     if other := _OF_OTHERS.get(_folded(key)):
         return other
-    close = _nearest(key)
-    if not close:
+    if not (close := _nearest(key)):
         return "no setting has a name like it"
     return f"did you mean {prefix + close.upper() if prefix else close}?"
 
