@@ -30,10 +30,12 @@ from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store.pool import connect
-from tests.conftest import DIMS
+from tests.conftest import DIMS, MakeProvider
+from tests.support.embedding_server import EmbeddingServer
 from tests.support.left_spool import operation
+from tests.support.memory import landed
 from tests.support.row_security import tenant_of
-from tests.support.scripted_embedder import ScriptedEmbedder
+from tests.support.scripted_embedder import ScriptedEmbedder, hash_vector
 from tests.support.scripted_reranker import ScriptedReranker
 from tests.support.stored import Database
 
@@ -434,6 +436,36 @@ def test_need_02_the_endpoints_answer_or_not(dsn: str, home: Path, capsys: Captu
     found = lines()
     assert found["embedding"]["state"] == found["reranking"]["state"] == "fail"
     assert "embed_url" in found["embedding"]["fix"] and "rerank_url" in found["reranking"]["fix"]
+
+
+class RenamedModel:
+    """Another model than ScriptedEmbedder's: the same text has nothing in common there."""
+
+    def embed(self, text: str) -> list[float]:
+        return hash_vector(f"{hash_vector(text, DIMS)[0]}", DIMS)
+
+
+def test_need_02_an_endpoint_with_another_model_by_the_same_name_is_told(
+    dsn: str, home: Path, capsys: Capture, make_provider: MakeProvider
+) -> None:
+    """As after `ollama pull` of a newer one: old vectors and new ones are compared, and nothing fits any more."""
+
+    def found() -> dict[str, str]:
+        return next(check for check in doctor(home, capsys)[1]["checks"] if check["name"] == "embedding")
+
+    with ScriptedEmbedder(dims=DIMS) as embedder:
+        configure(home, dsn=dsn, embed_url=embedder.url, embed_model="m")
+        provider = make_provider({"embed_url": embedder.url, "embed_model": "m"})
+        for name in ("Atlas is blue", "Borealis is green", "Cygnus is red"):
+            provider.on_memory_write("add", "memory", name)
+            provider.sync_turn(f"Which colour has {name.split()[0]}, by the way?", f"{name}, as you have told me.")
+        landed(provider)
+        assert found()["state"] == "ok"
+    with EmbeddingServer(RenamedModel()) as other:
+        configure(home, dsn=dsn, embed_url=other.url, embed_model="m")
+        said = found()
+        assert said["state"] == "fail" and "another model" in said["said"] and "of 7 stored texts" in said["said"], said
+        assert "reembed --again --yes --admin-dsn DSN" in said["fix"]
 
 
 # -- the disk ----------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from ...embed.onnx_session import missing_packages
 from ...recall.reranking import rerank_deadline_s
 from ..common.spool_views import inspect_spools
 from .check import Check, DoctorContext, fail, note, ok
+from .stored_samples import made_otherwise
 
 _QUESTION = "Is anybody there?"
 _FRESH_S = 60.0  # a living process publishes its counters every five seconds
@@ -51,10 +52,19 @@ def _embedding(context: DoctorContext) -> Check:
         started = time.monotonic()
         with closing(embedder):
             embedder.embed_query(_QUESTION, timeout_s=settings.embed_timeout_s)
+            took_ms = _since_ms(started)
+            other = "" if local else made_otherwise(context, embedder)  # a local model is known by its sha256
     except HermesPgvectorError as exc:
         return fail("embedding", str(exc), f"{_remedy(exc, local=local)}; recall goes by words meanwhile")
+    if other:
+        return fail(
+            "embedding",
+            f"{embedder.model} is another model than the one that has made the vectors in the database: {other}",
+            "have the endpoint serve the former one again; or embed everything anew, for all who use this database: "
+            f"hermes-pgvector reembed --again --yes{' --admin-dsn DSN' if settings.dsn else ''}",
+        )
     which = f"local model {embedder.model} in this process," if local else f"{embedder.model} answers with"
-    return ok("embedding", f"{which} {settings.dims} dimensions, in {_since_ms(started)} ms")
+    return ok("embedding", f"{which} {settings.dims} dimensions, in {took_ms} ms")
 
 
 def _remedy(exc: HermesPgvectorError, *, local: bool) -> str:
