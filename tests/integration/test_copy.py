@@ -55,6 +55,22 @@ def copied(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -
     return told
 
 
+def test_need_16_a_target_that_takes_no_writes_is_named_by_its_option(
+    in_use: Path, dsn: str, second_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where the source is a replica, which is right for a source; and likewise the login of another command."""
+    fill_theme(dsn, "sales", memories=3, turns=9)
+    on = {"options": "-c default_transaction_read_only=on"}
+    in_use.write_text(CONFIG.format(dsn=make_conninfo(dsn, **on)))
+    assert cli.main(["copy", "--to", make_conninfo(second_dsn, **on)]) == 1
+    said = capsys.readouterr().err
+    assert "let `--to` lead to the primary server" in said and "`dsn`" not in said
+    assert cli.main(["copy", "--to", second_dsn]) == 0, "a source is only read"
+    capsys.readouterr()
+    assert cli.main(["themes", "rename", "sales", "emea", "--yes", "--admin-dsn", make_conninfo(second_dsn, **on)]) == 1
+    assert "let `--admin-dsn` lead to the primary server" in capsys.readouterr().err
+
+
 def test_need_16_everything_is_copied_once_and_what_came_meanwhile_by_running_it_again(
     in_use: Path, dsn: str, second_dsn: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

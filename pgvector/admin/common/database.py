@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...config.settings import Settings
-from ...domain.errors import DimensionMismatch, StoreUnavailable
+from ...domain.errors import DimensionMismatch, StoreReadOnly, StoreUnavailable
 from ...domain.theme import ThemeRules
 from ...host.session_context import Policy, environment, load_settings, unused_variables
 from ...store.connection import DeadlineConnection, translated
@@ -69,17 +70,25 @@ def connection(
                 if not any_dims:
                     raise
                 warn(str(exc))
-        with naming(option, lambda: conn.closed), translated():
+        with naming(option, partial(_is_of, conn)), translated():
             yield conn
 
 
+def _is_of(conn: DeadlineConnection, error: StoreUnavailable) -> bool:
+    """Return whether an error is of this connection and not of another one: it is lost, or its server is read-only."""
+    if conn.closed:
+        return True
+    told = map(conn.info.parameter_status, ("default_transaction_read_only", "in_hot_standby"))
+    return isinstance(error, StoreReadOnly) and "on" in told
+
+
 @contextmanager
-def naming(option: str, is_meant: Callable[[], bool] = lambda: True) -> Iterator[None]:
+def naming(option: str, is_meant: Callable[[StoreUnavailable], bool] = lambda _: True) -> Iterator[None]:
     """Make errors in the block name the option that gave the DSN instead of the setting `dsn`, if that is meant."""
     try:
         yield
     except StoreUnavailable as exc:
-        if not is_meant():
+        if not is_meant(exc):
             raise
         raise type(exc)(str(exc).replace("`dsn`", f"`{option}`")) from exc
 
