@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from ..domain.function_words import telling_words
-from ..domain.named_times import at_another_time
+from ..domain.named_times import at_another_time, named_periods
 from ..domain.small_talk import CJK_LEAST, says_something
 from .asking import asks
 from .questions import MAX_CHARS, has_name, questions_in
@@ -71,6 +71,12 @@ _ASKS_ZH = "如果|要是|万一|什么|什麼|怎么|怎麼|谁|誰|哪|几|多
 _ANOTHER = re.compile(
     rf"{_WHAT_ABOUT}(?! {_PREPOSITION}\b)|{_AND_THE}|(?:那么?|那麼)?(?!.{{0,10}}(?:{_ASKS_ZH})){_NE}", re.IGNORECASE
 )
+# So may "And Kyoto?", unlike "and then?" and "And in Kyoto?".
+_AND_THIS = re.compile(
+    rf"¿?(?:and|und|y|et|e)[, ]+(?!(?:ones?|{_ORDINAL}|{_LATER})\b)"
+    r"(?!(?:both|tomorrow|tonight|later|morgen|später|luego|ensuite)\b)((\S+)(?: \S+){0,2}?)\s*\?$",
+    re.IGNORECASE,
+)
 _GOES_ON = re.compile(
     rf"¿?(?:and|or|so|also|und|oder|y|et|e)[, ]+\S|{_WHAT_ABOUT}|(?:what|who|where|anything|was|wer) (?:else|noch)\b"
     rf"|(?={_PREPOSITION} \S+(?: \S+){{0,2}}\s*\?$)|(?!.{{0,10}}(?:{_ASKS_ZH}))[^，,。？?]{{1,10}}呢[？?]?$",
@@ -112,7 +118,7 @@ def in_context(text: str, subject: str, reply: str = "") -> tuple[str, ...]:
         return first, *others
     if other := _at_another_time(asked, subject):
         return other, *others
-    if _ANOTHER.match(asked):
+    if _may_be_another(asked):
         return f"{subject} {first}", first, *others
     alone = (f"{subject} {first}", *others)
     return (f"{subject} {reply} {first}", *alone) if reply and _stands_for_something(asked) else alone
@@ -131,7 +137,7 @@ def subject_of(text: str, before: str) -> str:
             subject = each
         elif other := _at_another_time(asked, before):
             subject = other
-        elif _ANOTHER.match(asked):
+        elif _may_be_another(asked):
             subject = f"{before} {each}".strip() if len(before) + len(each) < MAX_CHARS else each
     return subject if len(subject) <= MAX_CHARS else ""
 
@@ -159,6 +165,16 @@ def _stands_for_something(text: str) -> bool:
     plain = _NOTHING.sub(" ", text)
     pronoun = _PRONOUN.search(plain)
     return pronoun is not None and not _is_named(_PART_OF.sub("", plain[: pronoun.start()]))
+
+
+def _may_be_another(text: str) -> bool:
+    """Return whether a follow-up names something of its own: "What about the spare key?", "And Kyoto?"."""
+    if _ANOTHER.match(text):
+        return True
+    this, now = _AND_THIS.match(text), datetime.now(UTC)
+    if this is None or not any(telling_words(this[2])):
+        return False
+    return not any(named_periods(f"{lead}{this[1]}", now) for lead in ("", "on ", "am ", "el ", "le "))
 
 
 def _at_another_time(text: str, subject: str) -> str:

@@ -111,6 +111,11 @@ def test_what_about_another_thing_may_be_a_new_subject() -> None:
     for message, searched in (("And the tour?", "the tour?"), ("Und mein Sohn?", "Und mein Sohn?"), ("价格呢？",) * 2):
         assert in_context(message, about) == (f"{about} {searched}", searched)
         assert subject_of(message, about) == f"{about} {searched}"
+    for message, searched in (("And Kyoto?", "Kyoto?"), ("and 4440?", "4440?"), ("¿Y Moussa?", "¿Y Moussa?")):
+        assert in_context(message, about) == (f"{about} {searched}", searched)
+        assert subject_of(message, about) == f"{about} {searched}"
+    for message in ("And after work?", "and why?", "And tomorrow?", "Und danach?", "¿Y luego?"):
+        assert len(in_context(message, about)) == 1
     for message in ("And the one before that?", "and the next one?", "¿Y el anterior?", "Und das letzte?", "然后呢？"):
         assert len(in_context(message, about)) == 1
         assert subject_of(message, about) == about
