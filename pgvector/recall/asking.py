@@ -43,8 +43,9 @@ def asks(text: str, *, of_a_turn: bool) -> bool:
 
 
 def asks_for_reply(text: str) -> bool:
-    """Return whether a text asks what the assistant has said: "What did you suggest for the noise?"."""
-    return _said_by_you().search(text[:_HEAD_CHARS].casefold()) is not None
+    """Return whether a text asks what the assistant has said, also as what helped: "How did we fix the noise?"."""
+    folded = text[:_HEAD_CHARS].casefold()
+    return _said_by_you().search(folded) is not None or _what_helped().search(folded) is not None
 
 
 @lru_cache(maxsize=1024)  # hundreds of rows are asked about, several times each
@@ -77,6 +78,27 @@ def _said_by_you() -> re.Pattern[str]:
         r"|recomendaci(?:ón|ones)|propuestas?|respuestas?)\b"
         r"|\b(?:as-tu|tu\s+(?:as|m['\u2019]as)|m['\u2019]as-tu)\s+(?:dit|conseillé|proposé|recommandé|suggéré|expliqué)\b"
         r"|\b(?:ton|tes)\s+(?:conseils?|avis|propositions?|réponses?)\b"
+    )
+
+
+@cache
+def _what_helped() -> re.Pattern[str]:
+    """Return the pattern for questions about what was done or answered, in the same languages.
+
+    Whoever reports that something fails gets to know in the reply what helps.
+    """
+    solution = r"(?:fix|solution|workaround|work-around|remedy)"
+    return re.compile(
+        r"\bhow\s+(?:did|do)\s+(?:we|you|i)\s+(?:\w+\s+)?(?:fix|solve|resolve|repair|debug)\b"
+        r"|\bhow\s+did\s+(?:we|you|i)\s+(?:answer|reply\s+to|respond\s+to)\b"
+        r"|\bhow\s+(?:was|were|is)\b.*\b(?:fixed|solved|resolved|answered)\b|\bwhat\s+(?:fixed|solved|resolved|helped)\b"
+        rf"|\bwhat(?:['\u2019]s|\s+was|\s+is)\s+(?:the|our)\s+(?:\w+\s+)?{solution}\b"
+        r"|\bwhat(?:['\u2019]s|\s+was|\s+is)\s+our\s+(?:\w+\s+)?(?:answer|reply|response)\b"
+        r"|\bwie\s+(?:haben\s+wir|habe?\s+ich|wurde)\b.*\b(?:gelöst|behoben|repariert|gefixt|beantwortet)\b"
+        r"|\bwas\s+(?:war|ist)\s+(?:(?:die|unsere)\s+(?:\w+\s+)?lösung|unsere\s+antwort)\b|\bwas\s+hat\b.*\bgeholfen\b"
+        r"|\bcómo\s+(?:\w+\s+)?(?:arreglamos|solucionamos|resolvimos|respondimos)\b"
+        r"|\bcuál\s+(?:es|era|fue)\s+(?:la|nuestra)\s+solución\b"
+        r"|\bcomment\b.*\b(?:résolu|réparé|corrigé|répondu)\b|\bquelle\s+(?:est|était|fut)\s+(?:la|notre)\s+solution\b"
     )
 
 

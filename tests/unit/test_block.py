@@ -59,6 +59,11 @@ def test_need_37_a_statement_needs_no_reply_and_an_answer_what_it_answers() -> N
         "Wie war dein Vorschlag zur Waschmaschine?",
         "¿Qué recomendaste para la lavadora?",
         "Quel était ton conseil pour la machine ?",
+        "How did we fix the washing machine?",
+        "what was the solution for the banging machine",
+        "Wie haben wir das mit der Waschmaschine gelöst?",
+        "¿Cómo arreglamos la lavadora?",
+        "Comment a-t-on réparé la machine ?",
     ],
 )
 def test_need_37_a_question_for_what_the_assistant_said_gets_its_reply(question: str) -> None:
@@ -75,6 +80,8 @@ def test_need_37_a_question_for_what_the_assistant_said_gets_its_reply(question:
         "Do you remember what bangs?",
         "Did you know what bangs?",
         "What did Ben suggest for the machine?",
+        "What is the answer to what bangs?",
+        "How do I reply to a letter about what bangs?",
         "Kannst du mir sagen, was klopft?",
     ],
 )
