@@ -14,8 +14,9 @@ from ..domain.named_times import asks_what_was_said, named_periods
 from ..domain.text import both_ends
 from ..domain.types import Hit
 from .asking import asks_for_reply
+from .changes import asked_in, asks_for_past, what_changed
 from .ranking import FITS_AS_WELL, are_alike, is_question, newest_of_near_equals
-from .values import about, replaced_part, values_in
+from .values import about, by_endpoint, replaced_part, values_in
 
 _ASKED_ALIKE = 0.6  # least share of words in common, of all words but numbers, of two questions that ask the same
 _ASKED_CHARS = 600  # of a longer question both ends, one of which says what is asked; the rest is what was pasted
@@ -67,7 +68,10 @@ def lines_of(hits: Sequence[Hit], question: str = "") -> list[Line]:
     lines = _newest(_current(list(map(line_of, exchanges))))
     # What held at a time that the question names need not be the newest.
     timed = asks_what_was_said(question) or named_periods(question, datetime.now(UTC))
-    return _folded(lines if timed else _newer_first(lines))
+    if not timed:
+        lines = _newer_first(lines)
+        lines = lines if asks_for_past(question) else _changed_first(lines, question)
+    return _folded(lines)
 
 
 def exchanges_in(hits: Sequence[Hit]) -> list[list[Hit]]:
@@ -173,6 +177,27 @@ def _newer_first(lines: Sequence[Line]) -> list[Line]:
         for place, line in zip(fitting, newest_first, strict=True):
             ordered[place] = line
     return ordered
+
+
+def _changed_first(lines: Sequence[Line], question: str) -> list[Line]:
+    """Return the lines; one that says that something changed before the first older one about what is asked.
+
+    A line that scores far less than that one keeps its place, and so do all where a rerank endpoint put them in order.
+    """
+    ordered: list[tuple[Line, frozenset[str]]] = []
+    for line in lines:
+        changed = " ".join(filter(None, (what_changed(said.content) for said in line.stated)))
+        asked = asked_in(changed, question) if changed and not by_endpoint(line.told) else frozenset()
+        older = (place for place, (other, about) in enumerate(ordered) if asked & about and _was_before(other, line))
+        ordered.insert(next(older, len(ordered)), (line, asked_in(line.statement, question)))
+    return [line for line, _ in ordered]
+
+
+def _was_before(older: Line, newer: Line) -> bool:
+    """Return whether a line is older than another one that fits as well."""
+    if older.told.theme != newer.told.theme or older.told.at >= newer.told.at:
+        return False
+    return newer.told.score >= FITS_AS_WELL * older.told.score
 
 
 def _about_the_same(lines: Sequence[Line]) -> list[list[int]]:

@@ -93,14 +93,18 @@ def about(hit: Hit) -> Iterator[object]:
 
     There is none where a rerank endpoint has put the hits in order, which stays as it is.
     """
-    by_endpoint = hit.rerank_rank is not None and hit.relevance is None
-    if by_endpoint or is_question(hit):
+    if by_endpoint(hit) or is_question(hit):
         return
     held = hit.theme, round(hit.coverage, 3)
     if shape := _shape_of(hit.content):
         yield held, shape
     if hit.coverage > 0:  # where no word of the question is in common, nearness alone tells what answers it
         yield from ((held, subject) for subject in _subjects_in(hit.content))
+
+
+def by_endpoint(hit: Hit) -> bool:
+    """Return whether a rerank endpoint has put the hit in its place."""
+    return hit.rerank_rank is not None and hit.relevance is None
 
 
 @lru_cache(maxsize=1024)

@@ -219,6 +219,20 @@ def test_need_17_of_two_memories_of_the_same_the_newer_stands_first_among_many_t
     assert [newer in lines[0], older in lines[1]] == [True, True]
 
 
+def test_need_17_what_says_that_something_changed_stands_before_what_was_so(
+    config: dict[str, Any], make_provider: MakeProvider, dsn: str
+) -> None:
+    provider = make_provider(config)
+    older, newer = "Ada's piano lesson is on Wednesdays at 4 pm.", "Piano has moved. Ada now goes on Fridays at 3."
+    for session, said in enumerate((older, newer)):
+        talk(provider, f"day-{session}", (said, "I have written that down for all of us."))
+    age(dsn, older, days=14)
+    asked = make_provider(config, session_id="session-2").prefetch("When is Ada's piano lesson?")
+    assert asked.index(newer) < asked.index(older)
+    then = make_provider(config, session_id="session-3").prefetch("When was Ada's piano lesson?")
+    assert then.index(older) < then.index(newer)
+
+
 def test_need_17_what_held_at_the_time_asked_for_stands_before_what_holds_now(
     config: dict[str, Any], make_provider: MakeProvider, dsn: str
 ) -> None:

@@ -441,6 +441,62 @@ def test_need_17_the_order_stays_where_the_older_fits_better_or_is_of_something_
         assert [text for text, _ in told(*hits)] == [hit.content for hit in hits]
 
 
+@pytest.mark.parametrize(
+    ("question", "older", "newer"),
+    [
+        (
+            "When is the piano lesson of Ada?",
+            "The piano lesson of Ada is on Wednesdays at 4",
+            "Piano has moved, Ada now goes on Fridays",
+        ),
+        ("What's our rate limit?", "We have a limit of 250 calls a minute", "we upgraded, the limit is 1000 calls now"),
+        ("Who is the contact for Halden?", "The contact is Sven", "Sven left, the new contact of Halden is Kirsten"),
+        ("Wann muss ich zum Zahnarzt?", "Zahnarzt am 14. November", "Der Zahnarzt wurde auf Dezember verschoben"),
+        ("¿Quién me trae la harina?", "La harina la trae Molinos", "Hemos cambiado, la harina viene de Albufera"),
+        ("Dans quelle chambre est ma mère ?", "Ma mère est en chambre 318", "Ma mère a changé de chambre : 402"),
+    ],
+)
+def test_need_17_what_says_that_something_changed_stands_before_what_was_so(
+    question: str, older: str, newer: str
+) -> None:
+    before, after = (
+        replace(memory(older), coverage=0.9, score=0.9),
+        replace(memory(newer, 2, day=2), coverage=0.4, score=0.7),
+    )
+
+    def order(*hits: Hit, asked: str = question) -> list[str]:
+        return [line.told.content for line in lines_of(hits, asked)]
+
+    assert order(before, SAID, after) == [newer, older, SAID.content]
+    far = replace(after, score=0.3)
+    by_endpoint = tuple(replace(hit, rerank_rank=rank) for rank, hit in enumerate((before, after), 1))
+    for hits in ((before, far), (replace(before, at=after.at, id=3), after), by_endpoint):
+        assert order(*hits) == [older, newer]
+    assert order(before, after, asked="What about the harbour crane?") == [older, newer]
+    assert order(before, after, asked=f"{question[:-1]} as it was before?") == [older, newer]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Ada is at the piano right now",
+        "That is enough of the piano for now",
+        "The piano stays in the hall",
+        "Das Klavierkonzert mit Ada am Piano findet am Montag statt.",
+        "The piano is out of tune. Ada lives in Ghent now.",
+        "Where do you have the piano now?",
+    ],
+)
+def test_need_17_what_says_of_no_change_keeps_its_place(said: str) -> None:
+    older, newer = memory("The piano of Ada is by Förster"), memory(said, 2, day=2)
+    assert [line.told for line in lines_of((older, newer), "Who makes such a piano?")] == [older, newer]
+
+
+def test_need_17_a_name_in_common_does_not_make_two_texts_about_the_same() -> None:
+    older, newer = memory("Jamal has played the cello since school"), memory("Jamal moved to Split", 2, day=2)
+    assert [line.told for line in lines_of((older, newer), "Does Jamal still play?")] == [older, newer]
+
+
 def test_need_01_long_questions_are_compared_in_a_moment() -> None:
     """As whoever pastes the report of each day has them: "... Is anything odd in it?"."""
     report = " ".join(f"value of the sensor {name}" for name in map(str, permutations("abcdefg")))[:90_000]
