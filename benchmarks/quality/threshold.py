@@ -59,6 +59,7 @@ PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
 STEPS = (-0.4, -0.2, 0.2, 0.4)  # spreads, by which the shipped bars are moved
 MEMORIES_EVIDENCE = (-11.0, -10.0, -9.5, -9.0)
 TURNS_EVIDENCE = (-9.0, -8.0, -7.0)
+SURE_LOGITS = (-8.0, -6.0, -5.0, -4.0, -2.0, 100.0)  # from which a row with most of the words is shown; the last: none
 TALK = (-100.0, 2.0, 2.5, 3.5, 4.0)  # the first leaves it out
 # A question within what people say around one.
 AS_TALK = (
@@ -181,6 +182,11 @@ def table(found: list[Found], *, meaning: bool) -> list[dict[str, Any]]:
     above = (f"{MEMORIES_ABOVE} above", f"{TURNS_ABOVE} above") if meaning else ("-", "-")
     rows = [{"memories": above[0], "turns": above[1], "words": "as shipped"} | rates(found, same)]
     if any(hit.relevance is not None for each in found for hit in each.hits):
+        rows += [
+            {"memories": above[0], "turns": above[1], "words": f"from {logit} on"}
+            | rates(found, same, SURE_LOGIT=logit)
+            for logit in SURE_LOGITS
+        ]
         return rows + [
             {"memories": memories, "turns": turns, "words": "evidence"}
             | rates(found, same, MEMORIES_EVIDENCE=memories, TURNS_EVIDENCE=turns)

@@ -35,6 +35,7 @@ _SHARE_BEFORE = 0.2  # of the deadline, for the turns of the preceding sessions
 SIMILARITY_WEIGHT = 4.5  # logits for each spread
 MEMORIES_EVIDENCE = -9.5
 TURNS_EVIDENCE = -8.0
+SURE_LOGIT = -3.0  # from which a row with SURE_COVERAGE is shown, however low the similarity
 _LEAST_CHANCE = 1e-7
 _SPARE = 3  # hits looked at for each line shown: some are not relevant enough, some were shown before
 
@@ -285,17 +286,20 @@ def is_worth_showing(hit: Hit, near: MinSimilarity | None, most: float = 1.0, *,
     `most`: the share of the weight of the question's words that a row can be expected to hold. `foreign`: the question
     is in another language than English.
     """
-    above = _spreads_above(hit, near)
+    above, coverage = _spreads_above(hit, near), hit.coverage / most
     if hit.relevance is not None:
-        evidence = _logit(hit.relevance) + SIMILARITY_WEIGHT * (above or 0.0)
-        if evidence >= (TURNS_EVIDENCE if hit.store == "turns" else MEMORIES_EVIDENCE):
-            return True
-        # The cross-encoder knows English: what it rejects in another language may still have the question's words.
-        return foreign and hit.coverage / most >= SURE_COVERAGE
-    coverage = hit.coverage / most
+        return _is_judged_worth(hit.store, _logit(hit.relevance), above or 0.0, coverage, foreign=foreign)
     if above is None:
         return coverage >= MIN_COVERAGE * (_COVERAGE_THEN if hit.told_then else 1)
     return above >= 0 or coverage >= (MIN_COVERAGE if above >= -_FAR else SURE_COVERAGE)
+
+
+def _is_judged_worth(store: Store, logit: float, above: float, coverage: float, *, foreign: bool) -> bool:
+    """Return whether a hit likely answers to which a cross-encoder gave this score."""
+    if logit + SIMILARITY_WEIGHT * above >= (TURNS_EVIDENCE if store == "turns" else MEMORIES_EVIDENCE):
+        return True
+    # The cross-encoder knows English: what it rejects in another language may still have the question's words.
+    return coverage >= SURE_COVERAGE and (foreign or logit >= SURE_LOGIT)
 
 
 def _spreads_above(hit: Hit, near: MinSimilarity | None) -> float | None:

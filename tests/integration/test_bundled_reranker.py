@@ -152,6 +152,27 @@ def test_need_39_words_in_common_count_in_a_language_that_it_does_not_know(
     assert provider.prefetch("wo ist der Eiffelturm?") == ""
 
 
+def test_need_09_a_word_that_the_embedding_model_does_not_know_finds_what_has_it(
+    home: Path, make_provider: MakeProvider
+) -> None:
+    link_model(home)
+    link_reranker(home)
+    local = {"embed_url": f"local:{MODEL_NAME}", "prefetch_deadline_s": 8}
+    provider = ready(remembering(make_provider(PATIENT | local)))
+    carried = "little Paul is allergic to peanuts, he carries an EpiPen in his blue backpack"
+    for said, answer in (
+        (carried, "Got it: little Paul has a peanut allergy, EpiPen in the blue backpack."),
+        ("Opa Paul takes blood pressure pills, ramipril 5 mg every morning", "Noted: ramipril 5 mg in the morning."),
+        ("bought 200 ACME at 41.20, stop at 38", "Logged: long 200 ACME at 41.20, stop 38."),
+    ):
+        provider.sync_turn(said, answer, session_id="before")
+    landed(provider)
+    provider.on_session_switch("another", parent_session_id="", reset=True)
+
+    assert "blue backpack" in provider.prefetch("where's the epipen?")
+    assert provider.prefetch("what is a stop?") == ""
+
+
 def test_late_it_changes_nothing_or_the_part_that_it_has_seen(home: Path, make_provider: MakeProvider) -> None:
     link_reranker(home)
     plain = contents(asked(remembering(make_provider({"rerank": "off"}))))
