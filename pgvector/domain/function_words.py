@@ -175,10 +175,13 @@ def function_words_of(text: str) -> list[str]:
 def telling_words(text: str) -> Iterator[str]:
     """Yield the words of a text, split at blanks, that are neither function words of any language nor small talk."""
     known = _every()
+    return (word for word in _bare_words(text) if word and word not in known and says_something(word))
+
+
+def _bare_words(text: str) -> Iterator[str]:
+    """Yield the words of a text as `plain` returns them, split at blanks, without the signs around them."""
     for part in text.split():
-        word = plain(part.strip("".join(char for char in part if not char.isalnum())))
-        if word and word not in known and says_something(word):
-            yield word
+        yield plain(part.strip("".join(char for char in part if not char.isalnum())))
 
 
 def stating_words(text: str) -> set[str]:
@@ -189,8 +192,7 @@ def stating_words(text: str) -> set[str]:
     """
     found: set[str] = set()
     before = ""
-    for place, part in enumerate(text.split()):
-        word = plain(part.strip("".join(char for char in part if not char.isalnum())))
+    for place, word in enumerate(_bare_words(text)):
         short = _SHORTENED.search(word)
         bare = word[: short.start()] if short else word
         asks = place == 1 and before in _ASKING

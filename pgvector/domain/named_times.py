@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import islice
 
 from . import east_asian_times as east_asian
+from . import function_words
 from . import time_patterns as patterns
 from . import time_words as words
 from .counted_days import Days, around, before_last, is_unit, last_few, last_of, of_month, weekdays_ago
@@ -32,7 +33,6 @@ _LEADS = re.compile(
     r"|der|dem|den|en|au|a|le|la|les|l|depuis|pendant|el|los|las|desde|durante|nel|il|da|na|no|em|het|de)\b\W*)*$",
     re.IGNORECASE,
 )
-_ACCENTS = re.compile(r"[\u0300-\u036f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ def _plain(text: str) -> str:
         return text
     text = text.replace("\u2019", "'")
     text = text.replace("há ", "hace ")  # Portuguese; without its accent it is Italian for "has"
-    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", text)))
+    return unicodedata.normalize("NFC", function_words.plain(text))
 
 
 def _relative(plain: str, today: date, *, french: bool) -> Iterator[NamedDays]:
