@@ -119,13 +119,11 @@ def structure_of(said: Mapping[str, Any], zone: Zone = UTC) -> Structure:
     return Structure(**{name: readers[name](value, name) for name, value in given.items()})
 
 
-def _one_of(choices: tuple[str, ...]) -> Any:
-    def read(value: object, name: str) -> str:
-        if not isinstance(value, str) or value not in choices:
-            raise InvalidArgument(f"`{name}` must be one of {', '.join(choices)}, or left out")
-        return value
-
-    return read
+def choice_of(value: object, name: str, choices: tuple[str, ...]) -> str:
+    """Return a value that is one of `choices`. Raises InvalidArgument."""
+    if not isinstance(value, str) or value not in choices:
+        raise InvalidArgument(f"`{name}` must be one of {', '.join(choices)}, or left out")
+    return value
 
 
 def _short(most: int) -> Any:
@@ -184,10 +182,10 @@ def _flag(value: object, name: str) -> bool:
 
 
 _READERS: Final[Mapping[str, Any]] = {
-    "kind": _one_of(KINDS),
+    "kind": partial(choice_of, choices=KINDS),
     "subject": _short(NAME_MOST_CHARS),
     "scope": _short(NAME_MOST_CHARS),
-    "state": _one_of(STATES),
+    "state": partial(choice_of, choices=STATES),
     "confidence": _share,
     "sources": _ids,
     "replaces": _id,

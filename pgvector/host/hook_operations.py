@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -150,13 +150,13 @@ def taken_back(
     found = rewound(home, host_id, now)
     if found.times and (op_ids := said.take_back(session, found.times, found.spans)) is not None:
         what = "\0".join((*session, str(found.times)))
-        ops = [_operation(session, found.spans, op_ids, now, named_uuid(_UNDOS, what))]
+        ops = [undo_of(session, found.spans, op_ids, now, named_uuid(_UNDOS, what))]
         for older in ((session[0], name(each)) for each in found.before):
             op_ids = said.take_back_more(older, found.spans)
-            ops.append(_operation(older, found.spans, op_ids, now, named_uuid(_UNDOS, f"{what}\0{older[1]}")))
+            ops.append(undo_of(older, found.spans, op_ids, now, named_uuid(_UNDOS, f"{what}\0{older[1]}")))
         return ops
     if told and (last := said.take_back_last(session, now)) is not None:
-        return [_operation(session, (last[0],), last[1], now, uuid.uuid4())]
+        return [undo_of(session, (last[0],), last[1], now, uuid.uuid4())]
     return []
 
 
@@ -176,11 +176,12 @@ def taken_back_before(
     return [replace(op, op_id=named_uuid(_UNDOS, f"{op.op_id}\0{op.session_id}")) for op in ops]
 
 
-def _operation(
-    session: Session, spans: tuple[Span, ...], op_ids: list[uuid.UUID], now: float, op_id: uuid.UUID
+def undo_of(
+    session: Session, spans: Sequence[Span], op_ids: Sequence[uuid.UUID], now: float, op_id: uuid.UUID
 ) -> UndoTurns:
+    """Return the operation that removes turns of a session from memory."""
     theme, session_id = session
-    return UndoTurns(theme=theme, at=now, op_id=op_id, session_id=session_id, spans=spans, op_ids=tuple(op_ids))
+    return UndoTurns(theme=theme, at=now, op_id=op_id, session_id=session_id, spans=tuple(spans), op_ids=tuple(op_ids))
 
 
 class BuiltInMemory:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..domain.dates import Zone, parse_when
 from ..domain.errors import InvalidArgument
-from ..domain.facts import says_yes
+from ..domain.facts import choice_of, says_yes
 from ..domain.text import both_ends, clean
 from ..domain.types import PAGES_END, TARGETS, Answer, Filters, Question, Store
 from ..recall.render import folded, results_within, without_common
@@ -65,7 +65,7 @@ def as_json(result: Result) -> str:
 def answer(tool: str, args: Args, here: ToolScope, *, turns: str) -> Result:
     """Return the result of a tool call; `turns` says how the caller finds what was said. Raises HermesPgvectorError."""
     store = _STORES[tool]
-    text = both_ends(clean(args.get("query")), QUESTION_MAX_CHARS).strip()
+    text = query_in(args)
     if not text:
         raise InvalidArgument("`query` is empty; say in plain words what to look for")
     limit, lowered = _limit(args.get("limit"))
@@ -92,6 +92,11 @@ def answer(tool: str, args: Args, here: ToolScope, *, turns: str) -> Result:
     if notes := "; ".join(filter(None, (*said, "" if hits else _nothing(store, here.about(scope), turns)))):
         answered["note"] = notes
     return answered
+
+
+def query_in(args: Args) -> str:
+    """Return the argument `query`, fit to be searched for: of a long one both ends; empty if it is left out."""
+    return both_ends(clean(args.get("query")), QUESTION_MAX_CHARS).strip()
 
 
 def _found(here: ToolScope, store: Store, asked: Question) -> Answer:
@@ -160,8 +165,4 @@ def _number(given: object) -> float:
 
 def one_of(given: object, name: str, choices: tuple[str, ...]) -> str | None:
     """Return an argument that is one of `choices`, None if it is left out. Raises InvalidArgument."""
-    if given is None or given == "":
-        return None
-    if isinstance(given, str) and given in choices:
-        return given
-    raise InvalidArgument(f"`{name}` must be one of {', '.join(choices)}, or left out")
+    return None if given is None or given == "" else choice_of(given, name, choices)

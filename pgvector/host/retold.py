@@ -15,6 +15,7 @@ from pathlib import Path
 from ..domain.operations import UndoTurns
 from ..domain.session_turns import Session, SessionTurns, Telling
 from ..domain.text import digest, flatten_within
+from .hook_operations import undo_of
 from .session_context import SessionContext
 from .undone import has_session
 
@@ -63,18 +64,10 @@ def taken_back_by(
     if told is None:
         return None
     start = said.replaced_by(place, told, edits=not context.place.chat)
-    theme, session_id = place
-    if start is None or not has_session(home, session_id):
+    if start is None or not has_session(home, place[1]):
         return None
     spans, op_ids = said.take_back_from(place, start)
-    return UndoTurns(
-        theme=theme,
-        at=time.time(),
-        op_id=uuid.uuid4(),
-        session_id=session_id,
-        spans=tuple(spans),
-        op_ids=tuple(op_ids),
-    )
+    return undo_of(place, spans, op_ids, time.time(), uuid.uuid4())
 
 
 def _digest(messages: Sequence[Mapping[str, object]]) -> bytes:

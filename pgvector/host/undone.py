@@ -129,7 +129,7 @@ def lineage(
 
 def _begins_with_undone(told: Sequence[HostMessage]) -> bool:
     """Return whether the messages begin with those that a compression wrote, and some of these are undone."""
-    first = next(iter(_compressions([each.at for each in told])), range(0))
+    first = next(iter(_compressions(told)), range(0))
     return bool(first) and first.start <= _OWN_TIMES and any(told[at].undone for at in range(first.stop))
 
 
@@ -151,7 +151,7 @@ def _with_originals(told: Sequence[HostMessage]) -> list[HostMessage]:
     A compression sets all messages aside and writes copies of what is left, at its own time; `/undo` marks the copies.
     """
     marked = list(told)
-    for written in reversed(_compressions([each.at for each in told])):
+    for written in reversed(_compressions(told)):
         originals = _originals(marked, written)
         first = next((originals[at] for at in written if marked[at].undone and at in originals), written.start)
         for at in range(first, written.start):  # and everything said after it
@@ -159,8 +159,9 @@ def _with_originals(told: Sequence[HostMessage]) -> list[HostMessage]:
     return marked
 
 
-def _compressions(times: Sequence[float]) -> list[range]:
+def _compressions(told: Sequence[HostMessage]) -> list[range]:
     """Return the index ranges of messages that were written at once, in order."""
+    times = [each.at for each in told]
     found: list[range] = []
     for start, after in enumerate(times[1:]):
         if not 0 < after - times[start] < _AT_ONCE_S or (found and start < found[-1].stop):

@@ -17,11 +17,11 @@ from ..domain.errors import DeadlineExceeded, InvalidArgument, StoreUnavailable
 from ..domain.facts import Structure, notes_on, says_yes, structure_of
 from ..domain.fork_safety import at_import, fork_lock
 from ..domain.operations import ForgetMemories, Operation, RememberMemory
-from ..domain.text import both_ends, clean, digest
+from ..domain.text import clean, digest
 from ..domain.types import MEMORY_FILES, TARGETS, Filters, Question, Scope
 from ..store import memories
 from ..store.memories import Entry
-from .recall_tools import QUESTION_MAX_CHARS, Args, Result, one_of
+from .recall_tools import Args, Result, one_of, query_in
 from .session_context import Policy, SessionContext
 from .tool_registry import (
     PREVIEW_MOST,
@@ -208,8 +208,7 @@ def _delivered(op: RememberMemory, context: WriteContext, notes: list[str]) -> R
 def _forget(args: Args, context: WriteContext) -> Result:
     context.check_writing()
     context.check_reading()
-    ids, token = _ids(args), args.get("confirm")
-    query = both_ends(clean(args.get("query")), QUESTION_MAX_CHARS).strip()
+    ids, query, token = _ids(args), query_in(args), args.get("confirm")
     if token not in (None, ""):
         shown = _confirmations.spend(context.realm, token.strip() if isinstance(token, str) else "")
         if not shown:
@@ -339,9 +338,9 @@ def _without_target(entry: Entry) -> Result:
     return shown
 
 
-def _within(lines: Mapping[str, list[dict[str, Any]]], tokens: int) -> dict[str, list[dict[str, Any]]]:
+def _within(lines: Mapping[str, list[Result]], tokens: int) -> dict[str, list[Result]]:
     """Return the newest lines of each target that fit: half for each, plus what the other does not need."""
-    chosen: dict[str, list[dict[str, Any]]] = {}
+    chosen: dict[str, list[Result]] = {}
     by_need = sorted(lines, key=lambda target: sum(map(_cost, lines[target])))
     for number, target in enumerate(by_need):
         share = tokens // (len(by_need) - number)
