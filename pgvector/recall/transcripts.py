@@ -14,7 +14,7 @@ from ..domain.session_turns import Session, SessionTurns
 from ..domain.text import digest
 from ..domain.types import HeldTurns, Hit
 
-_Noted = TypeVar("_Noted", str, bytes)
+_Noted = TypeVar("_Noted")  # a text, or its digest
 _SESSIONS = 4096  # remembered at once; several hundred bytes each, and what they are about
 _UNCOUNTED = -(10**9)  # from here on, turns are counted where the host's own count is not known
 _MESSAGES = 8  # of a session, of which it is remembered where they stood
@@ -45,6 +45,7 @@ class _Transcript:
 
     @property
     def reply(self) -> str:
+        """Return what was last answered, in brief; empty if that is not known."""
         return next(reversed(self.replies.values()), "")
 
     @property
@@ -55,14 +56,18 @@ class _Transcript:
     def goes_to(self, turns: int, message: bytes) -> None:
         """Note the number of turns before the message that comes now; those that stood there or later are gone."""
         self.shown = {text: at for text, at in self.shown.items() if self.keeps and at < turns}
-        before = list(_until(self.messages, turns).items())
         self.subjects, self.replies = _until(self.subjects, turns), _until(self.replies, turns)
         self.asked = self.asked and turns != 0
-        self.turns, self.messages = turns, dict([*before[1 - _MESSAGES :], (turns, message)])
+        self.turns, self.messages = turns, _with(_until(self.messages, turns), turns, message)
 
 
 def _until(noted: Mapping[int, _Noted], turns: int) -> dict[int, _Noted]:
     return {at: each for at, each in noted.items() if at < turns}
+
+
+def _with(noted: Mapping[int, _Noted], turns: int, text: _Noted) -> dict[int, _Noted]:
+    """Return what was noted by the number of turns before it, with one text more; of many, the last."""
+    return dict([*noted.items(), (turns, text)][-_MESSAGES:])
 
 
 class Transcripts:
@@ -85,13 +90,12 @@ class Transcripts:
 
     def held(self, session: Session) -> HeldTurns:
         """Return the sessions whose turns the transcript holds, each with the start and end of their period."""
-        known = self._sessions.get(session) or _Transcript()
+        known = self._transcript(session)
         return ((session[1], known.since - _ROUNDED_S, math.inf), *known.copied)
 
     def was_shown(self, session: Session, text: str) -> bool:
         """Return whether the session was shown `text`."""
-        known = self._sessions.get(session)
-        return known is not None and digest(text) in known.shown
+        return digest(text) in self._transcript(session).shown
 
     def add(self, session: Session, texts: Iterable[str]) -> None:
         """Note that the session is shown `texts`."""
@@ -102,32 +106,29 @@ class Transcripts:
 
     def subject(self, session: Session) -> str:
         """Return what the session was last known to be about; empty if that is not known."""
-        known = self._sessions.get(session)
-        return "" if known is None else known.subject
+        return self._transcript(session).subject
 
     def is_about(self, session: Session, subject: str) -> None:
         """Note what the session is about. What was answered before is not about another subject."""
         with self._lock:
             known = self._known(session)
             if subject != known.subject:
-                known.subjects = dict([*known.subjects.items(), (known.turns, subject)][-_MESSAGES:])
-                known.replies = dict([*known.replies.items(), (known.turns, "")][-_MESSAGES:])
+                known.subjects = _with(known.subjects, known.turns, subject)
+                known.replies = _with(known.replies, known.turns, "")
 
     def reply(self, session: Session) -> str:
         """Return what the session's last turn was known to be answered in brief; empty if that is not known."""
-        known = self._sessions.get(session)
-        return "" if known is None else known.reply
+        return self._transcript(session).reply
 
     def was_answered(self, session: Session, reply: str) -> None:
         """Note what the session's last message was answered in brief."""
         with self._lock:
             known = self._known(session)
-            known.replies = dict([*known.replies.items(), (known.turns, reply)][-_MESSAGES:])
+            known.replies = _with(known.replies, known.turns, reply)
 
     def was_asked(self, session: Session) -> bool:
         """Return whether something was looked up for the session."""
-        known = self._sessions.get(session)
-        return known is not None and known.asked
+        return self._transcript(session).asked
 
     def goes_on(self, session: Session, message: str, turns: int | None, *, unique: bool) -> None:
         """Note that `message` comes after the session's last `turns`, None if the host did not count them anew.
@@ -190,6 +191,10 @@ class Transcripts:
                 replies={_UNCOUNTED: known.reply},
             )
 
+    def _transcript(self, session: Session) -> _Transcript:
+        """Return the transcript of a session, only to be read: it is a new one if nothing was noted."""
+        return self._sessions.get(session) or _Transcript()
+
     def _known(self, session: Session) -> _Transcript:
-        known = self._sessions[session] = self._sessions.get(session) or _Transcript()
+        known = self._sessions[session] = self._transcript(session)
         return known
