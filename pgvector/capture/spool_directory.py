@@ -20,7 +20,7 @@ from pathlib import Path
 
 from ..config.settings import Settings
 from ..domain.errors import SpoolBusy, SpoolError
-from ..domain.files import leave_to_owner, make_folder, read_regular_file, replace_text
+from ..domain.files import leave_to_owner, make_folder, note_text, read_regular_file
 from ..server.home_record import DATABASES, EMBEDDED_PLACE
 from ..store.connection import place_of
 from .held_files import HeldFiles
@@ -74,10 +74,7 @@ class Destination:
     def _note(self) -> None:
         if self._record is not None:
             others = {place: database for place, database in self._known().items() if place != self.place}
-            text = json.dumps(others | {self.place: self.database}, indent=1)
-            with contextlib.suppress(OSError):
-                make_folder(self._record.parent)
-                replace_text(self._record, text)
+            note_text(self._record, json.dumps(others | {self.place: self.database}, indent=1))
 
     def takes(self, place: str, database: str) -> bool:
         """Return whether writes that were accepted for `database` at `place` may be sent to this database.

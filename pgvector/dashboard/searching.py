@@ -72,8 +72,7 @@ def _results(
     conn: DeadlineConnection, served: ServedHome, hits: Sequence[Hit], question: str, scope: Scope
 ) -> list[dict[str, Any]]:
     """Return the hits in the page's format, with what matches in each."""
-    languages = served.context().backend.languages
-    spoken = languages.all if scope.kind == "all" else (languages.of(scope.theme),)
+    spoken = served.context().backend.languages.spoken_in(scope)
     excerpts = [as_result(hit, question, explain=True, max_chars=_CHARS) for hit in hits]
     marked = marks(conn, [result["content"] for result in excerpts], question, spoken)
     rows = _rows(conn, served, hits)

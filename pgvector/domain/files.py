@@ -138,3 +138,10 @@ def replace_text(path: Path, text: str, *, mode: int = 0o600) -> None:
         with suppress(OSError):
             fresh.unlink()
         raise
+
+
+def note_text(path: Path, text: str) -> None:
+    """Replace the text of a file that can be recreated, in a folder that is made if missing; failing is no harm."""
+    with suppress(OSError):
+        make_folder(path.parent)
+        replace_text(path, text)

@@ -140,7 +140,7 @@ class SessionTurns:
             known.turns = known.turns[:start]
             spans = [(turn.at, turn.at) for turn in gone]
             known.spans += spans
-            return spans, [turn.op_id for turn in gone if turn.op_id is not None]
+            return spans, _op_ids(gone)
 
     def is_undone(self, session: Session, at: datetime) -> bool:
         """Return whether the turn accepted at `at` was undone, which Postgres may not know yet."""
@@ -159,4 +159,8 @@ def _drop(known: _Known, spans: Sequence[Span]) -> list[uuid.UUID]:
     known.spans += spans
     gone = [turn for turn in known.turns if any(since <= turn.at <= until for since, until in spans)]
     known.turns = [turn for turn in known.turns if turn not in gone]
-    return [turn.op_id for turn in gone if turn.op_id is not None]
+    return _op_ids(gone)
+
+
+def _op_ids(turns: Sequence[_Turn]) -> list[uuid.UUID]:
+    return [turn.op_id for turn in turns if turn.op_id is not None]

@@ -25,6 +25,7 @@ from typing import Final, Literal, NamedTuple
 
 from .redaction import DIGEST_CHARS, identity_digest, mask_identifiers
 from .text import apart
+from .types import Scope
 
 MAX_CHARS: Final = 256
 LAST_RESORT: Final = "default"
@@ -105,6 +106,10 @@ class Languages:
             if theme == named or (named.endswith("*") and theme.startswith(named[:-1])):
                 return language
         return self._default
+
+    def spoken_in(self, scope: Scope) -> tuple[str, ...]:
+        """Return the languages of the themes in a scope."""
+        return self.all if scope.kind == "all" else (self.of(scope.theme),)
 
 
 @dataclass(frozen=True)

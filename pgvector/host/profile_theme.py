@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ..config.sources import read_cached
 from ..domain.commandline import typed
-from ..domain.files import make_folder, replace_text
+from ..domain.files import note_text
 from ..domain.theme import ThemeRules
 from ..server.home_record import is_copy
 from .guard import warn_once, warn_unknown_themes
@@ -43,7 +43,7 @@ def note_themes(home: Path, context: SessionContext, rules: ThemeRules) -> None:
             f"recalled; to bring it along: {how_to_bring(before.theme, theme)}"
         )
     if before != (now := _Record(here, theme, former)):
-        _record(home, now)
+        note_text(_path_in(home), json.dumps(now._asdict()) + "\n")
 
 
 def themes_before(home: Path) -> tuple[str, ...]:
@@ -78,10 +78,3 @@ def _recorded(home: Path) -> _Record | None:
 def _parse(path: Path, raw: bytes) -> _Record:
     found = json.loads(raw)
     return _Record(str(found["home"]), str(found["theme"]), tuple(map(str, found["former"])))
-
-
-def _record(home: Path, record: _Record) -> None:
-    with suppress(OSError):
-        path = _path_in(home)
-        make_folder(path.parent)
-        replace_text(path, json.dumps(record._asdict()) + "\n")

@@ -158,11 +158,7 @@ class Searcher:
             return None
         if names_no_subject(text, asked.filters):  # no text answers it better than another one of that time
             return None
-        return reorderer if reorderer.reads(text, self._languages(asked.scope)) else None
-
-    def _languages(self, scope: Scope) -> tuple[str, ...]:
-        languages = self._backend.languages
-        return languages.all if scope.kind == "all" else (languages.of(scope.theme),)
+        return reorderer if reorderer.reads(text, self._backend.languages.spoken_in(asked.scope)) else None
 
     def begin_bars(self) -> None:
         """Start measuring the thresholds of `bars` in the background, so that the first question need not wait."""
@@ -256,7 +252,7 @@ class Searcher:
     ) -> tuple[Search, Answer]:
         """Return what the first server finds that answers, by which legs, and the search that found it."""
         embedding = self._embed(text, asked.deadline_s)
-        spoken = self._languages(asked.scope)
+        spoken = self._backend.languages.spoken_in(asked.scope)
 
         def ask(source: ReadSource) -> tuple[Search, Answer]:
             search = Search(stores, asked, text, spoken, self.zone, rank_of_word=self._rank_of_word)

@@ -24,7 +24,6 @@ from ..capture.batches import lanes_of
 from ..capture.housekeeping import Housekeeping
 from ..capture.mirror import Mirror
 from ..capture.outcomes import RejectionLog
-from ..capture.spool_directory import SpoolDirectory, destination_of, spool_folders
 from ..capture.writer import Writer
 from ..config.settings import Settings
 from ..domain.errors import HermesPgvectorError, StoreMisconfigured
@@ -34,7 +33,7 @@ from ..domain.session_turns import SessionTurns
 from ..recall.hot import HotBlocks, HotLimits
 from ..recall.transcripts import Transcripts
 from .agent_server import AgentServer
-from .parts import Models, backend_of
+from .parts import Models, backend_of, spools_of
 from .retention_process import RetentionProcess
 from .version import LOADED_VERSION
 
@@ -103,14 +102,7 @@ class Runtime:
         self.backend.on_other_server = self.mirror.read_again
         self._documents = models.documents(settings, self.backend)
         self._retention = RetentionProcess(settings, locate)
-        folder, *elsewhere = spool_folders(home)
-        self.spools = SpoolDirectory(
-            folder,
-            max_bytes=settings.spool_max_mb * 1_000_000,
-            sync=settings.spool_sync,
-            spill=elsewhere,
-            destination=destination_of(settings, home),
-        )
+        self.spools = spools_of(settings, home)
         self.writer = Writer(
             directory=self.spools,
             backend=self.backend,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..config.sources import read_cached
-from ..domain.files import make_folder, read_regular_file, replace_text
+from ..domain.files import note_text, read_regular_file
 
 EMBEDDED_PLACE = "the embedded Postgres"
 ORIGIN = Path("pgvector", "origin")  # in the home: a random name, which a copy of the home has as well
@@ -51,10 +51,7 @@ def record(home: Path, server: Path, *, chosen: bool = False) -> None:
     now = HomeRecord(home, server)
     if recorded(home, chosen=chosen) == now or not home.is_dir():
         return
-    with suppress(OSError):
-        path = path_in(home, chosen=chosen)
-        make_folder(path.parent)
-        replace_text(path, json.dumps({"home": str(home), "server": str(server)}) + "\n")
+    note_text(path_in(home, chosen=chosen), json.dumps({"home": str(home), "server": str(server)}) + "\n")
 
 
 def copied_from(home: Path) -> Path | None:

@@ -68,6 +68,11 @@ def shipped_migrations() -> dict[int, str]:
     return {int(number): name for number, name in sorted(found)}
 
 
+def missing_migrations(applied: Collection[int]) -> list[str]:
+    """Return the names of this version's migrations that are not among the `applied` ones, in order."""
+    return [name for version, name in shipped_migrations().items() if version not in applied]
+
+
 def ensure_schema(conn: DeadlineConnection, *, dims: int) -> None:
     """Verify, changing no table, that every migration is applied and vectors have `dims` floats.
 
@@ -78,8 +83,7 @@ def ensure_schema(conn: DeadlineConnection, *, dims: int) -> None:
     _require_in_sight(conn)
     _require_rows_in_sight(conn)
     _require_open(conn)
-    applied = applied_versions(conn)
-    if missing := [name for version, name in shipped_migrations().items() if version not in applied]:
+    if missing := missing_migrations(applied_versions(conn)):
         raise SchemaNotApplied(
             f"the memory schema is not applied (missing: {', '.join(missing)}); run: {MIGRATE_COMMAND}"
         )

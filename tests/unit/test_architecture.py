@@ -45,13 +45,11 @@ CONFINED = {
     "fastapi": {"dashboard"},
 }
 CATCH_ALL_ALLOWED = {"host", "mcp", "dashboard", "cli"}
-SHIM = "admin/setup/shim/"  # what hermes loads in place of the package
+SHIM = "admin/setup/shim/"  # what hermes loads in place of the package: it is copied into its plugin directory
 # Roles that every feature may have; and names that stand twice today, of which no more may come.
 NAMED_TWICE = {"__init__", "command"}
 MAX_MODULE_LINES = 400
 MAX_ROOT_LINES = 39
-# The only folder that lives outside the package: it is copied into the host's plugin directory.
-SHIM = "admin/setup/shim/"
 # Loaded by the host's dashboard by its path, without a package.
 DASHBOARD_DOOR = "dashboard/plugin_api.py"
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from ...capture.sanitize import Sanitizer
-from ...capture.spool_directory import SpoolDirectory, destination_of, spool_folders
 from ...domain.commandline import typed
 from ...domain.errors import WrongUsage
 from ...domain.facts import Structure, parse_notation
 from ...host.session_context import Policy
+from ...runtime.parts import spools_of
 from ..common.adding import NewMemory, add, memory_to_add
 from ..common.command_context import CommandContext, context_for
 from ..common.commands import Argument, Command, argument
@@ -81,14 +81,7 @@ def _handed_over(
     theme, note = theme_to_write(args.theme, Policy.of(settings).rules, home)
     structure = _structure(args, keep, text, default_kind)
     op, notes = memory_to_add(keep, NewMemory(theme, args.target, text, structure, metadata))
-    folder, *elsewhere = spool_folders(home)
-    spools = SpoolDirectory(
-        folder,
-        max_bytes=settings.spool_max_mb * 1_000_000,
-        sync=settings.spool_sync,
-        spill=elsewhere,
-        destination=destination_of(settings, home),
-    )
+    spools = spools_of(settings, home)
     spool = spools.open_own(taken_bytes=sum(view.size_bytes for view in inspect_spools(home)))
     try:
         spool.append(op)

@@ -12,7 +12,7 @@ from ...config.settings import Settings
 from ...domain.errors import ConfigurationError, DimensionMismatch, SchemaNotApplied, UpgradeNeeded
 from ...server.connecting import RUNTIME
 from ...store.pool import connect
-from ...store.schema import MIGRATE_COMMAND, applied_versions, ensure_schema, shipped_migrations
+from ...store.schema import MIGRATE_COMMAND, applied_versions, ensure_schema, missing_migrations, shipped_migrations
 from ..common.admin_login import admin_conninfo
 from ..common.commands import (
     EXIT_FAILED,
@@ -215,11 +215,10 @@ def _verified(settings: Settings) -> MigrationReport:
 
 def _missing(conninfo: str) -> list[str]:
     """Return the migrations that `migrate` would apply: all of them if `conninfo` is empty."""
-    applied: set[int] = set()
-    if conninfo:
-        with connect(conninfo) as conn:
-            applied = applied_versions(conn)
-    return [name for version, name in shipped_migrations().items() if version not in applied]
+    if not conninfo:
+        return missing_migrations(())
+    with connect(conninfo) as conn:
+        return missing_migrations(applied_versions(conn))
 
 
 def _report(report: MigrationReport) -> str:

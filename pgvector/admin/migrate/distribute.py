@@ -12,7 +12,7 @@ import psycopg
 from ...domain.errors import ConfigurationError, SchemaNotApplied
 from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
-from ...store.schema import MIGRATE_COMMAND, applied_versions, shipped_migrations
+from ...store.schema import MIGRATE_COMMAND, applied_versions, missing_migrations
 from ...store.sql import query
 from ..common.fetching import one
 from ..common.pooler import require_session
@@ -66,8 +66,7 @@ def distribute(conninfo: str) -> Distribution:
 
 
 def _plan(conn: DeadlineConnection) -> Distribution:
-    applied = applied_versions(conn)
-    if missing := [name for version, name in shipped_migrations().items() if version not in applied]:
+    if missing := missing_migrations(applied_versions(conn)):
         raise SchemaNotApplied(f"the tables lack {', '.join(missing)}; run first: {MIGRATE_COMMAND}")
     state = one(conn, _query("distribution_state"))
     done = {row.name for row in conn.execute(_query("distributed_tables"))} if state.citus else set()
