@@ -72,32 +72,43 @@ def prepare(path: Path, front: sqlite3.Connection, back: sqlite3.Connection, *, 
 
     Each of their statements waits up to `patience_ms` for another program's lock.
     """
-    version = front.execute("PRAGMA user_version").fetchone()[0]
-    if version > FORMAT:
-        raise SpoolError(f"{path} was written by a newer version of hermes-memory-pgvector; upgrade to read it")
-    tables = {name for (name,) in front.execute("SELECT name FROM sqlite_master")}
-    if tables and "operations" not in tables:  # it would be found empty, and deleted
-        raise SpoolError(f"{path} is no spool, but a file of another program; move it away")
-    levels = {front: sync, back: "normal"}
+    version = _version(path, front)
+    levels = {front: sync.upper(), back: "NORMAL"}
     for conn, level in levels.items():
         # A file that is being created holds nothing to lose yet, and syncing each step to the disk takes time.
-        conn.execute(f"PRAGMA synchronous={'FULL' if level == 'full' else 'OFF' if version == 0 else 'NORMAL'}")
+        conn.execute(f"PRAGMA synchronous={'OFF' if version == 0 and level != 'FULL' else level}")
         conn.execute("PRAGMA journal_mode=WAL")
     if version < FORMAT:
         front.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version={FORMAT}; COMMIT;")
     if version == 1:
-        with contextlib.suppress(*FAULTS):  # the file is damaged: its rejected operations will be rejected once more
-            front.executescript(
-                f"BEGIN IMMEDIATE; INSERT INTO aside ({COLUMNS}, error) SELECT {COLUMNS}, error FROM operations "
-                "WHERE error IS NOT NULL ORDER BY seq; DELETE FROM operations WHERE error IS NOT NULL; COMMIT;"
-            )
-        if front.in_transaction:
-            front.execute("ROLLBACK")
+        _set_rejected_aside(front)
     for conn, level in levels.items():
-        conn.execute(f"PRAGMA synchronous={'FULL' if level == 'full' else 'NORMAL'}")
+        conn.execute(f"PRAGMA synchronous={level}")
         conn.execute(f"PRAGMA busy_timeout={patience_ms}")
     front.execute(f"PRAGMA wal_autocheckpoint={_LOG_PAGES}")
     back.execute("PRAGMA wal_autocheckpoint=0")  # a hook may wait for its commits
+
+
+def _version(path: Path, conn: sqlite3.Connection) -> int:
+    """Return the version of the file, 0 for a new one. Raises SpoolError if it cannot be used."""
+    version = int(conn.execute("PRAGMA user_version").fetchone()[0])
+    if version > FORMAT:
+        raise SpoolError(f"{path} was written by a newer version of hermes-memory-pgvector; upgrade to read it")
+    tables = {name for (name,) in conn.execute("SELECT name FROM sqlite_master")}
+    if tables and "operations" not in tables:  # it would be found empty, and deleted
+        raise SpoolError(f"{path} is no spool, but a file of another program; move it away")
+    return version
+
+
+def _set_rejected_aside(conn: sqlite3.Connection) -> None:
+    """Move the rejected operations of a file of version 1 into their own table."""
+    with contextlib.suppress(*FAULTS):  # the file is damaged: its rejected operations will be rejected once more
+        conn.executescript(
+            f"BEGIN IMMEDIATE; INSERT INTO aside ({COLUMNS}, error) SELECT {COLUMNS}, error FROM operations "
+            "WHERE error IS NOT NULL ORDER BY seq; DELETE FROM operations WHERE error IS NOT NULL; COMMIT;"
+        )
+    if conn.in_transaction:
+        conn.execute("ROLLBACK")
 
 
 def holds(path: Path, at_least: int, last: int | None, *, thoroughly: bool = False) -> bool:

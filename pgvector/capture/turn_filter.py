@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Final, Literal
 
@@ -138,16 +138,19 @@ def _without_images(text: str) -> str:
     """Return a message without the lines before and after its words that stand for images."""
     if not (text.startswith("[") or text.rstrip().endswith("]")):
         return text
-    lines, last = text.split("\n"), ""
-    while lines and (not lines[-1].strip() or _IMAGE_LINE.fullmatch(lines[-1])):
-        last = lines.pop().strip() or last
-    start = 0
-    while start < len(lines) and _IMAGE_LINE.fullmatch(lines[start]):
-        start += 1
-    words = "\n".join(lines[start:])
-    if words == _ASKED_BY_HOST and last.startswith(_PUT_DOWN):
+    lines = text.split("\n")
+    behind = list(takewhile(_is_image_or_blank, reversed(lines)))
+    lines = lines[: len(lines) - len(behind)]
+    before = list(takewhile(_IMAGE_LINE.fullmatch, lines))
+    words = "\n".join(lines[len(before) :])
+    first_behind = next(filter(str.strip, reversed(behind)), "").strip()
+    if words == _ASKED_BY_HOST and first_behind.startswith(_PUT_DOWN):
         return ""
-    return words if last or start else text
+    return words if before or first_behind else text
+
+
+def _is_image_or_blank(line: str) -> bool:
+    return not line.strip() or _IMAGE_LINE.fullmatch(line) is not None
 
 
 def _without_skill(text: str) -> str:
