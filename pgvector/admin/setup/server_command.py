@@ -14,7 +14,7 @@ from ..common.console import say, warn
 from ..common.database import settings_of
 from ..common.embedded_server import embedded_server, starting_said
 
-_LEAVING_S = 1.0
+_LEAVING_S = 1.0  # how long a command that has just ended may still be counted as a user of the server
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def _stop(args: argparse.Namespace, home: Path) -> int:
 
 
 def _stays_in_use(server: EmbeddedServer) -> bool:
-    """Return whether others use the server. The session of a command that has just ended is there for a moment."""
+    """Return whether others use the server, asked again for a moment while somebody may be leaving."""
     ends = time.monotonic() + _LEAVING_S
     while server.in_use():
         if time.monotonic() >= ends:
