@@ -9,7 +9,7 @@ from functools import cache
 
 from .counted_days import Days, around, before_last, from_weekday, last_few, last_of, of_month, part_of, since_first
 from .dates import whole_unit
-from .time_ranges import NamedDays
+from .time_ranges import NamedDays, named_at
 from .time_words import YEAR, numbered
 from .times_of_year import asian_parts_of_year
 
@@ -156,23 +156,19 @@ def named_days(text: str, today: date, *, only_said: bool) -> Iterator[NamedDays
         day = number(match["d"] or "")
         days = of_month(match["y"], number(match["m"]), (day or None,), today)
         share = next((share for name, share in _PARTS.items() if match[name]), (0, 1))
-        yield NamedDays(*match.span(), [part_of(each, share) for each in days])
+        yield named_at(match, (part_of(each, share) for each in days))
     for match in ago().finditer(text):
-        yield _at(match, around(today, *counted(match), _unit_days(match)))
+        yield named_at(match, around(today, *counted(match), _unit_days(match)))
     for match in within().finditer(text):
-        yield _at(match, last_few(today, counted(match)[1], _unit_days(match)))
+        yield named_at(match, last_few(today, counted(match)[1], _unit_days(match)))
     for match in last().finditer(text):
-        yield _at(match, _last(match, today))
+        yield named_at(match, _last(match, today))
     yield from _in_the_past(text, today, "" if only_said else _DONE)
 
 
 def names_a_night(text: str) -> bool:
     """Return whether a text names last night."""
     return re.search("昨[晚夜]", text) is not None
-
-
-def _at(match: re.Match[str], days: Iterator[Days]) -> NamedDays:
-    return NamedDays(*match.span(), list(days))
 
 
 def _unit_days(match: re.Match[str]) -> int:

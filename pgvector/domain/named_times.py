@@ -20,7 +20,7 @@ from .numbered_times import names_a_number, numbered_times
 from .said_words import SAID_MAX_CHARS, asks_for_a_kind, names_today, only_a_time, only_said, session_named
 from .text import QUOTES
 from .time_hours import day_awake, hours_ago, last_nights
-from .time_ranges import NamedDays, between_weekdays, day_numbers, joined, parted_span, present, spoken_times
+from .time_ranges import NamedDays, between_weekdays, day_numbers, joined, named_at, parted_span, present, spoken_times
 from .times_of_year import counted_parts_of_year, parts_of_year, signs
 
 MAX_PERIODS = 40  # of one question; a pasted log would name hundreds
@@ -203,7 +203,7 @@ def _western(plain: str, said: Set[str], today: date, *, only_said: bool) -> Ite
     if _NUMERIC.search(plain):
         for pattern in patterns.numeric_dates():
             for match in pattern.finditer(plain):
-                yield _at(match, _dated(match, today))
+                yield named_at(match, _dated(match, today))
     named_part = not signs().isdisjoint(said)
     if not named_part and words.SIGNS.isdisjoint(said) and not names_a_number(plain):
         return
@@ -215,15 +215,11 @@ def _western(plain: str, said: Set[str], today: date, *, only_said: bool) -> Ite
     if said & words.SIGNS:
         for match in spoken_times(plain):
             days, year = day_numbers(match)
-            yield _at(match, of_month(year, words.MONTHS[match["month"]], days, today))
+            yield named_at(match, of_month(year, words.MONTHS[match["month"]], days, today))
         yield from _relative(plain, today, french=bool(said & words.FRENCH))
         yield from _on_weekdays(plain, on_days, today)
         yield from between_weekdays(plain, on_days, today)
         yield from present(plain, past, today, only_said=only_said)
-
-
-def _at(match: re.Match[str], days: Iterable[Days]) -> NamedDays:
-    return NamedDays(*match.span(), list(days))
 
 
 def _plain(text: str) -> str:
@@ -240,22 +236,22 @@ def _relative(plain: str, today: date, *, french: bool) -> Iterator[NamedDays]:
     """Yield the times that are counted back from today."""
     for match in patterns.days_ago(french=french).finditer(plain):
         least, most = words.DAYS_AGO[match[1]]
-        yield _at(match, [(today - timedelta(days=most), today - timedelta(days=least))])
+        yield named_at(match, [(today - timedelta(days=most), today - timedelta(days=least))])
     for match in patterns.ago().finditer(plain):
-        yield _at(match, around(today, *patterns.counted(match, words.UNITS | words.SHORT_UNITS)))
+        yield named_at(match, around(today, *patterns.counted(match, words.UNITS | words.SHORT_UNITS)))
     within: set[int] = set()
     for match in patterns.within().finditer(plain):
         within.add(match.end())
         _, most_units, unit_days = patterns.counted(match, words.UNITS | words.SHORT_UNITS)
-        yield _at(match, last_few(today, most_units, unit_days))
+        yield named_at(match, last_few(today, most_units, unit_days))
     for match in patterns.last().finditer(plain):
         if match.end() not in within:
-            yield _at(match, last_of(match[1] or match[2], today))
+            yield named_at(match, last_of(match[1] or match[2], today))
     for match in patterns.weekdays_ago().finditer(plain):
         count, _, name = patterns.counted(match, _OWN_NAMES)
-        yield _at(match, weekdays_ago(name, count, today))
+        yield named_at(match, weekdays_ago(name, count, today))
     for match in patterns.before_last().finditer(plain):
-        yield _at(match, before_last(match[1] or match[2], today))
+        yield named_at(match, before_last(match[1] or match[2], today))
 
 
 def _on_weekdays(plain: str, past: Set[str], today: date) -> Iterator[NamedDays]:

@@ -14,7 +14,7 @@ from functools import cache
 
 from . import time_words as words
 from .counted_days import Days
-from .time_ranges import NamedDays
+from .time_ranges import NamedDays, named_at
 from .time_words import YEAR, either
 
 _SIGN = re.compile(
@@ -80,11 +80,11 @@ def numbered_times(plain: str, past: Set[str], today: date, *, only_said: bool) 
     """
     for pattern in (calendar_week(), week()) if only_said else (calendar_week(),):
         for match in pattern.finditer(plain):
-            yield NamedDays(*match.span(), list(_week(int(match["w"] or match["v"]), match["y"], today)))
+            yield named_at(match, _week(int(match["w"] or match["v"]), match["y"], today))
     for language, pattern in _day_alone():
         if language in past or (only_said and language == "en"):
             for match in pattern.finditer(plain):
-                yield NamedDays(*match.span(), list(_last_days(int(match["d"]), today)))
+                yield named_at(match, _last_days(int(match["d"]), today))
 
 
 def _week(number: int, year: str | None, today: date) -> Iterator[Days]:

@@ -58,6 +58,11 @@ class NamedDays:
     reaches: bool = False
 
 
+def named_at(match: re.Match[str], days: Iterable[Days]) -> NamedDays:
+    """Return days with the place in a text where a match names them."""
+    return NamedDays(*match.span(), list(days))
+
+
 def spoken_times(plain: str) -> Iterator[re.Match[str]]:
     """Yield the matches of `spoken_date` that are days and months, and not names or other words.
 

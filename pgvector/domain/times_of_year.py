@@ -15,7 +15,7 @@ from functools import cache
 from .counted_days import YEARS, Days
 from .moving_feasts import EAST_ASIAN_NAMES, NAMES, Feast
 from .time_patterns import not_about
-from .time_ranges import NamedDays
+from .time_ranges import NamedDays, named_at
 from .time_words import BEHIND_TIMES, CJK, LAST_AFTER, LAST_BEFORE, YEAR, either, numbered, split
 
 _Fixed = tuple[tuple[int, int], tuple[int, int]]  # the month and day of the first and of the last day
@@ -176,7 +176,7 @@ def parts_of_year(plain: str, past: Set[str], today: date, *, only_said: bool) -
     """
     for match, part in _times(plain, past, only_said=only_said):
         last = bool(match["last"] or match["after"])
-        yield NamedDays(*match.span(), list(_days(part, today, match["year"], last=last)))
+        yield named_at(match, _days(part, today, match["year"], last=last))
 
 
 def _times(plain: str, past: Set[str], *, only_said: bool) -> Iterator[tuple[re.Match[str], _Part]]:
@@ -196,7 +196,7 @@ def counted_parts_of_year(plain: str, past: Set[str]) -> Iterator[tuple[int, int
 def asian_parts_of_year(text: str, done: str, today: date) -> Iterator[NamedDays]:
     """Yield the parts of a year of a Chinese, Japanese or Korean text that the pattern `done` follows, if it is any."""
     for match in _asian(done).finditer(text):
-        yield NamedDays(*match.span(), list(_days(_ASIAN[match["name"]], today, None, last=False)))
+        yield named_at(match, _days(_ASIAN[match["name"]], today, None, last=False))
 
 
 def without_parts_of_year(plain: str) -> str:
