@@ -9,14 +9,10 @@ from typing import Protocol
 
 from ..domain.gil import quiet_for_s
 from ..store.backend import WRITE_TIMEOUT_S, Backend
-from ..store.replays import OPERATIONS_KEPT_DAYS
 from ..store.upkeep import clock_behind_s, delete_expired
 
 logger = logging.getLogger(__name__)
 
-TOMBSTONES_KEPT_DAYS = 730
-HISTORY_KEPT_DAYS = 730
-REMOVED_TEXTS_KEPT_DAYS = 90  # how long a memory that was removed from a file can be restored
 QUIET_S = 15.0  # how long no hook must have run before old turns are deleted
 _HOUSEKEEPING_S = 3600.0
 _CLOCKS_APART_S = 60.0  # from which on it is told
@@ -59,14 +55,7 @@ class Housekeeping:
         if now >= self._housekeeping:
             with self._backend.connection(WRITE_TIMEOUT_S) as conn:
                 behind_s = clock_behind_s(conn)
-                delete_expired(
-                    conn,
-                    operations_days=OPERATIONS_KEPT_DAYS,
-                    tombstones_days=TOMBSTONES_KEPT_DAYS,
-                    history_days=HISTORY_KEPT_DAYS,
-                    texts_days=REMOVED_TEXTS_KEPT_DAYS,
-                    hold_days=self._removal_hold_days,
-                )
+                delete_expired(conn, hold_days=self._removal_hold_days)
             self._tell_clock(behind_s)
             self._housekeeping = now + _HOUSEKEEPING_S
         if self._retention.on and now >= self._look:

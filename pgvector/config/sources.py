@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -42,7 +43,7 @@ def read_section(home: Path) -> tuple[object, list[str]]:
     """
     path = home / CONFIG_NAME
     try:
-        config, problem = read_cached(path, _parse_config, lasts=True) or (None, "")
+        config, problem = _config(path)
     except (OSError, ValueError) as error:
         return None, [_illegible(path, error)]
     level, at = config, "the file"
@@ -56,10 +57,15 @@ def read_section(home: Path) -> tuple[object, list[str]]:
 def read_timezone(home: Path) -> str:
     """Return the host's `timezone` in the home's config.yaml; empty if there is none, or the file cannot be read."""
     with suppress(OSError, ValueError):
-        config, _ = read_cached(home / CONFIG_NAME, _parse_config, lasts=True) or (None, "")
+        config, _ = _config(home / CONFIG_NAME)
         named = config.get("timezone") if isinstance(config, dict) else None
         return named.strip() if isinstance(named, str) else ""
     return ""
+
+
+def _config(path: Path) -> tuple[object, str]:
+    """Return what a config.yaml contains, and what is wrong with it. Raises OSError and ValueError."""
+    return read_cached(path, partial(_parse_config, path), lasts=True) or (None, "")
 
 
 def read_dotenv(home: Path, prefix: str = ENV_PREFIX, environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -119,7 +125,7 @@ def read_form(home: Path) -> dict[str, object]:
     return {}
 
 
-def read_cached(path: Path, parse: Callable[[Path, bytes], _T], *, lasts: bool = False) -> _T | None:
+def read_cached(path: Path, parse: Callable[[bytes], _T], *, lasts: bool = False) -> _T | None:
     """Return a file of the home, parsed, from the cache while it is unchanged; None if there is none.
 
     With `lasts`, a missing or empty file is taken as it was. Raises OSError, also for a link that leads nowhere, as to
@@ -134,7 +140,7 @@ def read_cached(path: Path, parse: Callable[[Path, bytes], _T], *, lasts: bool =
             raw = read_regular_file(path)
             # A file written while we read it has another stamp by now, so the cache is never stale for long.
             if raw or known is None or not lasts:
-                known = _cache[key] = (stamp, parse(path, raw))
+                known = _cache[key] = (stamp, parse(raw))
     except (FileNotFoundError, NotADirectoryError):
         known = known if lasts else None
         if known is None and path.is_symlink():
@@ -213,7 +219,7 @@ def keep_words(node: Any) -> None:
                 item.tag = f"{_YAML_TAG}str"
 
 
-def _parse_form(path: Path, raw: bytes) -> dict[str, object]:
+def _parse_form(raw: bytes) -> dict[str, object]:
     try:
         found = json.loads(raw)
     except (ValueError, RecursionError):
@@ -251,7 +257,7 @@ class _DotEnv(NamedTuple):
     unread: tuple[str, ...]
 
 
-def _parse_dotenv(path: Path, raw: bytes) -> _DotEnv:
+def _parse_dotenv(raw: bytes) -> _DotEnv:
     if is_utf16(raw):
         raise ValueError("it is not UTF-8 but UTF-16")
     found = tuple(assignments(raw.decode("utf-8-sig", "replace")))

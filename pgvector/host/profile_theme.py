@@ -75,6 +75,6 @@ def _recorded(home: Path) -> _Record | None:
     return None
 
 
-def _parse(path: Path, raw: bytes) -> _Record:
+def _parse(raw: bytes) -> _Record:
     found = json.loads(raw)
     return _Record(str(found["home"]), str(found["theme"]), tuple(map(str, found["former"])))

@@ -121,7 +121,11 @@ def unknown_arguments(tool: str, args: Args, tools: Iterable[str], *, structure:
     A call with unknown arguments is refused if it would change memory; if it only reads, it is answered without them,
     with a note. Raises InvalidArgument, which names the tools that there are, for another one.
     """
-    known = _taken(tool, _known(tools), structure=structure)
+    return not_taken(tool, args, _taken(tool, _known(tools), structure=structure))
+
+
+def not_taken(tool: str, args: Args, known: Sequence[str]) -> str:
+    """Return a sentence on the arguments that are not among the `known` ones of a tool; "" if there are none."""
     strange = [name for name, value in args.items() if name not in known and value is not None]
     return f"{tool} has no argument {quoted(strange)}: it takes {quoted(known)}" if strange else ""
 

@@ -20,6 +20,7 @@ from ..host.tool_registry import (
     PROFILE_DEFAULT_TOKENS,
     PROFILE_LEAST_TOKENS,
     PROFILE_MOST_TOKENS,
+    not_taken,
     quoted,
 )
 from ..store import sessions as stored_sessions
@@ -75,9 +76,8 @@ class Tool:
 
     def check(self, args: Mapping[str, Any]) -> None:
         """Raise InvalidArgument that names arguments which are unknown to the tool, or required and missing."""
-        known = [*self.takes, *self.also]
-        if strange := [name for name, value in args.items() if name not in known and value is not None]:
-            raise InvalidArgument(f"{self.name} has no argument {quoted(strange)}: it takes {quoted(known)}")
+        if problem := not_taken(self.name, args, [*self.takes, *self.also]):
+            raise InvalidArgument(problem)
         if missing := [name for name in self.required if args.get(name) in (None, "")]:
             raise InvalidArgument(f"{quoted(missing)} is missing or empty")
 

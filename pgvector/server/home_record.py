@@ -40,7 +40,7 @@ def recorded(home: Path, *, chosen: bool = False) -> HomeRecord | None:
     return None
 
 
-def _parse(path: Path, raw: bytes) -> HomeRecord | None:
+def _parse(raw: bytes) -> HomeRecord | None:
     found = json.loads(raw)
     record = HomeRecord(Path(found["home"]), Path(found["server"]))
     return record if record.server.is_absolute() else None
@@ -108,7 +108,7 @@ def last_server(home: Path) -> str:
     return ""
 
 
-def _last_place(path: Path, raw: bytes) -> str:
+def _last_place(raw: bytes) -> str:
     places = json.loads(raw)
     last = str(next(reversed(places), "")) if isinstance(places, dict) else ""
     return "" if last == EMBEDDED_PLACE else last

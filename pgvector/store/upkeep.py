@@ -8,30 +8,30 @@ from datetime import UTC, datetime
 
 from .connection import DeadlineConnection
 from .memory_files import keep_undecided
+from .replays import OPERATIONS_KEPT_DAYS
 from .sql import query
 
 logger = logging.getLogger(__name__)
 
 
-def delete_expired(
-    conn: DeadlineConnection,
-    *,
-    operations_days: int,
-    tombstones_days: int,
-    history_days: int,
-    texts_days: int,
-    hold_days: float,
-) -> None:
-    """Delete operation ids, digests and texts of removed memories, and history, each older than so many days.
+# For how many days what each of these statements deletes is kept.
+_KEPT_DAYS = {
+    "forget_operations": OPERATIONS_KEPT_DAYS,
+    "forget_tombstones": 730,
+    "forget_history": 730,
+    "forget_removed_texts": 90,  # so long a memory that was removed from a file can be restored
+}
 
-    They must be older by this machine's clock and by the server's, since one of the two may be wrong. Memories whose
-    removal has waited `hold_days` without a decision are kept.
+
+def delete_expired(conn: DeadlineConnection, *, hold_days: float) -> None:
+    """Delete expired operation ids, digests and texts of removed memories, and history.
+
+    They must have expired by this machine's clock and by the server's, since one of the two may be wrong. Memories
+    whose removal has waited `hold_days` without a decision are kept.
     """
     now = datetime.fromtimestamp(time.time(), UTC)
-    conn.execute(query("forget_operations"), {"days": operations_days, "now": now})
-    conn.execute(query("forget_tombstones"), {"days": tombstones_days, "now": now})
-    conn.execute(query("forget_history"), {"days": history_days, "now": now})
-    conn.execute(query("forget_removed_texts"), {"days": texts_days, "now": now})
+    for statement, days in _KEPT_DAYS.items():
+        conn.execute(query(statement), {"days": days, "now": now})
     kept = keep_undecided(conn, older_than_s=hold_days * 86400)
     if kept:
         logger.info("hermes-pgvector: memories of a lost file are kept, because nobody decided otherwise: %d", kept)

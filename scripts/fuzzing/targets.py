@@ -144,8 +144,8 @@ def config(data: bytes) -> None:
         section, _ = sources._parse_config(Path("config.yaml"), body)
     else:
         section = _json(body)
-    env = dict(sources._parse_dotenv(Path(".env"), body).assigned)
-    form = sources._parse_form(Path("config.json"), body)
+    env = dict(sources._parse_dotenv(body).assigned)
+    form = sources._parse_form(body)
     loaded = load(section, {name: value for name, value in env.items() if "\0" not in value}, form)
     settings = loaded.settings
     hash(settings)

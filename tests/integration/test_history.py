@@ -296,16 +296,16 @@ def test_the_history_is_kept_for_a_bounded_time(
     """Where the clock of Postgres is wrong, and the agent's is not, nothing goes before its time."""
     with psycopg.connect(admin_dsn, autocommit=True) as conn:
         conn.execute("INSERT INTO memory_entries (target, content) VALUES ('memory', 'old'), ('memory', 'new')")
-        conn.execute("UPDATE memory_history SET at = now() - interval '40 days' WHERE memory_id = 1")
+        conn.execute("UPDATE memory_history SET at = now() - interval '800 days' WHERE memory_id = 1")
         conn.execute("INSERT INTO hermes_operations SELECT 'sales', gen_random_uuid(), now() - interval '40 days'")
     if server_is_ahead:
         today = time.time()
-        monkeypatch.setattr("time.time", lambda: today - 39 * 86400)
+        monkeypatch.setattr("time.time", lambda: today - 799 * 86400)
     backend = Backend(lambda: dsn, dims=DIMS, pool_max_size=1)
     backend.bring_up()
     try:
         with backend.connection(30.0) as conn:
-            delete_expired(conn, operations_days=30, tombstones_days=30, history_days=30, texts_days=30, hold_days=30)
+            delete_expired(conn, hold_days=30)
     finally:
         backend.close()
     database = Database(dsn)

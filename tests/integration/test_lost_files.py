@@ -324,7 +324,7 @@ def test_need_31_undecided_they_stay(
     with psycopg.connect(admin_dsn, autocommit=True) as conn:
         conn.execute("UPDATE hermes_mirror SET held_at = held_at - interval '8 days' WHERE held_at IS NOT NULL")
     with runtime_of(provider).backend.connection(30.0) as agents:
-        delete_expired(agents, operations_days=30, tombstones_days=30, history_days=30, texts_days=30, hold_days=7)
+        delete_expired(agents, hold_days=7)
     assert ask("removals", "list") == []
     session(make_provider)
     assert set(recalled(provider, "crane", scope="all")) == set(COLOURS)
