@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ..config.settings import Settings
 from ..domain.errors import EmbedderError
@@ -36,44 +37,62 @@ PIECE_MAX_CHARS = 240  # of a text that is scored; 400 find no more and take a t
 _MIN_S = 0.01  # less is not worth a request
 
 
-class Reorderer(Protocol):
-    """Puts the first `candidates` hits into their final order. Safe to call from several threads."""
+class Reorderer(ABC):
+    """Puts the first `candidates` hits into their final order. Safe to call from several threads.
 
-    candidates: int
-    prefetch: bool  # whether prefetched rows are reranked, too
+    `prefetch`: rows that nobody asked for are reranked, too.
+    """
 
+    def __init__(
+        self,
+        model: Reranker | CrossEncoder,
+        latencies: Latencies,
+        *,
+        candidates: int,
+        deadline_s: float,
+        prefetch: bool,
+    ) -> None:
+        self.candidates = candidates
+        self.prefetch = prefetch
+        self.counts: Counter[str] = Counter()
+        self._latencies = latencies
+        self._deadline_s = deadline_s
+        self._model = model
+
+    @abstractmethod
     def reads(self, question: str, languages: Collection[str]) -> bool:
         """Return whether the model can score texts in `languages` for this question."""
 
+    @abstractmethod
     def reorder(self, question: str, hits: Sequence[Hit], end: float) -> tuple[list[Hit], bool]:
         """Return the hits, best first, by the moment `end` (monotonic), and whether the order is a cross-encoder's."""
 
-    def stats(self) -> dict[str, int]:
-        """Return the counters."""
-
-    def state(self) -> str:
-        """Return `closed` while the cross-encoder works, `open` while it cannot; the bundled one has further states."""
-
+    @abstractmethod
     def load(self) -> None:
         """Load now what the first question would otherwise load in the background. Raises EmbedderError."""
 
+    def stats(self) -> dict[str, int]:
+        """Return how many results were reranked, how many answers were late or failed, and the model's own counters."""
+        return dict(self.counts) | self._model.stats()
+
+    def state(self) -> str:
+        """Return `closed` while the cross-encoder works, `open` while it cannot; the bundled one has further states."""
+        return self._model.state()
+
     def close(self) -> None:
         """Release connections or the model."""
+        self._model.close()
 
 
-class EndpointReorderer:
+class EndpointReorderer(Reorderer):
     """Puts the first `candidates` hits into the order of an endpoint's scores. Safe to call from several threads."""
 
     def __init__(
         self, reranker: Reranker, latencies: Latencies, *, candidates: int, deadline_s: float, prefetch: bool
     ) -> None:
-        self.candidates = candidates
-        self.prefetch = prefetch
+        super().__init__(reranker, latencies, candidates=candidates, deadline_s=deadline_s, prefetch=prefetch)
         self._reranker = reranker
-        self._latencies = latencies
-        self._deadline_s = deadline_s
         self._background = Background("hermes-pgvector-rerank")
-        self.counts: Counter[str] = Counter()
 
     def reads(self, question: str, languages: Collection[str]) -> bool:
         """Return True: which languages the model reads is up to the operator who chose it."""
@@ -115,32 +134,17 @@ class EndpointReorderer:
         self._latencies.add("rerank", time.monotonic() - started)
         return scores
 
-    def stats(self) -> dict[str, int]:
-        """Return how many results were reranked, how many answers were late or failed, and the endpoint's counters."""
-        return dict(self.counts) | self._reranker.stats()
-
-    def state(self) -> str:
-        """Return the breaker's state: `closed` while the endpoint is asked, `open` while it is left alone."""
-        return self._reranker.state()
-
     def load(self) -> None:
         """Do nothing: the model is elsewhere."""
 
-    def close(self) -> None:
-        """Close the connections to the endpoint."""
-        self._reranker.close()
 
-
-class BundledReorderer:
+class BundledReorderer(Reorderer):
     """Blends the order of the first `candidates` hits with the bundled cross-encoder's scores."""
 
     def __init__(self, encoder: CrossEncoder, latencies: Latencies, *, candidates: int, deadline_s: float) -> None:
-        self.candidates = min(candidates, MAX_CANDIDATES)
-        self.prefetch = True
+        few = min(candidates, MAX_CANDIDATES)
+        super().__init__(encoder, latencies, candidates=few, deadline_s=deadline_s, prefetch=True)
         self._encoder = encoder
-        self._latencies = latencies
-        self._deadline_s = deadline_s
-        self.counts: Counter[str] = Counter()
 
     def reads(self, question: str, languages: Collection[str]) -> bool:
         """Return whether there is a model, the question is short and, by settings and script, all is in its language.
@@ -181,22 +185,10 @@ class BundledReorderer:
         self._latencies.add("rerank", time.monotonic() - began)
         return [*_blended(first[: len(logits)], logits), *hits[len(logits) :]], True
 
-    def stats(self) -> dict[str, int]:
-        """Return how many results were reranked, wholly or in part, how often it was late, and the model's counters."""
-        return dict(self.counts) | self._encoder.stats()
-
-    def state(self) -> str:
-        """Return the model's state."""
-        return self._encoder.state()
-
     def load(self) -> None:
         """Load the model now, if it is installed. Raises EmbedderError."""
         if self._encoder.state() == "idle":
             self._encoder.load()
-
-    def close(self) -> None:
-        """Release the model."""
-        self._encoder.close()
 
 
 def _blended(hits: Sequence[Hit], logits: Sequence[float]) -> list[Hit]:
