@@ -235,10 +235,6 @@ class PendingRows:
         self._begun: list[PendingRow] = []  # claimed rows with long texts, which take several calls
         self._refusals: Counter[tuple[str, int]] = Counter()
 
-    def possible(self) -> bool:
-        """Return False if there is no usable embedder."""
-        return self._embedder.is_there()
-
     def fill(self) -> tuple[int, bool]:
         """Embed some rows; return how many, and whether to go on at once. Raises HermesPgvectorError."""
         if not self._embedder.is_there():

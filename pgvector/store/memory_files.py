@@ -201,11 +201,6 @@ def _pairs(text: str, numbers: dict[str, int]) -> tuple[int, int]:
     return int.from_bytes(bits, "little"), len(places)
 
 
-def keep_undecided(conn: DeadlineConnection, *, older_than_s: float) -> int:
-    """Keep the memories whose removal has waited longer than `older_than_s`; return how many."""
-    return own_kept(conn, conn.execute(query("keep_undecided"), {"older_than_s": older_than_s}).fetchall())
-
-
 def own_kept(conn: DeadlineConnection, kept: Sequence[Any]) -> int:
     """Give these memories the owner `kept`, so that no file drops them; return how many."""
     if not kept:

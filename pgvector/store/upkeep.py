@@ -7,7 +7,7 @@ import time
 from datetime import UTC, datetime
 
 from .connection import DeadlineConnection
-from .memory_files import keep_undecided
+from .memory_files import own_kept
 from .replays import OPERATIONS_KEPT_DAYS
 from .sql import query
 
@@ -32,8 +32,8 @@ def delete_expired(conn: DeadlineConnection, *, hold_days: float) -> None:
     now = datetime.fromtimestamp(time.time(), UTC)
     for statement, days in _KEPT_DAYS.items():
         conn.execute(query(statement), {"days": days, "now": now})
-    kept = keep_undecided(conn, older_than_s=hold_days * 86400)
-    if kept:
+    undecided = conn.execute(query("keep_undecided"), {"older_than_s": hold_days * 86400}).fetchall()
+    if kept := own_kept(conn, undecided):
         logger.info("hermes-pgvector: memories of a lost file are kept, because nobody decided otherwise: %d", kept)
 
 

@@ -62,9 +62,9 @@ def _backfill(args: argparse.Namespace, home: Path) -> int:
         try:
             backend.bring_up()
             documents = DocumentEmbedder(embedder, backend, Latencies(), chunk_tokens=settings.chunk_tokens)
-            rows = PendingRows(backend, documents, cold=args.cold)
-            if not rows.possible():
+            if not documents.is_there():
                 raise ConfigurationError(_why_not(embedder))
+            rows = PendingRows(backend, documents, cold=args.cold)
             with said_if_stopped("what has its vector keeps it; run it again to go on"):
                 done = backfill(backend, rows, rows_per_s=args.rate, cold=args.cold)
             counts = backend.counts()

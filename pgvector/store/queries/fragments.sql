@@ -133,14 +133,6 @@ kind, subject, scope, state, expires_at, confidence, sources, replaces, applies_
 -- fragment: said_values()
 %(kind)s, %(subject)s, %(scope)s, %(state)s, %(expires_at)s, %(confidence)s, %(sources)s, NULL, %(applies_when)s, %(pinned)s
 
--- fragment: said_set()
--- When another text replaces one: fields that are not given keep their values.
-kind = coalesce(%(kind)s, kind), subject = coalesce(%(subject)s, subject), scope = coalesce(%(scope)s, scope),
-       state = coalesce(%(state)s, CASE WHEN state IS NOT NULL THEN 'active' END),
-       expires_at = coalesce(%(expires_at)s, expires_at), confidence = coalesce(%(confidence)s, confidence),
-       sources = coalesce(%(sources)s, sources), applies_when = coalesce(%(applies_when)s, applies_when),
-       pinned = coalesce(%(pinned)s, pinned)
-
 -- fragment: said_of(own)
 -- What a memory says of itself besides its text, and the memory it replaced; NULL for nearly all.
 CASE WHEN {own}.state IS NOT NULL OR {own}.replaces IS NOT NULL OR {own}.kind IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
