@@ -95,7 +95,7 @@ class _Found:
     def take_section(self, section: object) -> None:
         """Take the settings of the file."""
         if section is not None and not isinstance(section, Mapping):
-            kind = type_of(section)
+            kind = _type_of(section)
             self.warnings.append(f"{SECTION} must hold settings, one `name: value` a line, not {kind}; it is not used")
             return
         for key, raw in (section or {}).items():
@@ -162,7 +162,7 @@ class _Found:
 def _shown_key(key: object) -> str:
     if isinstance(key, str):
         return quoted(key)
-    return shown_number(key) if isinstance(key, (int, float)) else type_of(key)
+    return _shown_number(key) if isinstance(key, (int, float)) else _type_of(key)
 
 
 def _advice(key: object, *, prefix: str = "") -> str:
@@ -214,9 +214,9 @@ def _bool(field: Field, raw: object) -> bool:
     if isinstance(raw, (int, float)):
         if raw in (0, 1):
             return raw == 1
-        raise Rejected(shown_number(raw))
+        raise Rejected(_shown_number(raw))
     if not isinstance(raw, str):
-        raise Rejected(type_of(raw))
+        raise Rejected(_type_of(raw))
     word = raw.strip().lower()
     if word not in _TRUE | _FALSE:
         raise Rejected(quoted(raw))
@@ -229,7 +229,7 @@ def _number(field: Field, raw: object) -> int | float:
         raise Rejected(str(number))
     number = int(number) if field.kind is int else float(number)
     if (field.low is not None and number < field.low) or (field.high is not None and number > field.high):
-        raise Rejected(shown_number(number))
+        raise Rejected(_shown_number(number))
     return number
 
 
@@ -244,11 +244,11 @@ def _parsed(word: str) -> int | float:
 
 def _finite(raw: object) -> int | float:
     if isinstance(raw, bool) or not isinstance(raw, (int, float)):
-        raise Rejected(type_of(raw))
+        raise Rejected(_type_of(raw))
     if isinstance(raw, float) and not math.isfinite(raw):
         raise Rejected(str(raw))
     if isinstance(raw, int) and raw.bit_length() > 1000:  # more than a float can hold
-        raise Rejected(shown_number(raw))
+        raise Rejected(_shown_number(raw))
     return raw
 
 
@@ -294,7 +294,7 @@ def _as_text(raw: object) -> str:
         except ValueError:  # Python refuses to print integers of more than 4,300 digits
             raise Rejected("a very large number") from None
     if not isinstance(raw, str):
-        raise Rejected(type_of(raw))
+        raise Rejected(_type_of(raw))
     text = str(raw).strip()
     if any(ord(char) < 32 or ord(char) == 127 for char in text):
         raise Rejected("text with control characters")
@@ -338,7 +338,7 @@ def _as_words(raw: object) -> tuple[str, ...]:
     if isinstance(raw, str):
         raw = _as_text(raw).split(",")
     if not isinstance(raw, (list, tuple, set, frozenset)):
-        raise Rejected(type_of(raw))
+        raise Rejected(_type_of(raw))
     words: list[str] = []
     for item in raw:
         word = _as_text(item)
@@ -374,7 +374,7 @@ def _expressions(raw: object) -> tuple[str, ...]:
     return good
 
 
-def type_of(value: object) -> str:
+def _type_of(value: object) -> str:
     """Return the kind of a YAML value, in words."""
     if value is None:
         return "nothing"
@@ -389,7 +389,7 @@ def type_of(value: object) -> str:
     return f"a value of type {type(value).__name__}"
 
 
-def shown_number(value: int | float) -> str:
+def _shown_number(value: int | float) -> str:
     """Return a number as a warning shows it."""
     return str(value) if isinstance(value, float) or value.bit_length() <= 64 else "a very large number"
 

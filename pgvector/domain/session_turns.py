@@ -67,25 +67,24 @@ class SessionTurns:
     def start_of_last(self, session: Session, turns: int) -> float:
         """Return when the first of the session's last `turns` was accepted; 0 if not so many are known."""
         with self._lock:
-            known = self._sessions.get(session)
-            return known.turns[-turns].at if known and 0 < turns < len(known.turns) else 0.0
+            accepted = self._session(session).turns
+            return accepted[-turns].at if 0 < turns < len(accepted) else 0.0
 
     def time_of_last(self, session: Session) -> float:
         """Return when the session's last turn was accepted, by a clock that may have been set back since; 0 if none."""
         with self._lock:
-            known = self._sessions.get(session)
-            return known.turns[-1].at if known and known.turns else 0.0
+            accepted = self._session(session).turns
+            return accepted[-1].at if accepted else 0.0
 
     def generation(self, session: Session) -> str:
         """Return a mark that tells words repeated after an undo from the undone ones; "" while nothing was undone."""
         with self._lock:
-            known = self._sessions.get(session)
-            return f"{known.times}.{known.unnamed}" if known and (known.times or known.unnamed) else ""
+            known = self._session(session)
+            return f"{known.times}.{known.unnamed}" if known.times or known.unnamed else ""
 
     def undos(self, session: Session) -> int:
         """Return the host's count of undos that is known."""
-        known = self._sessions.get(session)
-        return known.times if known else 0
+        return self._session(session).times
 
     def take_back(self, session: Session, times: int, spans: Sequence[Span]) -> list[uuid.UUID] | None:
         """Record the host's count of undos; return the undone turns' operation ids, or None if the count is known."""
@@ -144,14 +143,15 @@ class SessionTurns:
 
     def is_undone(self, session: Session, at: datetime) -> bool:
         """Return whether the turn accepted at `at` was undone, which Postgres may not know yet."""
-        known = self._sessions.get(session)
-        if known is None or not known.spans:
-            return False
-        accepted = at.timestamp()
-        return any(since - _ROUNDED_S <= accepted <= until + _ROUNDED_S for since, until in known.spans)
+        spans, accepted = self._session(session).spans, at.timestamp()
+        return any(since - _ROUNDED_S <= accepted <= until + _ROUNDED_S for since, until in spans)
+
+    def _session(self, session: Session) -> _Known:
+        """Return what is known of a session, only to be read: it may be nothing."""
+        return self._sessions.get(session) or _Known()
 
     def _known(self, session: Session) -> _Known:
-        known = self._sessions[session] = self._sessions.get(session) or _Known()
+        known = self._sessions[session] = self._session(session)
         return known
 
 

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from ..domain.errors import EmbedderError
 from ..domain.types import EmbeddingSpace
@@ -15,7 +15,6 @@ from .instructions import Instructions
 Vector = list[float]
 
 
-@runtime_checkable
 class Embedder(Protocol):
     """Turns texts into unit-length vectors of `dims` floats. Safe to call from several threads."""
 

@@ -39,7 +39,7 @@ class OutsideSessions:
         if why := problem(self._config, home):
             warn_once(f"memory is off: {why}")
             return False
-        load_at_startup(home)
+        _load_at_startup(home)
         return True
 
     @guarded("")
@@ -91,7 +91,7 @@ def problem(config: Mapping[str, Any] | None, home: Path) -> str:
     return ""
 
 
-def load_at_startup(home: Path) -> None:
+def _load_at_startup(home: Path) -> None:
     """Ensure, in the background, that the next gateway of `home` loads this plugin before it accepts requests.
 
     With `memory.provider` alone, the first request loads it. `plugins.enabled` is what the host reads at start-up.

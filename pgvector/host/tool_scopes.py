@@ -20,13 +20,12 @@ if TYPE_CHECKING:
     from ..recall.searcher import Begun, Searcher
     from ..runtime.process import Runtime
 
-SCOPES = "current (this theme, the default), session (this conversation), all (every theme), or the name of a theme"
 _SUGGESTED_MOST = 3  # names of themes
 _ALIKE = 0.6
 _NAME_MOST_CHARS = 10_000  # of a scope; a theme has 256, but may be named by a longer key
-# Those of them that a session may use, by Reach.offer.
-SCOPES_OFFERED: Final[dict[Offer, str]] = {
-    "all": SCOPES,
+# The scopes that a session may use, by Reach.offer.
+_SCOPES_OFFERED: Final[dict[Offer, str]] = {
+    "all": "current (this theme, the default), session (this conversation), all (every theme), or the name of a theme",
     "named": "current (this theme, the default), session (this conversation), or the name of a theme",
     "own": "current (this theme, the default) or session (this conversation)",
 }
@@ -54,7 +53,7 @@ class ToolScope:
         Raises InvalidArgument, also for what the setting `cross_theme` forbids.
         """
         own, chat = self.theme(store), self.place.chat
-        offered = SCOPES_OFFERED[self.policy.reach.offer(chat=chat)]
+        offered = _SCOPES_OFFERED[self.policy.reach.offer(chat=chat)]
         word, named = _text("scope", scope, offered), _text("theme", theme, "the name of a theme")
         if named:
             if word.lower() not in ("", "current"):
@@ -130,7 +129,7 @@ class ToolScope:
     def _named(self, name: str, own: str) -> Scope:
         wanted = self.policy.rules.resolve_name(name)
         if not wanted:
-            offered = SCOPES_OFFERED[self.policy.reach.offer(chat=self.place.chat)]
+            offered = _SCOPES_OFFERED[self.policy.reach.offer(chat=self.place.chat)]
             raise InvalidArgument(f"`scope` is empty; it may be {offered}")
         if wanted != own:
             self.policy.reach.check(wanted, chat=self.place.chat)

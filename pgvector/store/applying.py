@@ -143,10 +143,10 @@ def _apply_turns(
     """Insert turns, as many at once as have no undo between them."""
     for _, group in groupby(ops, type):
         some = list(group)
-        counts["turn_rows"] += insert_turns(
+        counts["turn_rows"] += _insert_turns(
             conn, [op for op in some if isinstance(op, StoreTurn)], embeddings, languages
         )
-        counts["turns_undone"] += sum(undo_turns(conn, op) for op in some if isinstance(op, UndoTurns))
+        counts["turns_undone"] += sum(_undo_turns(conn, op) for op in some if isinstance(op, UndoTurns))
 
 
 def _apply_memories(write: MemoryWriter, ops: Sequence[Operation], *, keep_removed: bool) -> None:
@@ -187,7 +187,7 @@ def _write_memory(write: MemoryWriter, op: MemoryOperation, *, keep_removed: boo
             reconcile(write, op)
 
 
-def insert_turns(
+def _insert_turns(
     conn: DeadlineConnection, ops: Sequence[StoreTurn], embeddings: Embeddings, languages: Languages
 ) -> int:
     """Insert every message of these turns, in order; return how many.
@@ -213,7 +213,7 @@ def _insert(conn: DeadlineConnection, rows: Sequence[_Row]) -> None:
     conn.execute(query("insert_turns"), columns)
 
 
-def undo_turns(conn: DeadlineConnection, op: UndoTurns) -> int:
+def _undo_turns(conn: DeadlineConnection, op: UndoTurns) -> int:
     """Delete the turns that the operation names, and keep them from being stored later; return how many rows."""
     conn.execute(query("claim_operations"), {"themes": [op.theme] * len(op.op_ids), "op_ids": list(op.op_ids)})
     spans = {"since": [_at(since) for since, _ in op.spans], "until": [_at(until) for _, until in op.spans]}

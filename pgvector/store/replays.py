@@ -32,7 +32,7 @@ _LATE_S = (OPERATIONS_KEPT_DAYS - 1) * 86400.0  # a day less, for clocks that di
 _WAITED_S = 600.0  # a write that waited for longer may be older than what others have done since
 
 
-def is_late(op: Operation) -> bool:
+def _is_late(op: Operation) -> bool:
     """Return whether the database may have forgotten that it has applied `op`, which a spool may hold for ever."""
     return op.at < time.time() - _LATE_S
 
@@ -43,7 +43,7 @@ def _at(op: Operation) -> datetime:
 
 def stored_turns(conn: DeadlineConnection, ops: Sequence[Operation]) -> set[UUID]:
     """Return the ids of those late or resent turns that are in the table already, by session, time and text."""
-    late = [op for op in ops if isinstance(op, StoreTurn) and (op.again or is_late(op))]
+    late = [op for op in ops if isinstance(op, StoreTurn) and (op.again or _is_late(op))]
     if not late:
         return set()
     columns = zip(

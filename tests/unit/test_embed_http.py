@@ -15,7 +15,7 @@ from hermes_memory_pgvector.domain.errors import (
     EmbedderUnavailable,
     InputTooLong,
 )
-from hermes_memory_pgvector.embed.embedder import Embedder, Vector
+from hermes_memory_pgvector.embed.embedder import Vector
 from hermes_memory_pgvector.embed.http_embedder import MAX_DOCUMENT_CHARS, MAX_QUERY_CHARS, HttpEmbedder
 from tests.support.certificate import make_certificate
 from tests.support.embedding_server import Api
@@ -46,10 +46,6 @@ def make(server: ScriptedEmbedder) -> Iterator[Make]:
     yield make_one
     for embedder in made:
         embedder.close()
-
-
-def test_it_is_an_embedder(make: Make) -> None:
-    assert isinstance(make(), Embedder)
 
 
 @pytest.mark.parametrize("path", ["", "/api/embed", "/v1", "/v1/embeddings"])
