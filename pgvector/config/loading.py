@@ -269,17 +269,23 @@ def _list(field: Field, raw: object) -> tuple[str, ...]:
 
 def _line(field: Field, raw: object) -> str:
     text = "off" if raw is False and "off" in field.choices else _as_text(raw)  # YAML makes false of `off`
-    if field.choices and text.lower() not in field.choices:
-        raise Rejected(quoted(text))
+    if field.choices:
+        if text.lower() not in field.choices:
+            raise Rejected(quoted(text))
+        return text.lower()
     if field.pattern and not re.fullmatch(field.pattern, text):
         raise Rejected("text that cannot be one")
     if field.form == TIME_ZONE:
-        try:
-            zone_named(text)
-        except WrongUsage:
-            lacks = "" if knows_zones() else ", and it knows none but UTC: install the package tzdata on it"
-            raise Rejected(f"{quoted(text)}{lacks}") from None
-    return text.lower() if field.choices else text
+        _check_zone(text)
+    return text
+
+
+def _check_zone(text: str) -> None:
+    try:
+        zone_named(text)
+    except WrongUsage:
+        lacks = "" if knows_zones() else ", and it knows none but UTC: install the package tzdata on it"
+        raise Rejected(f"{quoted(text)}{lacks}") from None
 
 
 _BY_KIND: dict[type, Callable[[Field, object], object]] = {
