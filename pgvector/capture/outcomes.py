@@ -76,9 +76,9 @@ class RejectionLog:
             return self._count if self._count <= self._each or str(self._count).rstrip("0") == "1" else 0
 
 
-def log_rejected(refusals: RejectionLog, op: Operation, why: Exception) -> None:
+def log_rejected(rejections: RejectionLog, op: Operation, why: Exception) -> None:
     """Log that a write was rejected, or only count it."""
-    if count := refusals.add():
+    if count := rejections.add():
         so_far = "" if count <= TOLD_EACH else f" ({count} so far)"
         logger.error(
             "hermes-pgvector: Postgres rejects a write (%s, theme %s), it waits for an operator%s: %s",

@@ -115,10 +115,9 @@ def judge(user: str, assistant: str, min_chars: int) -> Verdict:
     floor = min_chars * (_REPLY_FACTOR if user_flaw == "acknowledgement" else 1)
     user_counts = not user_flaw and weighs(user, min_chars)
     assistant_counts = not assistant_flaw and weighs(assistant, floor)
-    if not (user_counts or assistant_counts):
-        sides = (user,) if assistant_flaw else (user, assistant)
-        if user_flaw or not (_tell_enough(sides, min_chars) or _states_enough(user, min_chars)):
-            return Verdict(False, False, user_flaw or "too_short")
+    sides = (user,) if assistant_flaw else (user, assistant)
+    if not (user_counts or assistant_counts or (not user_flaw and _say_enough(sides, min_chars))):
+        return Verdict(False, False, user_flaw or "too_short")
     return Verdict(not user_flaw, not assistant_flaw, user_flaw or assistant_flaw)
 
 
@@ -181,6 +180,11 @@ def weighs(text: str, floor: int) -> bool:
     if len(sample) >= floor:
         return True
     return _weight(sample) >= floor
+
+
+def _say_enough(sides: Sequence[str], min_chars: int) -> bool:
+    """Return whether short sides tell enough together, or the user's, which is the first, states enough alone."""
+    return _tell_enough(sides, min_chars) or _states_enough(sides[0], min_chars)
 
 
 def _tell_enough(texts: Sequence[str], min_chars: int) -> bool:
