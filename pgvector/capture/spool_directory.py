@@ -15,7 +15,7 @@ import os
 import sqlite3
 import time
 import uuid
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
 from ..config.settings import Settings
@@ -98,14 +98,14 @@ def spool_folder(home: Path) -> Path:
     return home / "pgvector" / "spool"
 
 
-def spool_folders(home: Path, environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
+def spool_folders(home: Path) -> tuple[Path, ...]:
     """Return all folders, the preferred one first: in the home, this user's state directory, the temporary one."""
     digest = hashlib.sha256(os.fsencode(home.resolve())).hexdigest()[:16]
-    chosen = environ.get("XDG_STATE_HOME", "")
+    chosen = os.environ.get("XDG_STATE_HOME", "")
     state = Path(chosen) if os.path.isabs(chosen) else Path(os.path.expanduser("~")) / ".local" / "state"
     user = os.getuid() if hasattr(os, "getuid") else 0
     # Not by `tempfile`, which fails if no disk can be written.
-    scratch = next((environ[name] for name in ("TMPDIR", "TEMP", "TMP") if environ.get(name)), "/tmp")
+    scratch = next(filter(None, map(os.environ.get, ("TMPDIR", "TEMP", "TMP"))), "/tmp")
     temporary = Path(scratch) / f"hermes-pgvector-{user}-spool-{digest}"
     return spool_folder(home), state / "hermes-pgvector" / f"spool-{digest}", temporary
 
