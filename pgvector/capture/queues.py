@@ -80,7 +80,7 @@ class OwnQueues:
     def append(self, op: Operation) -> None:
         """Store `op`: once this returns, it is on disk, or in memory if no disk can be written. Raises SpoolFull."""
         if self._moves:
-            self._go_on_moving(_HOOK_MOVES_S, in_hook=True)
+            self._go_on_moving(in_hook=True)
         # Operations in memory go to Postgres after those in the spool, so later ones have to go to memory as well.
         for _ in range(_ATTEMPTS):
             if (spool := self._spool) is None or self._memory.depth:
@@ -132,7 +132,7 @@ class OwnQueues:
                 self._spool = fresh
             else:
                 self._older[self._older.index(gone)] = into
-        self._go_on_moving(_HOOK_MOVES_S, in_hook=True)
+        self._go_on_moving(in_hook=True)
         return True
 
     def write_anew(self, gone: Spool, exc: SpoolGone) -> Spool | None:
@@ -155,12 +155,12 @@ class OwnQueues:
         """Return the unfinished moves into a file."""
         return [move for move in list(self._moves) if move.into is spool]
 
-    def _go_on_moving(self, for_s: float, *, in_hook: bool = False) -> None:
-        """Move operations of lost files to new ones for about `for_s` seconds; the next caller does the rest."""
+    def _go_on_moving(self, *, in_hook: bool = False) -> None:
+        """Move operations of lost files to new ones for a moment; the next caller does the rest."""
         if not self._rescuing.acquire(blocking=not in_hook):  # another thread is doing it
             return
         try:
-            while self._moves and (move := self._moves[0]).go_on(for_s, may_read=not in_hook):
+            while self._moves and (move := self._moves[0]).go_on(_HOOK_MOVES_S, may_read=not in_hook):
                 self._note_moved(move)
                 self._moves.remove(move)
         except SpoolError as exc:
@@ -181,7 +181,7 @@ class OwnQueues:
         """Move all remaining operations of lost files to new ones, without holding up a hook."""
         before = None
         while self._moves and before != (before := (len(self._moves), self._moves[0].left())):
-            self._go_on_moving(_HOOK_MOVES_S)
+            self._go_on_moving()
             yield_gil()
 
     def look_after(self, kept: AcknowledgedWrites) -> None:

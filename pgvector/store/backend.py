@@ -243,7 +243,7 @@ class Backend:
         self, conn: DeadlineConnection, ops: Sequence[Operation], embeddings: Embeddings, counts: Counter[str]
     ) -> bool:
         """Apply all operations, or a part of the long file that comes first; return whether more are left to apply."""
-        if embeddings and not self._is_own(hold_space(conn)):
+        if embeddings and not self._holds_own(conn):
             embeddings = {}
         if apply_ahead(conn, ops, embeddings, self.languages, counts, keep_removed=self._history_texts):
             return True
@@ -274,7 +274,7 @@ class Backend:
     def fill(self, rows: Sequence[PendingRow], chunks: Mapping[str, Sequence[Chunk]]) -> None:
         """Store the embeddings, given by text, of rows that `claim_pending` returned."""
         with self.connection(WRITE_TIMEOUT_S) as conn:
-            if self._is_own(hold_space(conn)):
+            if self._holds_own(conn):
                 fill(conn, rows, chunks)
 
     # -- whose vectors these are ---------------------------------------------------------------------------------
@@ -354,8 +354,9 @@ class Backend:
         self._space = space
         self._dims_fit = space.dims == self._dims
 
-    def _is_own(self, space: EmbeddingSpace) -> bool:
-        """Return whether vectors that this process makes belong in the database as it is now."""
+    def _holds_own(self, conn: DeadlineConnection) -> bool:
+        """Return whether vectors that this process makes belong in the database until the transaction ends."""
+        space = hold_space(conn)
         self._note_space(space)
         return self._own is not None and space.comparable(self._own)
 

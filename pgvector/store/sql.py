@@ -61,9 +61,9 @@ def numbered(name: str, *, own_themes: bool = False, one_theme: bool = False) ->
     return Numbered(text.encode(), tuple(numbers))
 
 
-def queries(package: str = "", *, own_themes: bool = False) -> dict[str, str]:
+def queries(package: str = "") -> dict[str, str]:
     """Return every statement in the SQL files of `package` by its name, as `query` gives them."""
-    return {name: query(name, own_themes=own_themes, package=package).decode() for name in _bodies(package)}
+    return {name: query(name, package=package).decode() for name in _bodies(package)}
 
 
 @cache
