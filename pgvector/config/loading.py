@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import re
@@ -11,18 +10,14 @@ from typing import Any, NamedTuple
 
 from ..domain.dates import knows_zones, zone_named
 from ..domain.errors import WrongUsage
-from ..domain.fork_safety import at_import
 from ..domain.redaction import MAX_PATTERNS, masked, pattern_problem
+from .near_names import advice_on, is_dsn
 from .settings import ENV_PREFIX, EXPRESSIONS, FIELDS, KNOWN_ENV, SECTION, TIME_ZONE, Field, Settings
 from .sources import keep_words
 
 _BY_KEY = {field.key: field for field in FIELDS}
 _BY_ENV = {field.env: field for field in FIELDS}
 _VARIABLE = re.compile(r"\$\{([^}]+)\}")
-_PLACES = ("dsn", "embedded_dir")
-_CONNINFO = re.compile(r"\s*postgres(?:ql)?://|.*\b(?:host|hostaddr|dbname|service)\s*=", re.IGNORECASE | re.DOTALL)
-# Settings of the other provider of this name, which a config.yaml may still hold.
-_OF_OTHERS = {"hybrid_search": "recall always goes by meaning and by words; take it out"}
 # What replaces an unusable value of these settings, whatever other sources say: a default, or the value of a lower
 # source, might delete, or show to somebody, what the setting was to protect.
 _KEEPING: dict[str, tuple[tuple[str, ...], str]] = {
@@ -66,24 +61,6 @@ def load(
     return Loaded(Settings(**found.values), tuple(found.warnings))
 
 
-def misnames_database(section: object, environ: Mapping[str, str]) -> bool:
-    """Return whether a name that is no setting was meant to name the database, as `dns` was, or `url` with a DSN."""
-    given = section.items() if isinstance(section, Mapping) else ()
-    if any(_may_be_place(key, raw) or _is_dsn(raw) for key, raw in given if key not in _BY_KEY):
-        return True
-    # A variable with a DSN may be a script's; one with nearly the name of ours is not.
-    unknown = (name for name in environ.keys() - KNOWN_ENV - _BY_ENV.keys() if name.startswith(ENV_PREFIX))
-    return any(_may_be_place(name.removeprefix(ENV_PREFIX), environ[name]) for name in unknown)
-
-
-def _may_be_place(name: object, value: object) -> bool:
-    return isinstance(name, str) and isinstance(value, str) and bool(value.strip()) and _nearest(name) in _PLACES
-
-
-def _is_dsn(value: object) -> bool:
-    return isinstance(value, str) and _CONNINFO.match(value) is not None
-
-
 class _Found:
     """The settings found in one source after the other, and what was wrong there."""
 
@@ -101,7 +78,7 @@ class _Found:
         for key, raw in (section or {}).items():
             field = _BY_KEY.get(key) if isinstance(key, str) else None
             if field is None:
-                advice = "did you mean dsn?" if _is_dsn(raw) else _advice(key)
+                advice = "did you mean dsn?" if is_dsn(raw) else advice_on(key)
                 self.warnings.append(f"{SECTION}: unknown setting {_shown_key(key)}, ignored; {advice}")
             elif raw is not None:
                 origin = f"{SECTION}.{field.key}"
@@ -134,7 +111,7 @@ class _Found:
         known = KNOWN_ENV | {self.values.get("embed_api_key_env"), self.values.get("rerank_api_key_env")}
         for name in ours:
             if name not in known:
-                advice = _advice(name.removeprefix(ENV_PREFIX), prefix=ENV_PREFIX)
+                advice = advice_on(name.removeprefix(ENV_PREFIX), prefix=ENV_PREFIX)
                 self.warnings.append(f"unknown environment variable {_shown_key(name)}, ignored; {advice}")
 
     def _take(self, field: Field, raw: object, origin: str) -> None:
@@ -163,30 +140,6 @@ def _shown_key(key: object) -> str:
     if isinstance(key, str):
         return quoted(key)
     return _shown_number(key) if isinstance(key, (int, float)) else _type_of(key)
-
-
-def _advice(key: object, *, prefix: str = "") -> str:
-    """Return what may have been meant by a name that is not a setting."""
-    if not isinstance(key, str):
-        return "settings have names"
-    if other := _OF_OTHERS.get(_folded(key)):
-        return other
-    if not (close := _nearest(key)):
-        return "no setting has a name like it"
-    return f"did you mean {prefix + close.upper() if prefix else close}?"
-
-
-def _folded(key: str) -> str:
-    return key.lower().replace("-", "_")[:60]
-
-
-@functools.lru_cache(maxsize=256)
-def _nearest(key: str) -> str:
-    """Return the setting whose name is most like this one; "" if none is."""
-    with at_import:
-        import difflib
-
-    return next(iter(difflib.get_close_matches(_folded(key), _BY_KEY, n=1, cutoff=0.6)), "")
 
 
 _TRUE = frozenset({"true", "yes", "on", "1", "y", "t"})

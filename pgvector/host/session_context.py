@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ..capture.sanitize import Sanitizer
-from ..config.loading import Loaded, load, misnames_database
+from ..config.loading import Loaded, load
+from ..config.near_names import misnames_database
 from ..config.settings import ENV_PREFIX, FIELDS, Settings
 from ..config.sources import (
     DOTENV_NAME,
