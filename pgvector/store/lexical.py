@@ -27,11 +27,12 @@ from .question_words import (
     replaced,
     select,
     spelt,
+    weighed_by,
     widened,
     word,
 )
 from .spelling import MAX_CORRECTED, misspellable, other_umlauts, spellings
-from .vector_search import LENGTH_PIVOT, ask_estimate, planned_rows, themes_of, variant, where
+from .vector_search import LENGTH_PIVOT, ask_estimate, asks_each_theme, planned_rows, themes_of, variant, where
 
 EXACT_ROWS = 5000  # of a theme; the statements count_some_* stop counting one row beyond
 MIN_ROWS = 20  # in a nearly empty theme, words that no row holds would outweigh all that match
@@ -170,6 +171,8 @@ class LexicalSearch:
     rows with rarer words or combinations, and the newest rows; if they are too few, as under a narrow filter, rows with
     any word. If the database has pg_trgm, a word that no row holds is replaced by similar words of the theme.
 
+    Where each of all themes is asked by itself, a sample of each tells how rare a word is in all of them.
+
     `rows` is the number of rows in the theme, of a larger one the planner's estimate once `search` was called.
     `meant` are the words instead of which others were searched for, by how they were written, and `unheld` all words
     that no row holds and that may be misspelt.
@@ -197,6 +200,7 @@ class LexicalSearch:
         self._row = where(scope, filters)
         self._limit = limit
         self.rows = float(size)
+        self._each_theme = asks_each_theme(pipe, scope)
         self._choice = exactly(self._words)
         self._in_sample: set[str] = set()  # the matchers of words that some row of the sample holds
         self._rows: Rows | None = None
@@ -209,13 +213,12 @@ class LexicalSearch:
         self.unheld: frozenset[str] = frozenset()
 
     def sample(self) -> None:
-        """Ask how rare the words are, if the theme is large."""
-        if self.is_exact:
-            return
-        if self._words:
+        """Ask how rare the words are, if the rows that hold them do not tell."""
+        if self._words and (self._each_theme or not self.is_exact):
             name = f"query_terms_{self._store}{'_all' if self._scope.kind == 'all' else ''}"
             self._counts = self._pipe.ask(name, self._row | {"matchers": [each.matcher for each in self._words]})
-        self._estimate = ask_estimate(self._pipe, self._store, self._scope)
+        if not self.is_exact:
+            self._estimate = ask_estimate(self._pipe, self._store, self._scope)
 
     def search(self) -> None:
         """Ask for the rows that hold the words, and for those that hold the phrases."""
@@ -223,7 +226,7 @@ class LexicalSearch:
             self.rows = max(self.rows, planned_rows(self._estimate))
         if not self._words:
             return
-        if not self.is_exact:
+        if self._each_theme or not self.is_exact:
             self._choose()
         self._ask_rows()
         self._ask_quotes()
@@ -287,8 +290,12 @@ class LexicalSearch:
             sampled[each.matcher] += each.sampled
             holding[each.matcher] += each.holding
         self._in_sample = {matcher for matcher, count in holding.items() if count}
-        words = [_estimated(each, holding[each.matcher], sampled[each.matcher], self.rows) for each in self._words]
-        self._choice = choose(words, self.rows)
+        if not self.is_exact:
+            words = [_estimated(each, holding[each.matcher], sampled[each.matcher], self.rows) for each in self._words]
+            self._choice = choose(words, self.rows)
+        if self._each_theme:  # a theme would count its own rows only
+            held = {matcher: holding[matcher] / sampled[matcher] * self.rows for matcher in self._in_sample}
+            self._choice = weighed_by(self._choice, held)
 
     def _ask_rows(self) -> None:
         choice = self._choice

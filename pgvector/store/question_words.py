@@ -182,6 +182,12 @@ def _together(common: Sequence[QuestionWord], rows: float, budget: float) -> lis
     return [f"({' & '.join(sorted(clause))})" for clause in clauses]
 
 
+def weighed_by(choice: WordChoice, holding: Mapping[str, float]) -> WordChoice:
+    """Choose the same rows, but weigh a word by the number of rows in `holding`, by its matcher, if that is given."""
+    words = (replace(word, holding=holding.get(word.matcher, word.holding)) for word in choice.words)
+    return replace(choice, words=tuple(words))
+
+
 def widened(choice: WordChoice) -> WordChoice | None:
     """Choose every row with any word, for a question that found too little; None if that would be too many rows."""
     if sum(_estimate(word) for word in choice.words if word.proposes) > WIDE_BUDGET:

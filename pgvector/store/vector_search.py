@@ -139,7 +139,7 @@ class VectorSearch:
         first, others, known, reach = lookup or Lookup(0, (), (), 0)
         self._row |= {"lookup": first, "lookups": list(others), "known": list(known), "reach": reach}
         self._row |= {"pivot": LENGTH_PIVOT}
-        self._each_theme = _asks_each_theme(pipe, scope)
+        self._each_theme = asks_each_theme(pipe, scope)
         # Where each theme is asked by itself, what may not be read is filtered out beforehand.
         narrowed = any((filters.restrict(), scope.kind == "session", self._each_theme))
         # Rows that may not be read are removed from the nearest ones, of which too few may be left.
@@ -220,7 +220,8 @@ class VectorSearch:
         return str(graph)
 
 
-def _asks_each_theme(pipe: Pipeline, scope: Scope) -> bool:
+def asks_each_theme(pipe: Pipeline, scope: Scope) -> bool:
+    """Return whether all themes are searched, each by itself, see fan_out; to be asked once the pipeline has begun."""
     return scope.kind == "all" and pipe.spread
 
 
