@@ -20,6 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from hermes_memory_pgvector.admin.common import row_security
 from hermes_memory_pgvector.admin.common.migrations import migrate
+from hermes_memory_pgvector.admin.doctor import server_health
 from hermes_memory_pgvector.admin.doctor.check import Check, DoctorContext
 from hermes_memory_pgvector.admin.doctor.check_database import check_database
 from hermes_memory_pgvector.admin.doctor.check_disk import check_disk
@@ -325,6 +326,32 @@ def test_need_02_a_table_that_was_restored_alone_is_mended_by_what_is_printed(
     assert {row["content"] for row in listed} == {"Crane a is red", "Crane b is blue"}
     left = check_database(DoctorContext(Settings(dsn=dsn, dims=DIMS), home))
     assert [check for check in left if check.state == "fail"] == []
+
+
+def test_a_role_that_may_not_read_the_rows_sets_no_sequence_back(admin_dsn: str) -> None:
+    with connect(admin_dsn) as conn:
+        added = b"INSERT INTO memory_entries (target, content) VALUES ('memory', %(text)s) RETURNING id"
+        for crane in "abc":
+            conn.execute(added, {"text": f"Crane {crane} is red"})
+        tables = ("memory_entries", "conversations", "memory_history", "hermes_maintenance")
+        sequences = conn.execute(
+            b"SELECT string_agg(pg_get_serial_sequence(name, 'id'), ', ') FROM unnest(%(tables)s::text[]) AS name",
+            {"tables": list(tables)},
+        ).fetchone()
+        assert sequences is not None
+        conn.execute(b"CREATE ROLE half_an_admin")
+        try:
+            conn.execute(f"GRANT UPDATE ON {', '.join(tables)} TO half_an_admin".encode())
+            conn.execute(f"GRANT UPDATE ON SEQUENCE {sequences[0]} TO half_an_admin".encode())
+            conn.execute(b"SET ROLE half_an_admin")
+            server_health.advance_sequences(conn)
+            conn.execute(b"RESET ROLE")
+            row = conn.execute(added, {"text": "Crane d is red"}).fetchone()
+            assert row is not None and row.id == 4
+        finally:
+            conn.execute(b"RESET ROLE")
+            conn.execute(b"DROP OWNED BY half_an_admin")
+            conn.execute(b"DROP ROLE half_an_admin")
 
 
 @pytest.mark.parametrize(("locale", "told"), [("C", True), ("C.UTF-8", False)])

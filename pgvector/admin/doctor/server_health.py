@@ -105,11 +105,12 @@ def sequences_behind(conn: DeadlineConnection) -> list[str]:
 
 
 def advance_sequences(conn: DeadlineConnection) -> None:
-    """Set every sequence of ids to the highest id there is. Writers wait briefly meanwhile."""
+    """Set every sequence of ids to the highest id, if the role may see both. Writers wait briefly meanwhile."""
     for table in _NUMBERED:
         with translated(), conn.transaction():
             conn.execute(_of_table("hold_numbers", table))
-            conn.execute(_of_table("set_last_number", table), {"last": max(1, *_numbers(conn, table))})
+            if last := max(_numbers(conn, table)):
+                conn.execute(_of_table("set_last_number", table), {"last": last})
 
 
 def _numbers(conn: DeadlineConnection, table: str) -> tuple[int, int]:
