@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..capture.document_embedding import DocumentEmbedder
-from ..capture.spool_directory import SpoolDirectory, destination_of, spool_folders
 from ..config.settings import Settings
 from ..domain.dates import Zone, zone_named
 from ..domain.errors import ConfigurationError
@@ -86,16 +85,4 @@ def backend_of(
         pooler=settings.pooler,
         read_conninfo=settings.read_dsn if replica else "",
         read_max_lag_s=settings.read_max_lag_s,
-    )
-
-
-def spools_of(settings: Settings, home: Path) -> SpoolDirectory:
-    """Return the spool of a home."""
-    folder, *elsewhere = spool_folders(home)
-    return SpoolDirectory(
-        folder,
-        max_bytes=settings.spool_max_mb * 1_000_000,
-        sync=settings.spool_sync,
-        spill=elsewhere,
-        destination=destination_of(settings, home),
     )

@@ -33,8 +33,9 @@ from ..domain.session_turns import SessionTurns
 from ..recall.hot import HotBlocks, HotLimits
 from ..recall.transcripts import Transcripts
 from .agent_server import AgentServer
-from .parts import Models, backend_of, spools_of
+from .parts import Models, backend_of
 from .retention_process import RetentionProcess
+from .spools import spools_of
 from .version import LOADED_VERSION
 
 logger = logging.getLogger(__name__)

@@ -103,6 +103,12 @@ def test_the_first_question_of_a_process_imports_little(
     assert imported == []
 
 
+def test_a_command_that_only_reads_imports_no_spool() -> None:
+    loaded = "import sys, hermes_memory_pgvector.admin.common.command_context; print('sqlite3' in sys.modules)"
+    done = subprocess.run([sys.executable, "-P", "-c", loaded], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
 def _writes_once_quiet(database: Database, provider: PgvectorMemoryProvider) -> list[str]:
     """Rows written by table; connections hand their counts in when they end."""
     provider.shutdown()

@@ -15,7 +15,7 @@ from ...domain.commandline import typed
 from ...domain.errors import WrongUsage
 from ...domain.facts import Structure, parse_notation
 from ...host.session_context import Policy
-from ...runtime.parts import spools_of
+from ...runtime.spools import spools_of
 from ..common.adding import NewMemory, add, memory_to_add
 from ..common.command_context import CommandContext, context_for
 from ..common.commands import Argument, Command, argument
