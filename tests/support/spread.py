@@ -8,7 +8,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 
 def spread(admin_dsn: str) -> None:
-    """Has connections take the tables for spread from now on."""
+    """Have connections take the tables for spread from now on."""
     database = sql.Identifier(str(conninfo_to_dict(admin_dsn)["dbname"]))
     with psycopg.connect(admin_dsn, autocommit=True) as connection:
         connection.execute(sql.SQL("ALTER DATABASE {} SET hermes_pgvector.spread = on").format(database))
