@@ -175,8 +175,8 @@ PGVECTOR_TEST_ROW_SECURITY=some stage "Tests with row-level security" $(in_folde
 PGVECTOR_TEST_ROW_SECURITY=all PGVECTOR_TEST_POOLER=1 stage "Tests with row-level security, through PgBouncer" $(
   # Those for which the role, its policies or the pooler change what happens. Who makes a database, a role or a pooler of
   # its own, or walks the statements that others walk here, runs in the first stage only.
-  in_folder integration lost_files tools_write search_words prune themes_command seeing history arrivals recall_passes \
-    mirror_files isolation mirror_hooks recall_faults reuse delegation profiles rights row_security_agents strangers \
+  in_folder integration lost_files tools_write prune themes_command seeing history arrivals recall_passes \
+    isolation mirror_hooks recall_faults reuse delegation profiles rights row_security_agents strangers \
     recall_late undo mirror_hosts recall_small_theme second_profile pipeline
 )
 
