@@ -119,8 +119,12 @@ def _line(found: Sequence[Hit], *, replies: bool) -> Line:
     other = found[1] if len(found) > 1 else other_half(first)
     if other is None:
         return Line(first, replaced=_predecessor(first))
-    if is_question(first) or (replies and first.kind == "user"):
+    if is_question(first):
         return Line(other, first)
+    if replies and first.kind == "user":
+        # Whoever has found out what helps says so, and gets few words in reply: then both are shown as they are.
+        brief = len(other.content) <= _ECHO_MAX_CHARS < len(first.content)
+        return Line(first, other) if brief else Line(other, first)
     # An answer is not understood without what it answers; a statement is understood without the reply.
     return Line(first, other if len(found) > 1 or first.kind == "assistant" else None)
 

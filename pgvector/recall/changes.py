@@ -12,15 +12,19 @@ _READ_CHARS = 2000
 _QUESTION_MAX_CHARS = 250  # a longer message names many things
 _WORD = re.compile(r"\w+")
 _SENTENCE_ENDS = re.compile(r"(?<=\w\w[.!?])\s+|\n+")  # not after "7." and "a."
+_NAME = re.compile(r"(?<=\w )[A-Z\u00c0-\u00d6\u00d8-\u00de][^\W\d_]+")  # in capitals within a sentence; not in German
 _STEM_CHARS = 5  # of a word that is the same in another form, less for "bills" and "rooms"
 _STEM_LEAST = 3
 # In lower case and without accents.
+_IF = re.compile(r"(?:if|unless|whenever|wenn|falls|si)\b(?!,)")
 _PAST = re.compile(
-    r"\b(?:did|was|were|had|used to|before|earlier|previous(?:ly)?|former(?:ly)?|old|original(?:ly)?|initial(?:ly)?"
+    r"\b(?:did|were|had|used to|before|earlier|previous(?:ly)?|former(?:ly)?|old|original(?:ly)?|initial(?:ly)?"
     r"|first|ever|war|waren|wurden?|hatten?|fruher\w*|vorher\w*|ursprunglich\w*|alten?|damals|erst"
     r"|fue|fueron|fui|era|eran|hice|hicimos|antes|anterior|antigu[oa]|primer[oa]?"
     r"|etai(?:s|t|ent)|avai(?:s|t|ent)|avant|ancien(?:ne)?|premiere?)\b"
+    r"|\bha(?:be|ben|st|t|bt)\b.*\b(?:ge|be|ver|er|ent)\w+(?:t|en)\W*$"
 )
+_WAS = re.compile(r"\bwas\b")  # in German it is "what"
 
 
 @lru_cache(maxsize=512)  # each row of a block, several times
@@ -31,21 +35,33 @@ def what_changed(text: str) -> str:
     """
     sentences = _SENTENCE_ENDS.split(text) if len(text) <= _TEXT_MAX_CHARS else ()
     stated = (sentence for sentence in sentences if not sentence.rstrip().endswith("?"))
-    return " ".join(sentence for sentence in stated if _changes().search(plain(sentence)))
+    return " ".join(sentence for sentence in stated if _says_so(plain(sentence)))
+
+
+def _says_so(sentence: str) -> bool:
+    return _IF.match(sentence) is None and _changes().search(sentence) is not None
 
 
 def asks_for_past(question: str) -> bool:
     """Return whether a question asks what happened or held before: "What did I pay?", "Who was my tutor before?"."""
-    return _PAST.search(plain(question[:_READ_CHARS])) is not None
+    asked = plain(question[:_READ_CHARS])
+    if _PAST.search(asked):
+        return True
+    return _WAS.search(asked) is not None and language_of(question) != "de"
 
 
 def asked_in(text: str, question: str) -> frozenset[str]:
     """Return the beginnings of those words of a question that a text has and that tell what is asked for.
 
-    A name is none: "What does Ada drink?" does not ask for whatever is said of Ada.
+    A name is none: "What does Ada drink?" does not ask for whatever is said of Ada. In "what does ada drink" the text
+    tells that it is one.
     """
-    words = frozenset(_WORD.findall(plain(text[:_READ_CHARS])))
+    words = frozenset(_WORD.findall(plain(_without_names(text[:_READ_CHARS], question))))
     return frozenset(stem for stem in _stems(question) if any(word.startswith(stem) for word in words))
+
+
+def _without_names(text: str, question: str) -> str:
+    return text if language_of(question) == "de" else _NAME.sub(" ", text)
 
 
 @lru_cache(maxsize=64)
@@ -68,27 +84,36 @@ def _changes() -> re.Pattern[str]:
         r"(?:changed|moved|switched|postponed|rescheduled|cancell?ed|replaced|raised|lowered|increased|reduced|upgraded"
         r"|renamed|extended|updated|called off)"
     )
-    had = r"(?:has|have|had|was|were|is|are|been|got|we|i|they|he|she|it)(?:['\u2019](?:s|ve))?"
+    had = r"(?<!\bnothing )(?:has|have|had|was|were|is|are|been|got|we|i|they|he|she|it)(?:['\u2019](?:s|ve))?"
+    time = r"(?:second|minute|hour|day|night|week|month|year)s?"
     english = (
-        r"(?<!\bright )(?<!\bjust )(?<!\buntil )(?<!\bup to )(?<!\bby )(?<!\bfor )\bnow\b(?! that\b| and then\b)"
-        r"|\b(?:no longer|any ?more|instead|correction|from today|t(?:akes|ook) over)\b"
-        r"|\bnot \S+(?: \S+){0,2},? (?:but|it['\u2019]?s|it is)\b"
+        r"(?<!\bright )(?<!\bjust )(?<!\buntil )(?<!\bup to )(?<!\bby )(?<!\bfor )\bnow\b"
+        r"(?! that\b| and (?:then|again)\b)"
+        r"|\b(?:anymore|instead|correction|from today|no longer(?! than\b))\b|\bany more(?=\s*(?:[.,;:!]|$))"
+        rf"|\bt(?:akes|ook) over\b(?! (?:\S+ ){{1,2}}{time}\b(?! ago\b))"
+        r"|\bnot (?!(?:only|just|merely|sure|bad)\b)\S+(?: \S+){0,2},? (?:but|it['\u2019]?s|it is)\b"
         rf"|\b{had} (?:(?:just|now|been) )*{done}\b|\b{done} (?:to|from)\b"
         r"|\b(?:switching|moving|changing) (?:\w+ ){0,3}(?:to|from)\b|\b(?:is|are|was|were|went) back to\b"
-        r"|\b(?:the|my|our|his|her|their) new \w"
+        r"|\b(?:the|my|our|his|her|their) new (?!(?:york|zealand|jersey|orleans|delhi|mexico|years?)\b)\w"
     )
     german = (
-        r"\b(?:jetzt|inzwischen|mittlerweile|neuerdings|ab sofort|nicht mehr|kein\w* mehr|stattdessen|korrektur"
-        r"|verschoben|geandert|umgezogen|gewechselt|abgesagt|storniert|verlegt|ersetzt|erhoht|gesenkt|umbenannt)\b"
-        r"|\bstatt (?=\w)|\b(?:der|die|das|den|dem|mein\w*|unser\w*) neuen?\b"
+        r"\b(?<!\bbis )(?<!\bgerade )jetzt\b(?! gerade\b)|\b(?:nicht|kein\w*) mehr\b(?! als\b)"
+        r"|\b(?:inzwischen|mittlerweile|neuerdings|ab sofort|stattdessen|korrektur)\b"
+        r"|\b(?<!\bnicht )(?<!\bnichts )(?:verschoben|geandert|umgezogen|gewechselt|abgesagt|storniert|verlegt|ersetzt"
+        r"|erhoht|gesenkt|umbenannt)\b|\bstatt (?=\w)"
+        r"|\b(?:der|die|das|den|dem|mein\w*|unser\w*) neue[mnrs]?\b(?! jahre?s?\b)"
     )
     spanish = (
-        r"\b(?:ahora|ya no|en vez|en lugar|a partir de hoy|correccion|(?:se|lo|la) cambi[oa]|cambi(?:ado|amos|aron)"
-        r"|(?:aplaza|cancela|anula|traslada|muda|sustitui)d[oa]|pospuest[oa]|(?:el|la|mi|nuestr[oa]) nuev[oa])\b"
+        r"\b(?<!\bpor )(?<!\bhasta )ahora\b(?! mismo\b)"
+        r"|\b(?<!\bno ha )(?<!\bnada ha )(?<!\bno han )(?<!\bno se ha )(?:cambi|aplaz|cancel|anul|traslad)ad[oa]s?\b"
+        r"|\b(?:ya no|en vez|en lugar|a partir de hoy|correccion|(?<!\bno )(?:se|lo|la) cambi[oa]|cambi(?:amos|aron)"
+        r"|(?:muda|sustitui)d[oa]|pospuest[oa]|(?:el|la|mi|nuestr[oa]) nuev[oa])\b"
     )
     french = (
-        r"\b(?:maintenant|desormais|dorenavant|au lieu|(?:le|la|mon|ma|notre) nouve\w+)\b"
+        r"\b(?<!\bjusqu['\u2019]a )(?<!\bpour )maintenant\b"
+        r"|\b(?:desormais|dorenavant|au lieu|(?:le|la|mon|ma|notre) nouve\w+)\b"
         r"|\bn(?:e |['\u2019](?:y |en )?)\w+ plus\b"
-        r"|\b(?:a|ai|ont|avons|avez|est|ete|sont) (?:ete )?(?:change|demenage|reporte|annule|deplace|remplace)e?s?\b"
+        r"|\b(?<!\brien n['\u2019])(?:a|ai|ont|avons|avez|est|ete|sont) (?:ete )?"
+        r"(?:change|demenage|reporte|annule|deplace|remplace)e?s?\b"
     )
     return re.compile(f"{english}|{german}|{spanish}|{french}")
