@@ -11,8 +11,12 @@ from .settings import ENV_PREFIX, FIELDS, KNOWN_ENV
 
 _KEYS = tuple(field.key for field in FIELDS)
 _VARIABLES = frozenset(field.env for field in FIELDS)
-_PLACES = ("dsn", "embedded_dir")
-_CONNINFO = re.compile(r"\s*postgres(?:ql)?://|.*\b(?:host|hostaddr|dbname|service)\s*=", re.IGNORECASE | re.DOTALL)
+_CONNINFO = re.compile(
+    r"\s*(?:postgres(?:ql)?://|(?:\w+\s*=\s*(?:'[^']*'|[^\s']+)\s+)*(?:host|hostaddr|dbname|service)\s*=)", re.IGNORECASE
+)
+_PATH = re.compile(r"\s*(?:[/\\~.$]|[a-z]:)", re.IGNORECASE)
+_LIKE = 0.6  # least likeness of a name to the setting that was meant
+_LIKE_FOLDER = 0.7  # to embedded_dir; "model_dir" is less
 # Settings of the other provider of this name, which a config.yaml may still hold.
 _OF_OTHERS = {"hybrid_search": "recall always goes by meaning and by words; take it out"}
 
@@ -44,7 +48,10 @@ def advice_on(key: object, *, prefix: str = "") -> str:
 
 
 def _may_be_place(name: object, value: object) -> bool:
-    return isinstance(name, str) and isinstance(value, str) and bool(value.strip()) and _nearest(name) in _PLACES
+    """Return whether `dsn` was meant, or `embedded_dir` with a path; "embedder: ollama" means neither."""
+    if not isinstance(name, str) or not isinstance(value, str) or not value.strip():
+        return False
+    return _nearest(name) == "dsn" or (_nearest(name, _LIKE_FOLDER) == "embedded_dir" and _PATH.match(value) is not None)
 
 
 def _folded(key: str) -> str:
@@ -52,9 +59,9 @@ def _folded(key: str) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def _nearest(key: str) -> str:
+def _nearest(key: str, like: float = _LIKE) -> str:
     """Return the setting whose name is most like this one; "" if none is."""
     with at_import:
         import difflib
 
-    return next(iter(difflib.get_close_matches(_folded(key), _KEYS, n=1, cutoff=0.6)), "")
+    return next(iter(difflib.get_close_matches(_folded(key), _KEYS, n=1, cutoff=like)), "")

@@ -119,6 +119,25 @@ def test_trap_12_a_misspelt_name_of_the_database_never_means_another_database(
     assert provider.runtime is not None, "the database is named, too"
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "embedder: ollama",
+        "embedding: BAAI/bge-small",
+        "embedded: 'yes'",
+        "embedded_port: '5433'",
+        "model_dir: /srv/models",
+        "note: 'was once on another machine, host=db'",
+    ],
+)
+def test_trap_12_a_name_that_means_no_database_leaves_memory_on(home: Path, line: str) -> None:
+    (home / "config.yaml").write_text(f"plugins:\n  pgvector:\n    {line}\n", encoding="utf-8")
+    (said,) = load_settings(None, home).warnings
+    assert "unknown setting" in said and "did you mean dsn" not in said
+    name, _, value = line.partition(": ")
+    assert not load_settings({}, home, {f"HERMES_PGVECTOR_{name.upper()}": value.strip("'")}).settings.dsn
+
+
 def test_trap_12_a_misspelt_variable_never_means_another_database(
     home: Path, records: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:
