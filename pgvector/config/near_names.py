@@ -12,7 +12,8 @@ from .settings import ENV_PREFIX, FIELDS, KNOWN_ENV
 _KEYS = tuple(field.key for field in FIELDS)
 _VARIABLES = frozenset(field.env for field in FIELDS)
 _CONNINFO = re.compile(
-    r"\s*(?:postgres(?:ql)?://|(?:\w+\s*=\s*(?:'[^']*'|[^\s']+)\s+)*(?:host|hostaddr|dbname|service)\s*=)", re.IGNORECASE
+    r"\s*(?:postgres(?:ql)?://|(?:\w+\s*=\s*(?:'[^']*'|[^\s']+)\s+)*(?:host|hostaddr|dbname|service)\s*=)",
+    re.IGNORECASE,
 )
 _PATH = re.compile(r"\s*(?:[/\\~.$]|[a-z]:)", re.IGNORECASE)
 _LIKE = 0.6  # least likeness of a name to the setting that was meant
@@ -51,7 +52,9 @@ def _may_be_place(name: object, value: object) -> bool:
     """Return whether `dsn` was meant, or `embedded_dir` with a path; "embedder: ollama" means neither."""
     if not isinstance(name, str) or not isinstance(value, str) or not value.strip():
         return False
-    return _nearest(name) == "dsn" or (_nearest(name, _LIKE_FOLDER) == "embedded_dir" and _PATH.match(value) is not None)
+    if _PATH.match(value) and _nearest(name, _LIKE_FOLDER) == "embedded_dir":
+        return True
+    return _nearest(name) == "dsn"
 
 
 def _folded(key: str) -> str:

@@ -71,10 +71,14 @@ _ASKS_ZH = "如果|要是|万一|什么|什麼|怎么|怎麼|谁|誰|哪|几|多
 _ANOTHER = re.compile(
     rf"{_WHAT_ABOUT}(?! {_PREPOSITION}\b)|{_AND_THE}|(?:那么?|那麼)?(?!.{{0,10}}(?:{_ASKS_ZH})){_NE}", re.IGNORECASE
 )
-# So may "And Kyoto?", unlike "and then?" and "And in Kyoto?".
+# So may "And Kyoto?", unlike "and then?", "and mine?" and "And in Kyoto?".
+_NAMES_NOTHING = (
+    "both|another|mine|yours|theirs|hers|ours|here|elsewhere|everyone|everybody|nothing|nobody|besides|honestly|woher|wohin"
+    "|today|tomorrow|tonight|yesterday|soon|often|later|earlier|afterwards?|heute|morgen|gestern|später|ahora|hoy|mañana"
+    "|ayer|luego|después|maintenant|aujourd['\u2019]hui|demain|hier|ensuite|adesso|oggi|domani|ieri|agora|hoje|amanhã|ontem"
+)
 _AND_THIS = re.compile(
-    rf"¿?(?:and|und|y|et|e)[, ]+(?!(?:ones?|{_ORDINAL}|{_LATER})\b)"
-    r"(?!(?:both|tomorrow|tonight|later|morgen|später|luego|ensuite)\b)((\S+)(?: \S+){0,2}?)\s*\?$",
+    rf"¿?(?:and|und|y|et|e)[, ]+(?!(?:ones?|{_ORDINAL}|{_LATER}|{_NAMES_NOTHING})\b)((\S+)(?: \S+){{0,2}}?)\s*\?$",
     re.IGNORECASE,
 )
 _GOES_ON = re.compile(
@@ -172,7 +176,7 @@ def _may_be_another(text: str) -> bool:
     if _ANOTHER.match(text):
         return True
     this, now = _AND_THIS.match(text), datetime.now(UTC)
-    if this is None or not any(telling_words(this[2])):
+    if this is None or not any(telling_words(this[2])) or _PRONOUN.search(this[1]):
         return False
     return not any(named_periods(f"{lead}{this[1]}", now) for lead in ("", "on ", "am ", "el ", "le "))
 

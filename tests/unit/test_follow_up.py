@@ -114,8 +114,11 @@ def test_what_about_another_thing_may_be_a_new_subject() -> None:
     for message, searched in (("And Kyoto?", "Kyoto?"), ("and 4440?", "4440?"), ("¿Y Moussa?", "¿Y Moussa?")):
         assert in_context(message, about) == (f"{about} {searched}", searched)
         assert subject_of(message, about) == f"{about} {searched}"
-    for message in ("And after work?", "and why?", "And tomorrow?", "Und danach?", "¿Y luego?"):
+    for message in ("And after work?", "and why?", "And tomorrow?", "Und danach?", "¿Y luego?", "and yours?"):
         assert len(in_context(message, about)) == 1
+    for message in ("and today?", "¿y ahora?", "¿Y mañana?", "et maintenant ?", "et demain ?", "and without it?"):
+        assert len(in_context(message, about)) == 1
+        assert subject_of(message, about) == about
     for message in ("And the one before that?", "and the next one?", "¿Y el anterior?", "Und das letzte?", "然后呢？"):
         assert len(in_context(message, about)) == 1
         assert subject_of(message, about) == about
