@@ -87,18 +87,21 @@ def _what_helped() -> re.Pattern[str]:
 
     Whoever reports that something fails gets to know in the reply what helps.
     """
+    said = r"(?:answer|reply|response)(?=\s+(?:to|for|about|when)\b|\W*$)"  # not "our response time"
     solution = r"(?:fix|solution|workaround|work-around|remedy)"
     return re.compile(
         r"\bhow\s+(?:did|do)\s+(?:we|you|i)\s+(?:\w+\s+)?(?:fix|solve|resolve|repair|debug)\b"
         r"|\bhow\s+did\s+(?:we|you|i)\s+(?:answer|reply\s+to|respond\s+to)\b"
-        r"|\bhow\s+(?:was|were|is)\b.*\b(?:fixed|solved|resolved|answered)\b|\bwhat\s+(?:fixed|solved|resolved|helped)\b"
+        r"|\bhow\s+(?:was|were|is)\b[^.?!\n]*\b(?:fixed|solved|resolved|answered)\b"
+        r"|\bwhat\s+(?:fixed|solved|resolved|helped)\b"
         rf"|\bwhat(?:['\u2019]s|\s+was|\s+is)\s+(?:the|our)\s+(?:\w+\s+)?{solution}\b"
-        r"|\bwhat(?:['\u2019]s|\s+was|\s+is)\s+our\s+(?:\w+\s+)?(?:answer|reply|response)\b"
-        r"|\bwie\s+(?:haben\s+wir|habe?\s+ich|wurde)\b.*\b(?:gelöst|behoben|repariert|gefixt|beantwortet)\b"
-        r"|\bwas\s+(?:war|ist)\s+(?:(?:die|unsere)\s+(?:\w+\s+)?lösung|unsere\s+antwort)\b|\bwas\s+hat\b.*\bgeholfen\b"
+        rf"|\bwhat(?:['\u2019]s|\s+was|\s+is)\s+our\s+(?:\w+\s+)?{said}"
+        r"|\bwie\s+(?:haben\s+wir|habe?\s+ich|wurde)\b[^.?!\n]*\b(?:gelöst|behoben|repariert|gefixt|beantwortet)\b"
+        r"|\bwas\s+(?:war|ist)\s+(?:(?:die|unsere)\s+(?:\w+\s+)?lösung|unsere\s+antwort)\b|\bwas\s+hat\b[^.?!\n]*\bgeholfen\b"
         r"|\bcómo\s+(?:\w+\s+)?(?:arreglamos|solucionamos|resolvimos|respondimos)\b"
         r"|\bcuál\s+(?:es|era|fue)\s+(?:la|nuestra)\s+solución\b"
-        r"|\bcomment\b.*\b(?:résolu|réparé|corrigé|répondu)\b|\bquelle\s+(?:est|était|fut)\s+(?:la|notre)\s+solution\b"
+        r"|\bcomment\b[^.?!\n]*\b(?:résolu|réparé|corrigé|répondu)\b"
+        r"|\bquelle\s+(?:est|était|fut)\s+(?:la|notre)\s+solution\b"
     )
 
 

@@ -92,6 +92,8 @@ def test_need_37_who_said_at_length_what_helped_is_quoted_with_a_short_reply() -
         "What did Ben suggest for the machine?",
         "What is the answer to what bangs?",
         "How do I reply to a letter about what bangs?",
+        "What's our response time for what bangs?",
+        "How is the machine? Ada's is fixed",
         "Kannst du mir sagen, was klopft?",
     ],
 )
