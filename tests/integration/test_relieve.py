@@ -359,6 +359,27 @@ def test_what_was_moved_stays_where_an_older_backup_is_restored(
         close_all()
 
 
+def test_what_was_moved_stays_so_although_the_second_file_was_never_free(
+    make_provider: MakeProvider, home: Path, configured: Path, cli: Run, admin_dsn: str, databases: Databases
+) -> None:
+    path = write_entries(home, *CRANES)
+    write_entries(home, "Likes tea", file="USER.md")
+    session(make_provider).shutdown()
+    close_all()
+    with databases.copy_of(admin_dsn) as backup:
+        with locked_by_the_host(home, "USER.md"):
+            assert cli("relieve", "--entry", "1", "--entry", "7", "--yes").returncode == 1
+        assert entries_of(path) == list(CRANES[1:])
+        restored = make_conninfo(backup, user="hermes")
+        settings = {"plugins": {"pgvector": {"dsn": restored, "dims": 384}}}
+        configured.write_text(yaml.safe_dump(settings), encoding="utf-8")
+        for _ in range(2):
+            provider = session(make_provider, config={"dsn": restored})
+            assert set(recalled(provider, "crane")) == set(CRANES)
+            provider.shutdown()
+        close_all()
+
+
 def test_undo_puts_the_entries_back_where_they_stood(
     make_provider: MakeProvider, home: Path, dsn: str, ask: Ask, cli: Run
 ) -> None:

@@ -70,16 +70,14 @@ def _move(
     store(context, [entry for entry in chosen if entry.kept])
     chars = {file.target: fill_of(context.home, file.target, file.entries).chars for file in files}
     save_record(context.home, [as_taken(entry) for entry in chosen], chars)
-    notes = [note for target, texts in gone.items() if texts for note in _take_out(context.home, target, texts)]
-    for target in gone:
-        texts = [entry.text for entry in chosen if entry.target == target and entry.kept]
-        HadEntries(context.home).forget(target, texts)
-    return notes
+    return [note for target, texts in gone.items() if texts for note in _take_out(context.home, target, texts, chosen)]
 
 
-def _take_out(home: Path, target: str, texts: set[str]) -> list[str]:
+def _take_out(home: Path, target: str, texts: set[str], chosen: Sequence[JudgedEntry]) -> list[str]:
     """Remove entries from a file; return a note if some had been removed already."""
     before = rewrite(home, target, lambda now: now.without(texts))
+    # At once: another file may have to wait for its lock, or fail.
+    HadEntries(home).forget(target, [entry.text for entry in chosen if entry.target == target and entry.kept])
     missing = len(texts - set(before.entries))
     return [f"{missing} of them had gone from {MEMORY_FILES[target]} meanwhile"] if missing else []
 
