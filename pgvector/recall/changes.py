@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache, lru_cache
 
 from ..domain.function_words import language_of, plain, telling_words
@@ -15,6 +16,8 @@ _SENTENCE_ENDS = re.compile(r"(?<=\w\w[.!?])\s+|\n+")  # not after "7." and "a."
 _NAME = re.compile(r"(?<=\w )[A-Z\u00c0-\u00d6\u00d8-\u00de][^\W\d_]+")  # in capitals within a sentence; not in German
 _STEM_CHARS = 5  # of a word that is the same in another form, less for "bills" and "rooms"
 _STEM_LEAST = 3
+_CLOSE = frozenset((" ", "-", "'", "\u2019"))  # between words of which the first tells which is meant by the second
+_TELLS_NOT_WHICH = re.compile(r"new|old|\w+(?:ed|ing)|[a-z]*day")
 # In lower case and without accents.
 _IF = re.compile(r"(?:if|unless|whenever|wenn|falls|si)\b(?!,)")
 _PAST = re.compile(
@@ -56,12 +59,33 @@ def asked_in(text: str, question: str) -> frozenset[str]:
     A name is none: "What does Ada drink?" does not ask for whatever is said of Ada. In "what does ada drink" the text
     tells that it is one.
     """
-    words = frozenset(_WORD.findall(plain(_without_names(text[:_READ_CHARS], question))))
+    language = language_of(question)
+    told = plain(text[:_READ_CHARS] if language == "de" else _NAME.sub(" ", text[:_READ_CHARS]))
+    words = frozenset(_WORD.findall(told))
+    if not language:
+        words -= _of_others(plain(text[:_READ_CHARS]), plain(question[:_READ_CHARS]))
     return frozenset(stem for stem in _stems(question) if any(word.startswith(stem) for word in words))
 
 
-def _without_names(text: str, question: str) -> str:
-    return text if language_of(question) == "de" else _NAME.sub(" ", text)
+def _of_others(text: str, question: str) -> frozenset[str]:
+    """Return the words that a text has of something else: of the "garage door code" where the office's is asked for."""
+    asked = dict(_with_what_is_before(question))
+    of_others: set[str] = set()
+    for word, before in _with_what_is_before(text):
+        if word in asked and before and asked[word] and (before != asked[word] or before in of_others):
+            of_others.add(word)
+    return frozenset(of_others)
+
+
+def _with_what_is_before(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each word with the one right before it that tells which, "" if there is none: "garage" before "door"."""
+    end, last = -1, ""
+    for found in _WORD.finditer(text):
+        close = text[end : found.start()] in _CLOSE
+        yield found[0], last if close and not _TELLS_NOT_WHICH.fullmatch(last) and any(telling_words(last)) else ""
+        if found[0] != "s":
+            last = found[0]
+        end = found.end()
 
 
 @lru_cache(maxsize=64)

@@ -526,6 +526,19 @@ def test_need_17_what_says_of_no_change_keeps_its_place(said: str) -> None:
     assert [line.told for line in lines_of((older, newer), "Who makes such a piano?")] == [older, newer]
 
 
+@pytest.mark.parametrize(
+    ("question", "asked_for", "others"),
+    [
+        ("What is the wifi password?", "The wifi password is corn-4", "The netflix password was changed to wheat-9"),
+        ("what's the office gate code", "The office gate code is 1234", "The garage gate code is now 9999"),
+        ("What is my e-mail address?", "My e-mail address is a@b.example", "Ada's address has changed to Elm Street 4"),
+    ],
+)
+def test_need_17_what_changed_of_another_thing_does_not_come_first(question: str, asked_for: str, others: str) -> None:
+    older, newer = memory(asked_for), memory(others, 2, day=2)
+    assert [line.told for line in lines_of((older, newer), question)] == [older, newer]
+
+
 def test_need_17_a_name_in_common_does_not_make_two_texts_about_the_same() -> None:
     older, newer = memory("Jamal has played the cello since school"), memory("Jamal moved to Split", 2, day=2)
     assert [line.told for line in lines_of((older, newer), "Does Jamal still play?")] == [older, newer]
