@@ -495,6 +495,21 @@ def test_need_02_an_endpoint_with_another_model_by_the_same_name_is_told(
         assert "reembed --again --yes --admin-dsn DSN" in said["fix"]
 
 
+def test_need_02_texts_that_were_embedded_in_parts_are_of_no_other_model(
+    dsn: str, home: Path, capsys: Capture, make_provider: MakeProvider
+) -> None:
+    with ScriptedEmbedder(dims=DIMS) as embedder:
+        parts = {"embed_url": embedder.url, "embed_model": "m", "chunk_tokens": 64}
+        configure(home, dsn=dsn, **parts)
+        provider = make_provider(parts)
+        for crane in ("первый", "второй", "третий"):
+            text = f"{crane} портовый кран стоит у южного причала, его смазывают по понедельникам и средам утром"
+            provider.on_memory_write("add", "memory", text)
+        landed(provider)
+        found = next(check for check in doctor(home, capsys)[1]["checks"] if check["name"] == "embedding")
+    assert found["state"] == "ok", found
+
+
 # -- the disk ----------------------------------------------------------------------------------------------------------
 
 

@@ -145,13 +145,13 @@ SELECT name, made
 -- name: texts_with_vectors
 -- exempt: a few of the oldest and of the newest texts, whichever theme they are in, to embed them again.
 (SELECT content, embedding::real[] AS vector FROM (SELECT content, embedding FROM memory_entries ORDER BY id LIMIT 50) AS oldest
-  WHERE embedding IS NOT NULL AND length(content) <= %(chars)s LIMIT 2)
+  WHERE embedding IS NOT NULL AND octet_length(content) <= %(bytes)s LIMIT 2)
 UNION
 (SELECT content, embedding::real[] FROM (SELECT content, embedding FROM memory_entries ORDER BY id DESC LIMIT 50) AS newest
-  WHERE embedding IS NOT NULL AND length(content) <= %(chars)s LIMIT 2)
+  WHERE embedding IS NOT NULL AND octet_length(content) <= %(bytes)s LIMIT 2)
 UNION
 (SELECT content, embedding::real[] FROM (SELECT content, embedding FROM conversations ORDER BY id LIMIT 50) AS oldest
-  WHERE embedding IS NOT NULL AND length(content) <= %(chars)s LIMIT 2)
+  WHERE embedding IS NOT NULL AND octet_length(content) <= %(bytes)s LIMIT 2)
 UNION
 (SELECT content, embedding::real[] FROM (SELECT content, embedding FROM conversations ORDER BY id DESC LIMIT 50) AS newest
-  WHERE embedding IS NOT NULL AND length(content) <= %(chars)s LIMIT 2);
+  WHERE embedding IS NOT NULL AND octet_length(content) <= %(bytes)s LIMIT 2);

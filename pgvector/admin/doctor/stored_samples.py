@@ -18,7 +18,7 @@ from .check import DoctorContext
 
 _query = partial(query, package=__package__)
 _SAME = 0.9  # a model that is only computed in another way, as in fewer bits, gives nearer ones
-_CHARS = 100  # a longer text may have been embedded in parts
+_BYTES = 120  # a longer text may have been embedded in parts, which have 64 tokens or letters outside ASCII at least
 _DEADLINE_S = 10.0
 
 
@@ -49,7 +49,7 @@ def _samples(context: DoctorContext, embedder: Embedder) -> Sequence[tuple[str, 
         conn.deadline = time.monotonic() + _DEADLINE_S
         if not space_of(embedder).comparable(recorded_space(conn)):
             return []
-        return [(row.content, row.vector) for row in conn.execute(_query("texts_with_vectors"), {"chars": _CHARS})]
+        return [(row.content, row.vector) for row in conn.execute(_query("texts_with_vectors"), {"bytes": _BYTES})]
 
 
 def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
