@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache, lru_cache
 
@@ -16,8 +17,13 @@ _SENTENCE_ENDS = re.compile(r"(?<=\w\w[.!?])\s+|\n+")  # not after "7." and "a."
 _NAME = re.compile(r"(?<=\w )[A-Z\u00c0-\u00d6\u00d8-\u00de][^\W\d_]+")  # in capitals within a sentence; not in German
 _STEM_CHARS = 5  # of a word that is the same in another form, less for "bills" and "rooms"
 _STEM_LEAST = 3
-_CLOSE = frozenset((" ", "-", "'", "\u2019"))  # between words of which the first tells which is meant by the second
-_TELLS_NOT_WHICH = re.compile(r"new|old|\w+(?:ed|ing)|[a-z]*day")
+# Between words of which the first tells which is meant by the second: in English, and in others.
+_CLOSE = (frozenset((" ", "-", "'", "\u2019")), frozenset("-"))
+_OF = re.compile(
+    r"\b(\w+)(?= (?:of|for|von|vom|fur|del?|du|des|para|pour)"
+    r" (?:(?:the|my|our|dem|den|der|das|mein\w*|el|la|mi|le|ma|mon) )?(\w+))"
+)
+_TELLS_NOT_WHICH = re.compile(r"new|old|\w+(?:ed|ing)|[a-z]*day|\d\w*")
 # In lower case and without accents.
 _IF = re.compile(r"(?:if|unless|whenever|wenn|falls|si)\b(?!,)")
 _PAST = re.compile(
@@ -61,31 +67,42 @@ def asked_in(text: str, question: str) -> frozenset[str]:
     """
     language = language_of(question)
     told = plain(text[:_READ_CHARS] if language == "de" else _NAME.sub(" ", text[:_READ_CHARS]))
-    words = frozenset(_WORD.findall(told))
-    if not language:
-        words -= _of_others(plain(text[:_READ_CHARS]), plain(question[:_READ_CHARS]))
+    others = _of_others(plain(text[:_READ_CHARS]), plain(question[:_READ_CHARS]), _CLOSE[bool(language)])
+    words = frozenset(_WORD.findall(told)) - others
     return frozenset(stem for stem in _stems(question) if any(word.startswith(stem) for word in words))
 
 
-def _of_others(text: str, question: str) -> frozenset[str]:
+def _of_others(text: str, question: str, close: frozenset[str]) -> frozenset[str]:
     """Return the words that a text has of something else: of the "garage door code" where the office's is asked for."""
-    asked = dict(_with_what_is_before(question))
-    of_others: set[str] = set()
-    for word, before in _with_what_is_before(text):
-        if word in asked and before and asked[word] and (before != asked[word] or before in of_others):
-            of_others.add(word)
-    return frozenset(of_others)
+    asked: defaultdict[str, set[str]] = defaultdict(set)
+    for word, which in _told_apart(question, close):
+        asked[word].add(which)
+    said: defaultdict[str, set[str]] = defaultdict(set)
+    others: set[str] = set()
+    for word, which in _told_apart(text, close):
+        said[word].add(which)
+        if word in asked and not asked[word].intersection(said[word] - others):
+            others.add(word)
+        else:
+            others.discard(word)
+    return frozenset(others)
 
 
-def _with_what_is_before(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each word with the one right before it that tells which, "" if there is none: "garage" before "door"."""
+def _told_apart(text: str, close: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Yield words, each with one that tells which is meant: "garage" in "garage code", and in "code of the garage"."""
     end, last = -1, ""
     for found in _WORD.finditer(text):
-        close = text[end : found.start()] in _CLOSE
-        yield found[0], last if close and not _TELLS_NOT_WHICH.fullmatch(last) and any(telling_words(last)) else ""
+        if text[end : found.start()] in close and _tells_which(last):
+            yield found[0], last
         if found[0] != "s":
             last = found[0]
         end = found.end()
+    # What tells of another word is looked at first: "passe" with "wifi" in "mot de passe du wifi".
+    yield from ((found[1], found[2]) for found in reversed(list(_OF.finditer(text))) if _tells_which(found[2]))
+
+
+def _tells_which(word: str) -> bool:
+    return _TELLS_NOT_WHICH.fullmatch(word) is None and any(telling_words(word))
 
 
 @lru_cache(maxsize=64)

@@ -531,6 +531,14 @@ def test_need_17_what_says_of_no_change_keeps_its_place(said: str) -> None:
     [
         ("What is the wifi password?", "The wifi password is corn-4", "The netflix password was changed to wheat-9"),
         ("what's the office gate code", "The office gate code is 1234", "The garage gate code is now 9999"),
+        ("What is the password of the wifi?", "The wifi password is corn-4", "The password of netflix is now wheat-9"),
+        ("Wie ist das WLAN-Passwort?", "Das WLAN-Passwort ist corn-4", "Das Netflix-Passwort ist jetzt weizen-9"),
+        ("¿Cuál es la contraseña del wifi?", "La contraseña del wifi es maíz", "La contraseña de netflix ahora es 9"),
+        (
+            "Quel est le mot de passe du wifi ?",
+            "Le mot de passe du wifi est 4",
+            "Le mot de passe de netflix a changé : 9",
+        ),
         ("What is my e-mail address?", "My e-mail address is a@b.example", "Ada's address has changed to Elm Street 4"),
     ],
 )
