@@ -90,6 +90,18 @@ def test_need_42_a_memory_is_added(open_page: Open, demo: Demo, note: str) -> No
     assert texts(demo) == [NOTE]
 
 
+def test_need_42_a_dialog_stays_in_its_place_while_it_grows(open_page: Open, demo: Demo, note: str) -> None:
+    """What it says comes after a moment, and a button or field must not move away from a pointer."""
+    dialog = dialog_of(open_page("theme", theme="bench").page, "Add a memory …")
+    before = dialog.bounding_box()
+    dialog.get_by_text("Kind, subject and validity").click()
+    dialog.get_by_label("Memory", exact=True).fill(OTHER)
+    expect(dialog.locator(".hpg-says")).not_to_be_empty()
+    after = dialog.bounding_box()
+    assert before is not None and after is not None
+    assert after["height"] > before["height"] and (after["x"], after["y"]) == (before["x"], before["y"])
+
+
 def test_need_42_a_text_is_edited(open_page: Open, demo: Demo, note: str) -> None:
     page = row(open_page, note).page
     before = memories(demo)
