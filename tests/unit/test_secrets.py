@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.domain.redaction import PATTERN_MAX_CHARS, Masker, masker, pattern_problem
@@ -230,11 +230,19 @@ _pieces = st.sampled_from([text for text, _ in SECRETS] + HARMLESS) | st.text(ma
 
 
 @settings(deadline=None)
+@example("docker login -u bob -p hunter22 mysql -u root -p shop")
+@example("curl https://u:hunter2@h -u bob:hunter3 -u ann:hunter4")
 @given(st.lists(_pieces, max_size=6).map(" ".join) | st.text())
 def test_masking_is_idempotent_and_counts_what_it_does(text: str) -> None:
     masked, count = MASKER.mask(text)
     assert (masked == text) is (count == 0)
     assert MASKER.mask(masked)[0] == masked
+
+
+def test_of_any_two_texts_in_a_row_nothing_is_left_to_mask() -> None:
+    texts = [text for text, _ in SECRETS] + HARMLESS
+    masked = {MASKER.mask(f"{one} {other}")[0] for one in texts for other in texts}
+    assert [text for text in masked if MASKER.mask(text)[0] != text] == []
 
 
 def test_the_same_secret_is_masked_the_same_in_a_part_of_the_text() -> None:
