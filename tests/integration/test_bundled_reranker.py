@@ -136,13 +136,18 @@ def test_what_is_put_before_a_turn_is_reranked_too(home: Path, make_provider: Ma
     assert runtime_of(provider).stats()["reranked"] == 1
 
 
-def test_need_39_words_in_common_count_in_a_language_that_it_does_not_know(
-    home: Path, make_provider: MakeProvider
-) -> None:
+def with_both_models(home: Path, make_provider: MakeProvider) -> PgvectorMemoryProvider:
+    """A provider with the bundled models, once they are ready."""
     link_model(home)
     link_reranker(home)
     local = {"embed_url": f"local:{MODEL_NAME}", "prefetch_deadline_s": 8}
-    provider = ready(remembering(make_provider(PATIENT | local)))
+    return ready(remembering(make_provider(PATIENT | local)))
+
+
+def test_need_39_words_in_common_count_in_a_language_that_it_does_not_know(
+    home: Path, make_provider: MakeProvider
+) -> None:
+    provider = with_both_models(home, make_provider)
     for said in ("brb, paket bei nachbarin Frau Ostrowski abholen", "gym moved to tuesday and thursday at six"):
         provider.sync_turn(said, None, session_id="before")
     landed(provider)
@@ -155,10 +160,7 @@ def test_need_39_words_in_common_count_in_a_language_that_it_does_not_know(
 def test_need_09_a_word_that_the_embedding_model_does_not_know_finds_what_has_it(
     home: Path, make_provider: MakeProvider
 ) -> None:
-    link_model(home)
-    link_reranker(home)
-    local = {"embed_url": f"local:{MODEL_NAME}", "prefetch_deadline_s": 8}
-    provider = ready(remembering(make_provider(PATIENT | local)))
+    provider = with_both_models(home, make_provider)
     carried = "little Paul is allergic to peanuts, he carries an EpiPen in his blue backpack"
     for said, answer in (
         (carried, "Got it: little Paul has a peanut allergy, EpiPen in the blue backpack."),
