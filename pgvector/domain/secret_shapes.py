@@ -65,7 +65,14 @@ _WORD = (
 )
 _ELEMENT = rf">{_MASKED}{_UNTOLD}(?P<element>[^<>\s]{{4,512}})(?=</)"
 _LITERAL = rf"\s{{1,3}}'{_MASKED}{_UNTOLD}(?P<literal>[^'\s]{{4,256}})(?=')"  # as in SQL
-_CURL_USER = r"(?:-u|--user|--proxy-user)[ =]{0,2}[\"']?[^\s:'\"]{1,64}:"
+
+
+def _up_to(option: str, command: str, *, but: str, through: str = r"[^\n]") -> str:
+    """Return the pattern for a command up to an option of it, not behind one whose value is masked.
+
+    Masked again, the text would differ otherwise. `but` is not passed, and only `through` is.
+    """
+    return rf"{command} (?:(?!{but}|{option}\[masked-){through}){{0,300}}?(?<=\s){option}"
 
 
 # Not every key is secret, only those named with one of these words.
@@ -231,46 +238,45 @@ SHAPES: Final = (
         (":5432:",),
         r":5432:[^\s:@/]{1,63}:[^\s:@/]{1,63}:" rf"{_MASKED}{_UNTOLD}" r"(?P<key>[^\s\"'`]{4,128})",
     ),
-    # Of a command, no option behind one that is masked: masked again, the text would differ.
     SecretShape(
         "password",
         ("curl ",),
-        rf"curl (?:(?!curl |{_CURL_USER}\[masked-)[^\n]){{0,300}}?(?<=\s){_CURL_USER}"
-        rf"{_MASKED}{_UNTOLD}" r"(?P<key>[^\s'\"]{3,128})",
+        _up_to(r"(?:-u|--user|--proxy-user)[ =]{0,2}[\"']?[^\s:'\"]{1,64}:", "curl", but="curl ")
+        + rf"{_MASKED}{_UNTOLD}" r"(?P<key>[^\s'\"]{3,128})",
     ),
     SecretShape(
         "password",
         ("mysql", "mariadb"),
-        r"(?:mysql|mariadb)[a-z-]{0,12} (?:(?!mysql|mariadb|-p[\"']?\[masked-)[^\n]){0,300}?"
-        r"(?<=\s)-p[\"']?(?!rotocol|ort\b)"
+        _up_to(r"-p[\"']?", r"(?:mysql|mariadb)[a-z-]{0,12}", but="mysql|mariadb")
+        + r"(?!rotocol|ort\b)"
         rf"{_MASKED}{_UNTOLD}" r"(?P<key>[^\s'\"]{3,128})",
         r"[a-z-]{0,12} ",
     ),
     SecretShape(
         "password",
         ("redis-cli ",),
-        r"redis-cli (?:(?!redis-cli|-a\s{1,2}[\"']?\[masked-)[^\n]){0,300}?(?<=\s)-a\s{1,2}[\"']?"
-        rf"{_MASKED}{_UNTOLD}" r"(?P<key>[^\s'\"]{3,128})",
+        _up_to(r"-a\s{1,2}[\"']?", "redis-cli", but="redis-cli")
+        + rf"{_MASKED}{_UNTOLD}" r"(?P<key>[^\s'\"]{3,128})",
     ),
     SecretShape(
         "password",
         ("docker login ",),
-        r"docker login (?:(?!docker|-p\s{0,2}[\"']?\[masked-)[^\n]){0,300}?(?<=\s)-p\s{0,2}[\"']?"
-        rf"{_MASKED}{_UNTOLD}" r"(?P<key>[^\s'\"`]{3,128})",
+        _up_to(r"-p\s{0,2}[\"']?", "docker login", but="docker")
+        + rf"{_MASKED}{_UNTOLD}" r"(?P<key>[^\s'\"`]{3,128})",
     ),
     SecretShape(
         "password",
         ("mongo",),
-        r"mongo[a-z]{0,10} (?:(?!mongo|-p\s{0,2}[\"']?\[masked-)[^\n&|;]){0,300}?"
-        r"(?<=\s)-p\s{0,2}[\"']?(?![\d.:]{1,40}(?:\s|\Z))"
+        _up_to(r"-p\s{0,2}[\"']?", r"mongo[a-z]{0,10}", but="mongo", through=r"[^\n&|;]")
+        + r"(?![\d.:]{1,40}(?:\s|\Z))"
         rf"{_MASKED}{_UNTOLD}{_NO_PLACE}" r"(?P<key>[^\s'\"`]{3,128})",
         r"[a-z]{0,10} ",
     ),
     SecretShape(
         "password",
         ("ldap",),
-        r"ldap[a-z]{3,9} (?:(?!ldap[a-z]{3,9} |-w\s{0,2}[\"']?\[masked-)[^\n&|;]){0,300}?(?<=\s)-w\s{0,2}[\"']?"
-        rf"{_MASKED}{_UNTOLD}" r"(?P<key>[^\s'\"`]{3,128})",
+        _up_to(r"-w\s{0,2}[\"']?", r"ldap[a-z]{3,9}", but="ldap[a-z]{3,9} ", through=r"[^\n&|;]")
+        + rf"{_MASKED}{_UNTOLD}" r"(?P<key>[^\s'\"`]{3,128})",
         r"[a-z]{3,9} ",
     ),
     SecretShape(
