@@ -188,9 +188,11 @@ def _changed_first(lines: Sequence[Line], question: str) -> list[Line]:
 
     A line that scores far less than that one keeps its place, and so do all where a rerank endpoint put them in order.
     """
+    said_to_change = [" ".join(filter(None, (what_changed(said.content) for said in line.stated))) for line in lines]
+    if not any(said_to_change):
+        return list(lines)
     ordered: list[tuple[Line, frozenset[str]]] = []
-    for line in lines:
-        changed = " ".join(filter(None, (what_changed(said.content) for said in line.stated)))
+    for line, changed in zip(lines, said_to_change, strict=True):
         asked = asked_in(changed, question) if changed and not by_endpoint(line.told) else frozenset()
         older = (place for place, (other, about) in enumerate(ordered) if asked & about and _was_before(other, line))
         ordered.insert(next(older, len(ordered)), (line, asked_in(line.statement, question)))

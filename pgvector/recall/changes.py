@@ -65,9 +65,9 @@ def asked_in(text: str, question: str) -> frozenset[str]:
     A name is none: "What does Ada drink?" does not ask for whatever is said of Ada. In "what does ada drink" the text
     tells that it is one.
     """
-    language = language_of(question)
-    told = plain(text[:_READ_CHARS] if language == "de" else _NAME.sub(" ", text[:_READ_CHARS]))
-    others = _of_others(plain(text[:_READ_CHARS]), plain(question[:_READ_CHARS]), _CLOSE[bool(language)])
+    language, read = language_of(question), text[:_READ_CHARS]
+    told = plain(read if language == "de" else _NAME.sub(" ", read))
+    others = _of_others(plain(read), plain(question[:_READ_CHARS]), _CLOSE[bool(language)])
     words = frozenset(_WORD.findall(told)) - others
     return frozenset(stem for stem in _stems(question) if any(word.startswith(stem) for word in words))
 
