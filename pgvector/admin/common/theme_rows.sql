@@ -49,8 +49,7 @@ SELECT theme FROM themes
 -- name: themes_of_clients_spread
 -- exempt: as themes_of_clients, where the tables are spread over machines, each of which reads its own.
 SELECT theme
-  FROM (SELECT DISTINCT ON (agent_identity) agent_identity AS theme, metadata FROM conversations
-         ORDER BY agent_identity, ts DESC) AS last
+  FROM last_turns() AS last
  WHERE metadata ->> 'platform' = 'api_server' AND theme <> lower(coalesce(metadata ->> 'profile', 'default'))
  ORDER BY theme;
 
@@ -73,8 +72,7 @@ ORDER BY 1;
 -- name: themes_of_home_spread
 -- exempt: as themes_of_home, where the tables are spread over machines, each of which reads its own.
 SELECT theme
-  FROM (SELECT DISTINCT ON (agent_identity) agent_identity AS theme, metadata FROM conversations
-         ORDER BY agent_identity, ts DESC) AS last
+  FROM last_turns() AS last
  WHERE metadata ->> 'profile' = %(profile)s
 UNION
 SELECT agent_identity FROM hermes_mirror WHERE origin = %(origin)s AND announced

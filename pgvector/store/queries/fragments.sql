@@ -28,6 +28,11 @@ UNION ALL
 SELECT (SELECT agent_identity FROM {table} WHERE agent_identity > {found}.theme ORDER BY agent_identity LIMIT 1)
   FROM {found} WHERE {found}.theme IS NOT NULL
 
+-- fragment: last_turns()
+-- The last turn of each theme, from the whole table, which each machine reads by itself where it is spread.
+(SELECT DISTINCT ON (agent_identity) agent_identity AS theme, metadata FROM conversations
+         ORDER BY agent_identity, ts DESC)
+
 -- fragment: retention_standing(r)
 -- How far the retention of a theme is, from its row of hermes_retention.
 {r}.policy,
