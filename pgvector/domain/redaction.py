@@ -27,11 +27,12 @@ _PROBE_S = 0.005  # of CPU time, for one length
 class _Search(NamedTuple):
     """A search, from one `sign` to the next, for beginnings: each with the position of `sign` in it, and its shape.
 
-    A sign is a rare character, or the whole of a beginning that has none.
+    A sign is a rare character, or the whole of a beginning that has none. Where it does not occur, the pattern is not
+    compiled: all of them together would take longer than what else a new process does before its first question.
     """
 
     sign: str
-    pattern: re.Pattern[str]
+    pattern: str
     begins: tuple[tuple[str, int, SecretShape], ...]
 
 
@@ -48,7 +49,7 @@ def _searches(folded: bool) -> tuple[_Search, ...]:
     return tuple(_Search(sign, _together(sign, run, begins), tuple(begins)) for (sign, run), begins in together.items())
 
 
-def _together(sign: str, run: int, begins: list[tuple[str, int, SecretShape]]) -> re.Pattern[str]:
+def _together(sign: str, run: int, begins: list[tuple[str, int, SecretShape]]) -> str:
     """Return the pattern that finds all beginnings with `sign`, which comes first in it: that makes it fast."""
 
     def after(begin: str, at: int) -> str:
@@ -64,10 +65,11 @@ def _together(sign: str, run: int, begins: list[tuple[str, int, SecretShape]]) -
         front = "".join(sorted({re.escape(begin[at - 1]) for begin, at, _ in begins if at}))
         at_once.append(f"(?<=[{front}]{re.escape(sign)})(?:{'|'.join(later)})")
     following = rf"(?=[\w-]{{{run}}})" if run else ""
-    return re.compile(f"{re.escape(sign)}{following}(?:{'|'.join(at_once)})")
+    return f"{re.escape(sign)}{following}(?:{'|'.join(at_once)})"
 
 
 _EXACT, _FOLDED = _searches(False), _searches(True)
+_ready = functools.cache(re.compile)
 
 
 class Masker:
@@ -111,7 +113,7 @@ def _look_for(searches: tuple[_Search, ...], text: str, searched: str, found: li
     for search in searches:
         first = searched.find(search.sign)
         ends: dict[str, int] = {}  # of the last match
-        for hit in search.pattern.finditer(searched, first) if first >= 0 else ():
+        for hit in _ready(search.pattern).finditer(searched, first) if first >= 0 else ():
             for begin, at, shape in search.begins:
                 start = hit.start() - at
                 if start < ends.get(begin, 0) or not searched.startswith(begin, start):

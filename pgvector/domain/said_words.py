@@ -281,9 +281,12 @@ def _names_a_conversation(plain: str) -> bool:
 
 def _without_dates(plain: str) -> str:
     """Return a text without days and months; "May" and the like may be other words."""
-    rest = _without(plain, spoken_times(plain))
-    for pattern in (calendar_week(), part_of_present(), last(), weekdays_ago()):
-        rest = _without(rest, pattern.finditer(rest))
+    rest = plain
+    if not words.SIGNS.isdisjoint(re.findall(r"\w+", plain)):
+        rest = _without(rest, spoken_times(rest))
+        for pattern in (part_of_present(), last(), weekdays_ago()):
+            rest = _without(rest, pattern.finditer(rest))
+    rest = _without(rest, calendar_week().finditer(rest))
     if not words.CJK.search(rest):
         return rest
     for pattern in east_asian.every_time():
@@ -308,7 +311,7 @@ def _is_talk(said: Set[str], *, speaks: bool) -> bool:
 
 def _is_asian_talk(said: Set[str]) -> bool:
     """Return whether Chinese, Japanese or Korean has all that these texts are made of."""
-    return any(not any(each.sub("", text) for text in said) for each in _cjk_words())
+    return not said or any(not any(each.sub("", text) for text in said) for each in _cjk_words())
 
 
 def names_today(plain: str) -> bool:

@@ -292,7 +292,7 @@ SIGNS = frozenset(
     "past",
     *LAST_BEFORE,
     *ENGLISH_SHORT_WEEKDAYS,
-    *(f"{day}{end}" for day in WEEKDAYS for end in ("s", "en")),
+    *(f"{day}{end}" for day in (*WEEKDAYS, *WEEKENDS) for end in ("s", "en", "n")),
 }  # "3d" is one word
 HOUR_SIGNS = HOUR_UNITS.keys() | {"ago", *WITHIN}  # and so is "2h"
 CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")

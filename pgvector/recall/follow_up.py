@@ -6,8 +6,8 @@ What is searched for is then the earlier message and this one together. Alone it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from datetime import UTC, datetime
+from itertools import islice
 
 from ..domain.function_words import telling_words
 from ..domain.named_times import at_another_time, named_periods
@@ -192,12 +192,13 @@ def _names_something(text: str) -> bool:
     """Return whether a text has something to speak of, which "Great, that helped a lot!" has not."""
     if asks(text, of_a_turn=True):
         return says_something(text)
-    return CJK_LEAST.search(text) is not None or _content(_WORD.findall(text)) >= _CONTENT_LEAST
+    return CJK_LEAST.search(text) is not None or _has_content(text, _CONTENT_LEAST)
 
 
-def _content(words: Iterable[str]) -> int:
-    """Return how many words say something."""
-    return sum(map(says_something, words))
+def _has_content(text: str, least: int) -> bool:
+    """Return whether at least so many words of a text say something."""
+    said = filter(says_something, (word[0] for word in _WORD.finditer(text)))
+    return sum(1 for _ in islice(said, least)) == least
 
 
 def _with_and(text: str, question: str) -> str:
@@ -214,4 +215,4 @@ def _is_named(before: str) -> bool:
     if any(says_something(verb[1]) for verb in _SUBJECT.finditer(before) if verb[1].casefold() not in _NO_SUBJECT):
         return True
     joined = _JOINED.search(before, before.find(" "))
-    return joined is not None or _content(_WORD.findall(before)) > _CONTENT_MOST
+    return joined is not None or _has_content(before, _CONTENT_MOST + 1)

@@ -90,6 +90,7 @@ def days(text: str) -> list[tuple[date, date]]:
         ("Was haben wir vor zwei Montagen besprochen?", TWO_MONDAYS_AGO),
         ("De quoi avons-nous parlé il y a deux lundis ?", TWO_MONDAYS_AGO),
         ("What did we do two weekends ago?", (date(2026, 11, 14), date(2026, 11, 15))),
+        ("Was haben wir vor zwei Wochenenden besprochen?", (date(2026, 11, 14), date(2026, 11, 15))),
         ("What was decided last Tues?", TUESDAY),
         ("What did we decide on Tue?", TUESDAY),
         ("Was habe ich letzten Di gesagt?", TUESDAY),
