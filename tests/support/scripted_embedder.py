@@ -10,8 +10,9 @@ import re
 import ssl
 import threading
 from collections.abc import Iterable
-from operator import add
 from typing import Any, Literal
+
+import numpy
 
 from .embedding_server import PATHS, Api, EmbedHandler, embed_reply
 from .scripted_endpoint import ScriptedEndpoint
@@ -48,17 +49,18 @@ _TRICKLE_S = 0.02
 
 
 @functools.lru_cache(maxsize=4096)
-def _word_numbers(word: str, dims: int) -> tuple[float, ...]:
-    return tuple(byte - 127.5 for byte in hashlib.shake_256(word.encode("utf-8", "replace")).digest(dims))
+def _word_numbers(word: str, dims: int) -> numpy.ndarray:
+    digest = hashlib.shake_256(word.encode("utf-8", "replace")).digest(dims)
+    return numpy.frombuffer(digest, numpy.uint8) - 127.5
 
 
 def hash_vector(text: str, dims: int) -> list[float]:
     """The unit vector this server gives a text: the sum of its words' hashes, so that shared words mean similarity."""
     words = re.findall(r"\w+", _INSTRUCTION.sub("", text).casefold()) or [text]
-    total: Iterable[float] = [0.0] * dims
+    total = numpy.zeros(dims)
     for word in words:
-        total = map(add, total, _word_numbers(word, dims))
-    return _unit(list(total))
+        total += _word_numbers(word, dims)
+    return _unit(total.tolist())
 
 
 def _unit(values: list[float]) -> list[float]:
@@ -156,9 +158,11 @@ class _Scene:
             "empty_reply": (200, b""),
             "json_list": (200, b"[1, 2]"),
             "unknown_model": (404, b'{"error": "model \\"nonesuch\\" not found, try pulling it first"}'),
-            "truncated_json": (200, self._reply()[: len(self._reply()) // 2]),
         }
-        if mode in plain:
+        if mode == "truncated_json":
+            whole = self._reply()
+            self.handler.send_bytes(200, whole[: len(whole) // 2])
+        elif mode in plain:
             self.handler.send_bytes(*plain[mode])
         elif mode == "rate_limited":
             self.handler.send_json(429, {"error": "slow down"}, {"Retry-After": self.script.retry_after})
