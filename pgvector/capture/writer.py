@@ -27,7 +27,6 @@ from .queues import OwnQueues, Queue
 from .resend import AcknowledgedWrites
 from .spool import Spool
 from .spool_directory import SpoolDirectory
-from .spool_format import RejectedWrite
 
 logger = logging.getLogger(__name__)
 
@@ -145,10 +144,6 @@ class Writer:
     def depth(self) -> int:
         """Return how many accepted writes are not in Postgres yet."""
         return self._acknowledged.resend.depth + self._adopted.depth() + self._own.depth()
-
-    def rejected(self) -> list[RejectedWrite]:
-        """Return the writes that Postgres rejected for their content."""
-        return [item for queue in self._queues() for item in queue.rejected()]
 
     def rejected_count(self) -> int:
         """Return how many writes were rejected, including those of stopped processes."""

@@ -82,7 +82,7 @@ def goes_on(awake: PgvectorMemoryProvider) -> bool:
     entry = "Entry of the one that is awake."
     assert seconds(lambda: awake.on_memory_write("add", "memory", entry)) < NOT_WAITED_S
     landed(awake)
-    return runtime_of(awake).writer.rejected() == []
+    return runtime_of(awake).writer.rejected_count() == 0
 
 
 def waits_for_a_lock(admin_dsn: str) -> bool:

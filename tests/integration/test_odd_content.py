@@ -13,7 +13,7 @@ import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import MakeProvider
-from tests.support.memory import called, landed, recalled, runtime_of
+from tests.support.memory import called, landed, recalled, rejected_writes, runtime_of
 from tests.support.stored import Database
 
 ANSWER = "That is a long enough answer to be worth storing, about the Atlas project."
@@ -22,7 +22,7 @@ ANSWER = "That is a long enough answer to be worth storing, about the Atlas proj
 def _stored(provider: PgvectorMemoryProvider, dsn: str) -> list[str]:
     """The user's side of every stored turn, in order, once nothing is set aside."""
     landed(provider)
-    assert [item.error for item in runtime_of(provider).writer.rejected()] == []
+    assert [item.error for item in rejected_writes(provider)] == []
     return Database(dsn).column("SELECT content FROM conversations WHERE role = 'user' ORDER BY id")
 
 
@@ -186,5 +186,5 @@ def test_need_26_one_refused_row_holds_nothing_else_up(make_provider: MakeProvid
         provider.on_memory_write("add", "memory", text)
     landed(provider)
     assert set(recalled(provider, "atlas")) == {"Atlas is blue", "Atlas is round"}
-    (item,) = runtime_of(provider).writer.rejected()
+    (item,) = rejected_writes(provider)
     assert item.operation.texts() == ["Atlas is unlucky"]

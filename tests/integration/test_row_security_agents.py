@@ -17,7 +17,7 @@ from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS, MakeProvider
-from tests.support.memory import called, landed, recalled, results, runtime_of
+from tests.support.memory import called, landed, recalled, rejected_writes, results, runtime_of
 from tests.support.row_security import let_tenants_in, session
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
@@ -92,7 +92,7 @@ def test_need_04_a_tenants_write_for_another_theme_is_set_aside_and_goes_in_once
     assert set(
         admin.column("SELECT agent_identity FROM memory_entries UNION SELECT agent_identity FROM conversations")
     ) == {"marketing"}
-    aside = runtime_of(foreign).writer.rejected()
+    aside = rejected_writes(foreign)
     assert len(aside) == 2 and all(
         "row-level security" in item.error and "tenants grant" in item.error for item in aside
     )
@@ -119,7 +119,7 @@ def test_need_04_a_tenant_that_lost_its_last_theme_waits_for_a_grant_which_is_na
         assert "hermes-pgvector tenants grant ROLE THEME" in records(logging.WARNING)[0]
         row_security.grant(conn, "tenant_marketing", ["marketing"])
     landed(provider)
-    assert runtime_of(provider).writer.rejected() == []
+    assert runtime_of(provider).writer.rejected_count() == 0
     assert sorted(Database(admin_dsn).column("SELECT content FROM memory_entries")) == ["Atlas is blue", "Atlas is red"]
 
 
@@ -145,7 +145,7 @@ def test_need_04_a_role_that_was_confined_sends_nothing_of_other_themes_again(
     tenant = make_provider({"dsn": tenant_dsn})
     tenant.on_memory_write("add", "memory", "The Atlas budget is owned by marketing")
     landed(tenant)
-    assert not runtime_of(tenant).writer.rejected()
+    assert runtime_of(tenant).writer.rejected_count() == 0
 
 
 def test_need_04_replacing_and_removing_work_for_a_tenant(make_provider: MakeProvider, tenant_dsn: str) -> None:
@@ -157,7 +157,7 @@ def test_need_04_replacing_and_removing_work_for_a_tenant(make_provider: MakePro
     provider.on_memory_write("remove", "memory", "", {"old_text": "Atlas is"})
     landed(provider)
     assert recalled(provider, "atlas") == ["The Atlas budget is owned by Bob"]
-    assert not runtime_of(provider).writer.rejected()
+    assert runtime_of(provider).writer.rejected_count() == 0
 
 
 def test_need_04_every_verb_keeps_to_the_themes_of_its_role(
@@ -203,7 +203,7 @@ def test_need_04_turning_it_on_and_off_under_a_writing_agent_loses_nothing(
         provider.sync_turn(f"And what about the ticket after {number}, please?", f"The one after {number} is closed.")
         provider.on_memory_write("add", "memory", f"Atlas, part {number}")
     landed(provider)
-    assert not runtime_of(provider).writer.rejected()
+    assert runtime_of(provider).writer.rejected_count() == 0
     assert Database(admin_dsn).column("SELECT count(*) FROM conversations") == [16]
     assert Database(dsn).column("SELECT count(*) FROM conversations") == [16]
 

@@ -71,7 +71,7 @@ def works(make_provider: MakeProvider, dsn: str) -> None:
     provider.on_memory_write("replace", "memory", "Crane 3 is red.", {"old_text": "Crane 3 is blue"})
     provider.sync_turn(turn(1), ANSWER)
     landed(provider)
-    assert runtime_of(provider).writer.rejected() == []
+    assert runtime_of(provider).writer.rejected_count() == 0
     assert recalled(provider, "crane 3") == ["Crane 3 is red."]
     assert turn(1) in recalled(provider, turn(1), tool="recall_conversation")
 

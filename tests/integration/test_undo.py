@@ -181,15 +181,15 @@ def test_need_38_a_turn_that_was_set_aside_stays_away(
         )
         provider.sync_turn(turn(1), ANSWER)
         writer = runtime_of(provider).writer
-        until(lambda: len(writer.rejected()) == 1, what="the refusal")
+        until(lambda: writer.rejected_count() == 1, what="the refusal")
         undo(provider)
         landed(provider)
         connection.execute("ALTER TABLE conversations DROP CONSTRAINT refuse")
-    (refused,) = writer.rejected()
     (spool,) = writer._own.spools()
+    (refused,) = spool.rejected()
     retry(spool, [refused.operation])
     landed(provider)
-    until(lambda: not writer.rejected() and not spool.depth, what="the second attempt")
+    until(lambda: not writer.rejected_count() and not spool.depth, what="the second attempt")
     assert stored(dsn) == []
 
 
@@ -203,12 +203,12 @@ def test_need_38_a_turn_that_was_set_aside_stays_away_where_both_wait(
         provider = make_provider({"dsn": proxy.conninfo(direct_dsn)}, session_id=SESSION)
         provider.sync_turn(turn(1), ANSWER)
         writer = runtime_of(provider).writer
-        until(lambda: len(writer.rejected()) == 1, what="the refusal")
+        until(lambda: writer.rejected_count() == 1, what="the refusal")
         proxy.stop()
         connection.execute("ALTER TABLE conversations DROP CONSTRAINT refuse")
         undo(provider)
         (spool,) = writer._own.spools()
-        retry(spool, [item.operation for item in writer.rejected()])
+        retry(spool, [item.operation for item in spool.rejected()])
         assert [op.kind for op in spool.take(10)] == ["undo", "turn"]
         proxy.start()
         until(lambda: not spool.take(10), what="both to be written")

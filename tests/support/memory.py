@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from hermes_memory_pgvector.capture.spool_format import RejectedWrite
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.runtime.process import Runtime
 
@@ -25,6 +26,11 @@ def runtime_of(provider: PgvectorMemoryProvider) -> Runtime:
 def landed(provider: PgvectorMemoryProvider) -> None:
     """Returns when everything the provider accepted is in Postgres."""
     assert runtime_of(provider).writer.flush(LANDED_TIMEOUT_S), "writes did not reach Postgres"
+
+
+def rejected_writes(provider: PgvectorMemoryProvider) -> list[RejectedWrite]:
+    """The writes accepted by the provider's process that Postgres rejected for their content."""
+    return [write for spool in runtime_of(provider).writer._own.spools() for write in spool.rejected()]
 
 
 def called(provider: PgvectorMemoryProvider, tool: str, args: Any) -> dict[str, Any]:

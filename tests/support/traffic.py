@@ -83,7 +83,7 @@ def assert_all_landed(provider: PgvectorMemoryProvider, database: Database, numb
     """Everything reported is in Postgres: each once, in order, with its vector; nothing was set aside or waits."""
     writer = runtime_of(provider).writer
     until(lambda: not writer.depth(), LANDED_TIMEOUT_S, "the spool to be empty")
-    assert writer.rejected() == []
+    assert writer.rejected_count() == 0
     assert user_turns(database) == [turn(number) for number in numbers]
     answers = database.column("SELECT content FROM conversations WHERE role = 'assistant'")
     assert answers == [ANSWER] * len(numbers)
