@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 from ..domain.errors import InvalidArgument
 from ..domain.facts import parse_notation
 from ..domain.fork_safety import fork_lock
+from ..domain.gil import in_slices
 from ..domain.lru import LruDict
 from ..domain.text import clean
 from ..host.recall_tools import MAX_LIMIT, MAX_OFFSET
@@ -135,8 +136,8 @@ def _purge(memory: ClientMemory, args: Mapping[str, Any]) -> str:
     before = datetime.now(UTC) - timedelta(days=days) if days >= 0 else None
     wanted = FactFilter(states=("superseded", "archived"), scope=_label(args), before=before)
     ids = [fact["id"] for fact in _facts(memory, wanted)]
-    for start in range(0, len(ids), _FORGOTTEN_AT_ONCE):
-        memory.keep("forget", {"ids": ids[start : start + _FORGOTTEN_AT_ONCE]})
+    for some in in_slices(ids, _FORGOTTEN_AT_ONCE):
+        memory.keep("forget", {"ids": some})
     return f"purged: {len(ids)} fact(s)\ngauge: {_gauge(_facts(memory)):.1f}%"
 
 

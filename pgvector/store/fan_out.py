@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Any
 
 from ..domain.errors import OperationRejected
+from ..domain.gil import in_slices
 from ..domain.types import Store
 
 MOST_THEMES = 50  # each takes a dozen small statements
@@ -30,8 +31,7 @@ def ask_each_theme(asked: Sequence[Asked], send: Send) -> list[Iterable[Any]]:
         _of_each(name, row, themes[_reach(name, row)]) if row.get("any_theme") else [(name, row)] for name, row in asked
     ]
     listed = list(chain.from_iterable(sent))
-    pieces = (listed[start : start + _AT_ONCE] for start in range(0, len(listed), _AT_ONCE))
-    answers = chain.from_iterable(map(send, pieces))
+    answers = chain.from_iterable(map(send, in_slices(listed, _AT_ONCE)))
     return [chain.from_iterable([next(answers) for _ in each]) for each in sent]
 
 

@@ -1,15 +1,13 @@
-"""Reading from Postgres: the single row of a statement, and sequences in pieces."""
+"""Reading the single row of a statement from Postgres."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 from psycopg import sql
 
 from ...store.connection import DeadlineConnection
-
-_T = TypeVar("_T")
 
 
 def one(
@@ -23,9 +21,3 @@ def one(
     row = conn.execute(statement, values, prepare=False if anew else None).fetchone()
     assert row is not None, "such a statement has a row"
     return row
-
-
-def pieces(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
-    """Yield the items in order, at most `size` at a time."""
-    for start in range(0, len(items), size):
-        yield items[start : start + size]

@@ -13,11 +13,11 @@ from pgvector.psycopg import register_vector
 
 from ...domain.dates import parse_when
 from ...domain.errors import ConfigurationError, WrongUsage
+from ...domain.gil import in_slices
 from ...domain.theme import Languages, ThemeRules
 from ...store.connection import DeadlineConnection
 from ..common import new_vectors
 from ..common import theme_rows as all_themes
-from ..common.fetching import pieces
 from ..common.operators import clock, logged
 from ..common.progress import progress
 from ..common.repeat import held_back
@@ -158,7 +158,7 @@ def _theme_plan(conn: DeadlineConnection, options: CompactOptions, theme: str, b
     if options.duplicates:
         groups = store.candidates(conn, theme, before)
         again = [(id, newest) for newest, *older in groups for id in older]
-        for some in map(dict, pieces(again, _SLICE)):
+        for some in map(dict, in_slices(again, _SLICE)):
             said_again = store.same(conn, theme, some, options.similar)
             duplicates |= {id: some[id] for id in said_again}
             taken += sum(said_again.values())
@@ -214,7 +214,7 @@ class Compaction:
             progress("compacted", sum(planned.values())) as advance,
         ):
             for each in self.plan.themes:
-                for some in pieces(list(each.duplicates.items()), _SLICE):
+                for some in in_slices(list(each.duplicates.items()), _SLICE):
                     similar = self.plan.options.similar
                     collapse = partial(store.collapse, self.conn, each.share.theme, dict(some), similar)
                     advance(self._step("duplicates", collapse))
@@ -225,7 +225,7 @@ class Compaction:
     def _cool(self, theme: str, advance: Callable[[int], None]) -> None:
         with held_back():
             found = store.cooling(self.conn, theme, self.plan.before)
-        for ids in pieces(found, _SLICE):
+        for ids in in_slices(found, _SLICE):
             advance(self._step("vectors", partial(store.cool, self.conn, theme, ids)))
 
     def _step(self, kind: str, change: Callable[[], int]) -> int:

@@ -11,6 +11,7 @@ from ...capture.document_embedding import PendingRows
 from ...domain.chunks import chunk_spans
 from ...domain.errors import EmbedderError, EmbedderUnavailable
 from ...domain.format import format_duration
+from ...domain.gil import in_slices
 from ...domain.types import EmbeddingSpace, Store
 from ...embed.embedder import Embedder, space_of
 from ...store.backend import WRITE_TIMEOUT_S, Backend
@@ -18,7 +19,7 @@ from ...store.connection import DeadlineConnection
 from ...store.sql import query
 from ...store.vectors import STORES, Chunk, PendingRow, recorded_space
 from ..common import new_vectors as store
-from ..common.fetching import one, pieces
+from ..common.fetching import one
 from ..common.progress import ProgressLine, describe
 
 _AT_ONCE = 64  # texts a request
@@ -166,7 +167,7 @@ class Reembedding:
                     else:
                         todo = [row for row in rows if row.id <= last[name] and (name, row.id) not in self._refused]
                         busy |= bool(todo)
-                        for slice_ in pieces(todo, _AT_ONCE):
+                        for slice_ in in_slices(todo, _AT_ONCE):
                             self._embed_rows(slice_)
                 row_id = store.missing(self._conn, name, store.end_of_block(row_id), last[name])
         return busy
@@ -233,7 +234,7 @@ def _embed(embedder: Embedder, texts: Sequence[str], chunk_tokens: int) -> dict[
     spans = {text: chunk_spans(text, chunk_tokens) for text in texts}
     parts = list(dict.fromkeys(text[first:end] for text in spans for first, end in spans[text]))
     vectors: dict[str, list[float]] = {}
-    for some in pieces(parts, _AT_ONCE):
+    for some in in_slices(parts, _AT_ONCE):
         vectors |= zip(some, embedder.embed_documents(some, timeout_s=_TIMEOUT_S), strict=True)
     return {text: [Chunk(first, vectors[text[first:end]]) for first, end in spans[text]] for text in spans}
 

@@ -14,12 +14,13 @@ from typing import Any
 from psycopg import sql
 
 from ...domain.errors import ConfigurationError
+from ...domain.gil import in_slices
 from ...domain.text import as_object
 from ...domain.types import Store
 from ...store.connection import DeadlineConnection
 from ...store.memories import lock_theme, lock_themes
 from ...store.sql import query
-from ..common.fetching import one, pieces
+from ..common.fetching import one
 from ..common.hnsw import CHUNKS, ROWS
 from ..common.row_security import has_own_themes
 
@@ -45,14 +46,14 @@ def move(conn: DeadlineConnection, theme: str, into: str, advance: Advance) -> d
     """
     names = {"theme": theme, "into": into}
     with _moving(conn, names):
-        turns = _in_slices(conn, _query("theme_turn_ids"), _moves(conn, "turns"), names, advance)
+        turns = _each_slice(conn, _query("theme_turn_ids"), _moves(conn, "turns"), names, advance)
     # Turns were moved first because from here on agents' writes of memories of both themes wait.
     lock_themes(conn, (theme, into))
     merged = _merge(conn, theme, into, advance)
     # History goes before the memories, so that their move becomes its last entry.
     conn.execute(_query("move_history"), names)
     with _moving(conn, names):
-        memories = _in_slices(conn, _query("theme_memory_ids"), _moves(conn, "memories"), names, advance)
+        memories = _each_slice(conn, _query("theme_memory_ids"), _moves(conn, "memories"), names, advance)
     for statement in _BESIDE:
         conn.execute(_query(statement), names)
     conn.execute(_query("clear_live_tombstones"), {"theme": into})
@@ -65,9 +66,9 @@ def delete(conn: DeadlineConnection, theme: str, advance: Advance) -> dict[str, 
     Only digests of removed memories stay, so that no host's file brings the memories back.
     """
     names = {"theme": theme, "at": datetime.now(UTC)}
-    turns = _in_slices(conn, _query("theme_turn_ids"), [query("delete_turns")], names, advance)
+    turns = _each_slice(conn, _query("theme_turn_ids"), [query("delete_turns")], names, advance)
     lock_theme(conn, theme)
-    memories = _in_slices(conn, _query("theme_memory_ids"), [query("forget_memories")], names, advance)
+    memories = _each_slice(conn, _query("theme_memory_ids"), [query("forget_memories")], names, advance)
     conn.execute(_query("delete_history"), names)
     conn.execute(_query("forget_retention"), names)
     return {"memories": memories, "turns": turns}
@@ -103,7 +104,7 @@ def _shared(conn: DeadlineConnection, theme: str, into: str, statement: str) -> 
     database that is distributed by theme cannot join two themes.
     """
     ids = [row.id for row in conn.execute(_query("theme_memory_ids"), {"theme": theme})]
-    for slice_ids in pieces(ids, _SLICE):
+    for slice_ids in in_slices(ids, _SLICE):
         some = {"theme": theme, "ids": slice_ids}
         rows = {(row.target, row.digest): row for row in conn.execute(_query(statement), some)}
         asked = {"theme": into, "digests": [digest for _, digest in rows]}
@@ -158,7 +159,7 @@ def _statement(name: str, table: str, *, number: str = "id", columns: Sequence[s
     )
 
 
-def _in_slices(
+def _each_slice(
     conn: DeadlineConnection,
     which: bytes,
     statements: Sequence[Statement],
@@ -172,7 +173,7 @@ def _in_slices(
     done = 0
     # All ids are read first: selecting each slice by theme would walk over all rows already done.
     while ids := [row.id for row in conn.execute(which, {"theme": names["theme"]})]:
-        for some in pieces(ids, _SLICE):
+        for some in in_slices(ids, _SLICE):
             done += [conn.execute(statement, {**names, "ids": some}).rowcount for statement in statements][-1]
             advance(len(some))
     return done
