@@ -335,6 +335,24 @@ def test_need_04_to_ask_for_another_theme_reads_nothing_that_could_be_counted_or
             assert "Rows Removed" not in text and not re.search(r"Scan.*actual.*rows=[1-9]", text), text
 
 
+def test_need_04_what_a_session_counts_of_its_reading_tells_of_no_text_of_another_theme(
+    tenant: psycopg.Connection[Any],
+) -> None:
+    fetched = "SELECT sum(idx_tup_fetch + seq_tup_read) FROM pg_stat_xact_all_tables WHERE relname = 'conversations'"
+
+    def looked_up(text: str) -> tuple[int, int]:
+        """Return how many rows the lookup of a text gives, and how many it has fetched."""
+        with tenant.transaction():
+            before = _one(tenant, fetched) or 0
+            found = _one(tenant, f"SELECT count(*) FROM hermes_turns_like(hermes_digest('{text}'), current_user)")
+            return found, _one(tenant, fetched) - before
+
+    tenant.execute("DISCARD ALL")
+    assert looked_up("row 10 ours") == (1, 1)
+    of_nobody = looked_up("row of nobody")
+    assert of_nobody == looked_up(f"row 11 {SECRET}") == (0, 0)
+
+
 def test_need_04_estimates_tell_of_no_theme_text_word_digest_or_session(tenant: psycopg.Connection[Any]) -> None:
     for known, unknown in (
         ("agent_identity = 'sales'", "agent_identity = 'nobody'"),
@@ -346,6 +364,7 @@ def test_need_04_estimates_tell_of_no_theme_text_word_digest_or_session(tenant: 
         ("session_id = 'sales-1'", "session_id = 'nobody-1'"),
         ("session_id > 'sales-1'", "session_id > 'z'"),
         ("substr(hermes_digest(content), 1, 8) < '\\x40'", "substr(hermes_digest(content), 1, 8) < '\\xf0'"),
+        ("substr(hermes_digest(content), 1, 6) < '\\x40'", "substr(hermes_digest(content), 1, 6) < '\\xf0'"),
     ):
         assert _estimate(tenant, known) == _estimate(tenant, unknown), known
     for table in _FILLED:

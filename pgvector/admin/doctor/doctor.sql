@@ -80,7 +80,10 @@ SELECT name FROM unnest('{memory_entries_theme_digest_key, memory_entries_theme_
     conversation_chunks_theme_code_idx, conversation_chunks_theme_sig_idx, hermes_operations_time_idx,
     hermes_tombstones_time_idx, hermes_mirror_origin_idx, memory_history_theme_time_idx, memory_history_memory_idx,
     memory_history_time_idx, memory_history_text_idx, memory_history_removed_idx}'::text[]) AS name
- WHERE to_regclass(name) IS NULL;
+ WHERE to_regclass(name) IS NULL
+ UNION ALL
+SELECT 'conversations_theme_digest_idx' FROM pg_class
+ WHERE oid = to_regclass('conversations') AND relrowsecurity AND to_regclass('conversations_theme_digest_idx') IS NULL;
 
 -- name: missing_keys
 -- exempt: reads the catalogue only.
