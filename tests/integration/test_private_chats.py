@@ -147,6 +147,22 @@ def test_need_35_what_an_operator_says_in_the_place_of_a_memory_of_a_chat_stays_
     assert "Xq471" not in found and "green" in found
 
 
+def test_need_35_no_metadata_of_a_call_says_where_a_memory_comes_from(make_provider: MakeProvider) -> None:
+    """Also where the host says less of the session than the caller does."""
+    direct = SLACK_DM | {"chat_type": ""}
+    chat, plain = (make_provider({"tools": ["remember"]}, **where) for where in (direct, CLI | {"platform": ""}))
+    for claimed in ({"chat_type": "group"}, {"platform": "cli", "profile": "coder", "source": "file"}):
+        said = {"content": "The Atlas vault has the PIN Xq4711", "sync": True, "metadata": claimed}
+        called(chat, "remember", said)
+        called(plain, "remember", said)
+    called(plain, "remember", {"content": "The Atlas vault is blue", "sync": True, "metadata": {"platform": "ios"}})
+
+    other = make_provider({"cross_theme": "all", "shared_chats": ["slack"]}, gateway_session_key="sales")
+    found = everything_recalled(other, ["default"])
+    assert "Xq4711" not in found
+    assert "The Atlas vault is blue" in found
+
+
 def test_need_35_refusals_and_notes_do_not_tell_which_chats_there_are(make_provider: MakeProvider, dsn: str) -> None:
     tell(make_provider, "Xq4711", {"messaging_theme": "chat"}, **DM)
     (theme,) = Database(dsn).column("SELECT DISTINCT agent_identity FROM conversations")
