@@ -251,6 +251,8 @@ def test_a_set_of_themes() -> None:
     themes = ThemeSet(["Sales", "intraday-*", "@telegram/*"])
     assert all(name in themes for name in ("sales", "intraday-", "intraday-x", "@telegram/default/00"))
     assert not any(name in themes for name in ("sales2", "intraday", "%40telegram/x", ""))
+    assert "team blue" in ThemeSet(["Team  *"]) and "teamsters" not in ThemeSet(["Team  *"])
+    assert "anything" in ThemeSet([" *"])
     assert "anything" in ThemeSet(["*"]) and not ThemeSet([]) and "x" not in ThemeSet([])
 
 
