@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from ..admin.common.saving import Changes, changes_to
 from ..admin.setup.prompts import SetupOptions, Terminal
@@ -18,6 +19,7 @@ from ..config.settings import FIELDS, Field, Settings
 from ..domain.errors import HermesPgvectorError, InvalidArgument
 from ..domain.redaction import masked
 from ..domain.text import clean
+from ..embed.model_folder import is_local
 from ..host.session_context import environment
 
 API_KEY = "embed_api_key"  # no setting: the variable that `embed_api_key_env` names
@@ -65,6 +67,7 @@ def tried(
     """
     trial = _read(current, changes_wanted)
     _note_overtaken(trial, current, shown or {})
+    _keep_key(trial, home, current)
     if not trial.problems and trial.changed & _ABOUT_DATABASE:
         _try_stores(trial, home, current)
     return trial
@@ -95,6 +98,26 @@ def _note_overtaken(trial: SettingsTrial, current: Settings, shown: Mapping[str,
             trial.now[key] = now
             says = f"somebody else has set it to {json.dumps(now)} meanwhile"
             trial.problems.append(SettingProblem(key, says, "test again, and save, if yours is to replace it"))
+
+
+def _keep_key(trial: SettingsTrial, home: Path, current: Settings) -> None:
+    """Add a problem if the key that is set would go to another address than before: it may be anybody's."""
+    if "embed_url" not in trial.changed or API_KEY in trial.changed:
+        return
+    url = trial.wanted.embed_url
+    goes_elsewhere = url and not is_local(url) and _origin(url) != _origin(current.embed_url)
+    if goes_elsewhere and environment(home).get(trial.wanted.embed_api_key_env):
+        says = "the key that is set was given for another address, and is sent to this one only if you give it again"
+        fix = "give the key of the new address; any word if it needs none"
+        trial.problems.append(SettingProblem(API_KEY, says, fix))
+
+
+def _origin(url: str) -> tuple[str, str]:
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # the endpoint will say so
+        return "", url
+    return parts.scheme, parts.netloc.rpartition("@")[2].lower()
 
 
 def _key(given: Any) -> str:

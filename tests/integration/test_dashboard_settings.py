@@ -211,6 +211,18 @@ def test_an_endpoint_is_asked_before_it_is_saved(api: DashboardApi, agent: Path,
     assert used(agent).embed_url == "" and SECRET not in files(agent)[".env"]
 
 
+def test_the_key_of_one_endpoint_is_not_sent_to_another(api: DashboardApi, agent: Path) -> None:
+    with ScriptedEmbedder(dims=DIMS) as old, ScriptedEmbedder(dims=DIMS) as stranger:
+        assert try_and_save(api, agent, embed_url=old.url, embed_model="scripted", embed_api_key=SECRET)["ok"]
+        (problem,) = try_and_save(api, agent, embed_url=stranger.url)["problems"]
+        assert problem["key"] == "embed_api_key" and "another address" in problem["says"]
+        assert try_and_save(api, agent, embed_url="")["ok"]
+        assert try_and_save(api, agent, embed_url=stranger.url)["problems"], "nor by way of no address"
+        assert stranger.texts == []
+        assert try_and_save(api, agent, embed_url=stranger.url, embed_api_key="another")["ok"]
+        assert try_and_save(api, agent, embed_url=f"{stranger.url}/")["ok"], "the same address"
+
+
 def test_an_endpoint_that_does_not_answer_is_not_saved(api: DashboardApi, agent: Path) -> None:
     (problem,) = try_and_save(api, agent, embed_url=f"http://127.0.0.1:{free_port()}/v1")["problems"]
     assert problem["key"] == "embed_url" and "start the endpoint" in problem["says"]
