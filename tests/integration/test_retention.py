@@ -133,6 +133,15 @@ def test_need_17_the_command_that_is_told_shows_what_will_go_and_no_more(
     assert run(retention) == planned > 0
 
 
+def test_need_23_the_name_of_a_theme_of_somebodys_sql_steers_no_log(
+    process: Make, dsn: str, records: Callable[[int], list[str]]
+) -> None:
+    fill(dsn, "old\n\x1b[2JERROR\u202e forged")
+    run(process("*=180"))
+    (told,) = records(logging.WARNING)
+    assert told.isprintable() and "prune --theme" in told
+
+
 def test_need_17_agents_that_disagree_delete_nothing(process: Make, dsn: str) -> None:
     fill(dsn, "marketing")
     one, other = process("marketing=180"), process("marketing=30")

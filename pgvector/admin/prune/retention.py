@@ -19,6 +19,7 @@ from shlex import quote
 from ...domain.commandline import typed
 from ...domain.errors import DeadlineExceeded, HermesPgvectorError, StoreMisconfigured, StoreUnavailable
 from ...domain.format import plural
+from ...domain.text import harmless
 from ...domain.theme import ROLES
 from ...runtime.retention_process import ANSWER
 from ...store.backend import Backend
@@ -223,7 +224,7 @@ class Retention:
 def _shown_by(theme: str, period: RetentionPeriod) -> str:
     """Return the command that shows exactly what a policy deletes in a theme."""
     roles = "" if period.roles == ROLES else "".join(f" --role {role}" for role in period.roles)
-    return typed("hermes-pgvector prune ") + f"--theme {quote(theme)} --older-than {period.days}d{roles}"
+    return typed("hermes-pgvector prune ") + f"--theme {quote(harmless(theme))} --older-than {period.days}d{roles}"
 
 
 def _steady_s(period: RetentionPeriod) -> float:
