@@ -223,6 +223,40 @@ def test_no_row_of_a_stranger_steers_a_terminal(
     assert odd in row["content"] and row["metadata"] == {f"key{odd}": f"value{odd}"}
 
 
+def test_no_row_of_a_stranger_forges_a_line_of_a_command(
+    configured: str, admin_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What agents write has no line ends in such names; whoever has SQL may write any."""
+    odd = "odd\nt99  assistant  2026-01-01 09:00\r\n  FAIL  forged: all is lost\x1b[2J\u2028"
+    with psycopg.connect(admin_dsn, autocommit=True) as connection:
+        connection.execute("UPDATE hermes_embedding SET model = %s", [odd])
+        for theme in ("sales", odd):
+            connection.execute(
+                "INSERT INTO memory_entries (agent_identity, target, content, kind, subject, scope, state, pinned)"
+                " VALUES (%s, 'memory', 'Atlas costs 900', 'decision', %s, %s, 'active', true)",
+                (theme, odd, odd),
+            )
+            connection.execute(
+                "INSERT INTO conversations (agent_identity, session_id, role, content, ts, metadata)"
+                " VALUES (%s, 's', 'user', %s, now() - interval '200 days', %s)",
+                (theme, f"Atlas starts {odd}", json.dumps({"parent_session_id": odd})),
+            )
+        connection.execute(
+            "INSERT INTO hermes_maintenance (os_user, host, verb, arguments, counts)"
+            " VALUES (%s, %s, 'rename', %s, '{}')",
+            (odd, odd, json.dumps({"theme": odd})),
+        )
+    for command in (
+        ["list"], ["search", "Atlas", "--scope", "all"], ["sessions", "show", "s", "--theme", "sales"], ["doctor"],
+        ["sessions", "list", "--theme", "sales"], ["facts", "list", "--theme", "sales"], ["status", "--verbose"],
+        ["prune", "--all-themes", "--older-than", "90d"], ["themes", "log"], ["themes", "list"],
+    ):  # fmt: skip
+        cli.main(command)
+        lines = "".join(capsys.readouterr()).split("\n")
+        assert any("odd" in line for line in lines) and "\x1b" not in "".join(lines), command
+        assert not any(line.startswith(("t99", "  FAIL  forged")) for line in lines), command
+
+
 def test_an_import_that_unpacks_without_end_is_refused(
     configured: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

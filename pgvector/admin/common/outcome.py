@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from ...domain.format import plural
+from ...domain.text import harmless
 from .commands import printed
 from .console import say
 
@@ -75,7 +76,7 @@ def _noun(name: str) -> tuple[str, str]:
 
 def first_of(names: Sequence[str], most: int) -> str:
     """Return the first `most` names as text; `...` stands for the others."""
-    return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+    return harmless(", ".join(names[:most])) + (", ..." if len(names) > most else "")
 
 
 def fit_for_json(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...config.settings import Settings
 from ...domain.errors import ConfigurationError
+from ...domain.text import harmless
 from ..common.embedded_server import LocateDatabase
 from .check import Check, DoctorContext, State, fail
 from .check_agents import check_agents
@@ -59,7 +60,7 @@ def render_text(checks: Iterable[Check]) -> str:
     """Return the checklist as text for people."""
     lines = []
     for check in checks:
-        lines.append(f"  {_MARKS[check.state]}  {check.name}: {check.said}")
+        lines.append(f"  {_MARKS[check.state]}  {check.name}: {harmless(check.said)}")
         if check.fix:
             lines.append(f"        -> {check.fix}")
     return "\n".join(lines)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ...domain.dates import in_zone
 from ...domain.format import format_bytes
+from ...domain.text import harmless
 from ...domain.theme import ROLES, ThemeRules
 from ..common.commands import Command, add_login, add_yes, argument, filled, positive, printed, read_or_not
 from ..common.console import Column, say, show_table, warn
@@ -87,7 +88,8 @@ def _show(planned: PrunePlan) -> None:
     for each in planned.examples:
         text = " ".join(each["content"].split())
         more = "..." if text[80:] else ""
-        say(f"e.g. {in_zone(each['at'], None):%Y-%m-%d} {each['theme']} {each['role']}: {text[:80]}{more}", "dim")
+        said = f"{each['theme']} {each['role']}: {text[:80]}{more}"
+        say(harmless(f"e.g. {in_zone(each['at'], None):%Y-%m-%d} {said}"), "dim")
 
 
 def _deleted(counts: dict[str, int]) -> str:

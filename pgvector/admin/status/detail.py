@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from ...domain.format import local_minute, plural
+from ...domain.text import harmless
 from ...store.connection import DeadlineConnection, translated
 from ...store.sql import query
 from ..common.outcome import counted
@@ -48,7 +49,8 @@ def detail_lines(known: Mapping[str, Any]) -> list[str]:
         f"vectors    {known['vectors']:,} whole ones; last vacuum {_moment(known['last_vacuum'])}, last compact "
         f"{_moment(known['last_compression'])}",
     ]
-    return lines + [f"theme      {each['theme']}: {_episodes(each)}; {_facts(each)}" for each in known["themes"]]
+    of_themes = (f"theme      {each['theme']}: {_episodes(each)}; {_facts(each)}" for each in known["themes"])
+    return lines + list(map(harmless, of_themes))
 
 
 def _episodes(known: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from ...config.settings import Settings
 from ...domain.commandline import typed
 from ...domain.errors import HermesPgvectorError, StoreMisconfigured, StoreUnavailable
 from ...domain.format import format_bytes, format_duration, plural
+from ...domain.text import harmless
 from ...runtime.parts import backend_of
 from ...store.backend import STILL_STARTING
 from ...store.connection import DeadlineConnection
@@ -200,7 +201,7 @@ def render_status(status: Status) -> str:
         lines += _process_lines(process, agent_runs=runs)
     if not told:
         lines.append("processes  no agent of this home runs, and none has left writes behind")
-    return "\n".join(lines)
+    return "\n".join(map(harmless, lines))
 
 
 def _recall_lines(recall: Mapping[str, Any]) -> list[str]:

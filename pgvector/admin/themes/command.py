@@ -9,6 +9,7 @@ from typing import Any
 
 from ...domain.errors import InvalidArgument
 from ...domain.format import local_minute
+from ...domain.text import harmless
 from ...domain.theme import ThemeRules
 from ...store.connection import DeadlineConnection
 from ..common.commands import Argument, Command, action, add_login, add_yes, argument, positive, printed
@@ -101,7 +102,8 @@ def _show_log(rows: list[dict[str, Any]]) -> None:
         counts = counted(dict(sorted(row["counts"].items())))
         unfinished = "" if state == "done" else f" ({state})"
         who = f"{row['db_role']} ({row['os_user']}@{row['host']})"
-        say(f"{local_minute(row['at'])}  {who}  {row['verb']} {_named(row['arguments'])}: {counts}{unfinished}")
+        did = f"{row['verb']} {_named(row['arguments'])}: {counts}{unfinished}"
+        say(harmless(f"{local_minute(row['at'])}  {who}  {did}"))
     if not rows:
         print("nothing was done to a theme yet")
 
