@@ -190,6 +190,23 @@ def test_need_04_every_verb_keeps_to_the_themes_of_its_role(
     assert [admin.column(of_sales.format(table)) for table in tables] == before
 
 
+def test_need_04_the_index_of_a_tenants_texts_comes_and_goes_with_row_level_security(
+    tenant_dsn: str, admin_dsn: str, home: Path, cli: Run
+) -> None:
+    name = "conversations_theme_digest_idx"
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": tenant_dsn, "dims": DIMS}}}))
+    there = f"SELECT to_regclass('{name}') IS NOT NULL"
+    admin = Database(admin_dsn)
+    assert admin.column(there) == [True] and name not in cli("doctor").stdout
+    with connect(admin_dsn) as conn:
+        conn.execute(f"DROP INDEX {name}".encode())
+        assert f"did not get to its end: {name};" in cli("doctor").stdout
+        row_security.renew(conn)  # as migrate does
+        assert admin.column(there) == [True]
+        row_security.disable(conn)
+    assert admin.column(there) == [False]
+
+
 def test_need_04_turning_it_on_and_off_under_a_writing_agent_loses_nothing(
     make_provider: MakeProvider, admin_dsn: str, dsn: str
 ) -> None:
