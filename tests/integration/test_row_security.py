@@ -353,6 +353,20 @@ def test_need_04_what_a_session_counts_of_its_reading_tells_of_no_text_of_anothe
     assert of_nobody == looked_up(f"row 11 {SECRET}") == (0, 0)
 
 
+@pytest.mark.parametrize("function", ["hermes_turns_with", "hermes_memories_with"])
+def test_need_04_no_word_stands_for_another_theme(tenant: psycopg.Connection[Any], function: str) -> None:
+    """The text index knows themes by words of their own; to look these up takes longer the more rows a theme has."""
+    for words, rows in (
+        ("'row'", OWN), ("'row' & '{marketing}'", OWN), ("!'nobody'", OWN), ("'{sales}'", 0), ("!'{sales}'", 0),
+        ("'row' & !'{nobody}'", 0), ("!'@':*", 0), ("'row' | '@0':*", 0), ("'{marketing}':*", 0),
+    ):  # fmt: skip
+        named = {
+            name: _one(tenant, f"SELECT hermes_theme_lexeme('{name}')") for name in ("marketing", "sales", "nobody")
+        }
+        found = f"SELECT count(*) FROM {function}(NULL, $words${words.format(**named)}$words$, current_user)"
+        assert _one(tenant, found) == rows, words
+
+
 def test_need_04_estimates_tell_of_no_theme_text_word_digest_or_session(tenant: psycopg.Connection[Any]) -> None:
     for known, unknown in (
         ("agent_identity = 'sales'", "agent_identity = 'nobody'"),
