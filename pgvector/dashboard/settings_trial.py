@@ -16,6 +16,7 @@ from ..admin.setup.trial import try_embedding
 from ..admin.setup.wizard_database import DatabaseChoice, DatabaseStep
 from ..config.loading import Rejected, coerce
 from ..config.settings import FIELDS, Field, Settings
+from ..config.sources import read_dotenv
 from ..domain.errors import HermesPgvectorError, InvalidArgument
 from ..domain.redaction import masked
 from ..domain.text import clean
@@ -102,11 +103,12 @@ def _note_overtaken(trial: SettingsTrial, current: Settings, shown: Mapping[str,
 
 def _keep_key(trial: SettingsTrial, home: Path, current: Settings) -> None:
     """Add a problem if the key that is set would go to another address than before: it may be anybody's."""
-    if "embed_url" not in trial.changed or API_KEY in trial.changed:
-        return
-    url = trial.wanted.embed_url
+    url, name = trial.wanted.embed_url, trial.wanted.embed_api_key_env
     goes_elsewhere = url and not is_local(url) and _origin(url) != _origin(current.embed_url)
-    if goes_elsewhere and environment(home).get(trial.wanted.embed_api_key_env):
+    key = environment(home).get(name)
+    # Emptied, a key that somebody else has put into the environment stays.
+    is_gone = trial.api_key or (trial.api_key == "" and key == read_dotenv(home).get(name))
+    if goes_elsewhere and key and not is_gone:
         says = "the key that is set was given for another address, and is sent to this one only if you give it again"
         fix = "give the key of the new address; any word if it needs none"
         trial.problems.append(SettingProblem(API_KEY, says, fix))

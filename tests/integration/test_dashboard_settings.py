@@ -211,7 +211,9 @@ def test_an_endpoint_is_asked_before_it_is_saved(api: DashboardApi, agent: Path,
     assert used(agent).embed_url == "" and SECRET not in files(agent)[".env"]
 
 
-def test_the_key_of_one_endpoint_is_not_sent_to_another(api: DashboardApi, agent: Path) -> None:
+def test_the_key_of_one_endpoint_is_not_sent_to_another(
+    api: DashboardApi, agent: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with ScriptedEmbedder(dims=DIMS) as old, ScriptedEmbedder(dims=DIMS) as stranger:
         assert try_and_save(api, agent, embed_url=old.url, embed_model="scripted", embed_api_key=SECRET)["ok"]
         (problem,) = try_and_save(api, agent, embed_url=stranger.url)["problems"]
@@ -221,6 +223,10 @@ def test_the_key_of_one_endpoint_is_not_sent_to_another(api: DashboardApi, agent
         assert stranger.texts == []
         assert try_and_save(api, agent, embed_url=stranger.url, embed_api_key="another")["ok"]
         assert try_and_save(api, agent, embed_url=f"{stranger.url}/")["ok"], "the same address"
+        assert try_and_save(api, agent, embed_url=old.url, embed_api_key="")["ok"], "and without a key"
+        monkeypatch.setenv("HERMES_PGVECTOR_EMBED_API_KEY", SECRET)
+        (problem,) = try_and_save(api, agent, embed_url=stranger.url, embed_api_key="")["problems"]
+        assert problem["key"] == "embed_api_key", "emptying does not reach the one of the environment"
 
 
 def test_an_endpoint_that_does_not_answer_is_not_saved(api: DashboardApi, agent: Path) -> None:
