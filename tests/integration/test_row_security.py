@@ -336,21 +336,28 @@ def test_need_04_to_ask_for_another_theme_reads_nothing_that_could_be_counted_or
 
 
 def test_need_04_what_a_session_counts_of_its_reading_tells_of_no_text_of_another_theme(
-    tenant: psycopg.Connection[Any],
+    tenant: psycopg.Connection[Any], shared: str
 ) -> None:
-    fetched = "SELECT sum(idx_tup_fetch + seq_tup_read) FROM pg_stat_xact_all_tables WHERE relname = 'conversations'"
+    with connect(shared) as conn:
+        conn.execute("UPDATE memory_history SET old_row = '{}'")  # as if all had been removed
+        conn.execute("VACUUM ANALYZE memory_history")
+    fetched = "SELECT sum(idx_tup_fetch + seq_tup_read) FROM pg_stat_xact_all_tables WHERE relname = '{}'"
 
-    def looked_up(text: str) -> tuple[int, int]:
+    def looked_up(text: str, table: str, found: str) -> tuple[int, int]:
         """Return how many rows the lookup of a text gives, and how many it has fetched."""
         with tenant.transaction():
-            before = _one(tenant, fetched) or 0
-            found = _one(tenant, f"SELECT count(*) FROM hermes_turns_like(hermes_digest('{text}'), current_user)")
-            return found, _one(tenant, fetched) - before
+            before = _one(tenant, fetched.format(table)) or 0
+            rows = _one(tenant, f"SELECT count(*) FROM {found.format(text)}")
+            return rows, _one(tenant, fetched.format(table)) - before
 
     tenant.execute("DISCARD ALL")
-    assert looked_up("row 10 ours") == (1, 1)
-    of_nobody = looked_up("row of nobody")
-    assert of_nobody == looked_up(f"row 11 {SECRET}") == (0, 0)
+    for where in (
+        ("conversations", "hermes_turns_like(hermes_digest('{}'), current_user)"),
+        ("memory_history", "memory_history WHERE old_row IS NOT NULL AND digest = substr(hermes_digest('{}'), 1, 8)"),
+    ):
+        assert looked_up("row 10 ours", *where)[0] == 1
+        of_nobody = looked_up("row of nobody", *where)
+        assert of_nobody == looked_up(f"row 11 {SECRET}", *where) == (0, 0)
 
 
 @pytest.mark.parametrize("function", ["hermes_turns_with", "hermes_memories_with"])

@@ -431,6 +431,8 @@ BEGIN
         EXECUTE format('ALTER TABLE %s DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY', each.relation);
     END LOOP;
     DROP INDEX IF EXISTS conversations_theme_digest_idx;
+    DROP INDEX IF EXISTS memory_history_removed_idx;
+    CREATE INDEX memory_history_removed_idx ON memory_history (digest) WHERE old_row IS NOT NULL;
     FOR each IN SELECT t.relation, a.attname FROM hermes_theme_tables() AS t
                   JOIN pg_attribute AS a ON a.attrelid = t.relation AND a.attstattarget = 0 AND a.attnum > 0 AND NOT a.attisdropped
                    AND a.attname <> ALL ('{content,metadata,tsv,who,old_content,old_row}'::text[]) LOOP
@@ -485,6 +487,15 @@ SELECT pg_advisory_xact_lock(7310579462);
 SET LOCAL client_min_messages = warning;
 CREATE INDEX IF NOT EXISTS conversations_theme_digest_idx ON conversations (agent_identity, substr(hermes_digest(content), 1, 6));
 ALTER INDEX conversations_theme_digest_idx ALTER COLUMN 2 SET STATISTICS 0;
+-- Likewise for the texts that were removed. Who looks in all themes reads the whole of this index, which is small.
+DO $removed$
+BEGIN
+    IF pg_get_indexdef(to_regclass('memory_history_removed_idx'), 1, true) IS DISTINCT FROM 'agent_identity' THEN
+        DROP INDEX IF EXISTS memory_history_removed_idx;
+        CREATE INDEX memory_history_removed_idx ON memory_history (agent_identity, digest) WHERE old_row IS NOT NULL;
+    END IF;
+END
+$removed$;
 COMMIT;
 
 ANALYZE memory_entries, conversations;
