@@ -28,6 +28,7 @@ _IST = (
     r"|wurde|wurden|darf|dürfen|mache|macht|machen|heisst|heissen|kostet|kosten|kommt|kommen|geht|gehen|gibt|gab|brauche"
     r"|brauchen|braucht|brauch|mach|hab|hilft|bedeutet|nimmt|liegt|steht|läuft)"
 )
+_PARAGRAPH_ENDS = re.compile(r"\n[^\S\n]*\n\s*")
 _PLEASE = r"(?:(?:hi|hello|hey|ok|okay|so|now|and|please|hallo|also|und|bitte)[,!.]?\s+)*"
 
 
@@ -40,6 +41,14 @@ def asks(text: str, *, of_a_turn: bool) -> bool:
     if _MARKED.search(text[-80:]):
         return True
     return of_a_turn and _asks_by_words(text[:_HEAD_CHARS], text[-_END_CHARS:])
+
+
+def pastes_error(text: str) -> bool:
+    """Return whether a message is nothing but a program's error. Its reply says what helps, though nobody has asked."""
+    if not _error().match(text[:_HEAD_CHARS].lstrip()):
+        return False
+    *before, last = _PARAGRAPH_ENDS.split(text[-_HEAD_CHARS:].rstrip())
+    return not before or _error().match(last) is not None
 
 
 def asks_for_reply(text: str) -> bool:
@@ -58,6 +67,22 @@ def _asks_by_words(head: str, end: str) -> bool:
         return True
     first, *below = head.strip().splitlines() or [""]
     return len(below) >= _PASTED_LINES and bool(_MARKED.search(first[-80:]))
+
+
+@cache
+def _error() -> re.Pattern[str]:
+    """Return the pattern for the beginning of what a program writes when it fails.
+
+    Whoever adds words of their own below it leaves a line free.
+    """
+    return re.compile(
+        r"traceback \(most recent call last\)|exception in thread\b|npm err!|panic:"
+        r"|(?:\S+[:>] +){0,2}\[?(?:error|fatal|critical|[\w.]+(?:error|exception))\]?[:(]"
+        r"|\W?\d{4}-\d\d-\d\d[T ]\d\d:\d\d\S*\s[^\n]{0,40}?\b(?:error|fatal|critical)\b"
+        r"|\{[^\n]{0,200}\"(?:level|severity)\" ?: ?\"(?:error|fatal|critical)\""
+        r"|during handling of the above exception\b",
+        re.IGNORECASE,
+    )
 
 
 @cache

@@ -13,7 +13,7 @@ from ..domain.dates import in_zone, read_moment
 from ..domain.named_times import asks_what_was_said, named_periods
 from ..domain.text import both_ends
 from ..domain.types import Hit
-from .asking import asks_for_reply
+from .asking import asks_for_reply, pastes_error
 from .changes import asked_in, asks_for_past, what_changed
 from .ranking import FITS_AS_WELL, are_alike, is_question, newest_of_near_equals
 from .values import about, by_endpoint, replaced_part, values_in
@@ -121,7 +121,7 @@ def _line(found: Sequence[Hit], *, replies: bool) -> Line:
         return Line(first, replaced=_predecessor(first))
     if is_question(first):
         return Line(other, first)
-    if replies and first.kind == "user":
+    if first.kind == "user" and (replies or pastes_error(first.content)):
         # Whoever has found out what helps says so, and gets few words in reply: then both are shown as they are.
         brief = len(other.content) <= _ECHO_MAX_CHARS < len(first.content)
         return Line(first, other) if brief else Line(other, first)

@@ -565,3 +565,14 @@ def test_need_01_long_questions_are_compared_in_a_moment() -> None:
     started = time.thread_time()
     assert told(*(question for question, _ in asked))
     assert time.thread_time() - started < 5
+
+
+def test_need_37_of_an_error_that_was_pasted_without_a_word_the_reply_is_told() -> None:
+    pasted, helped = exchange("Error: the harbour crane is offline", "Press the green button at its foot.", 10)
+    assert told(pasted) == [(helped.content, pasted.content)]
+    long = replace(
+        pasted, content="Traceback (most recent call last):\n" + '  File "crane.py"\n' * 20 + "CraneError: 7"
+    )
+    assert told(long) == [(long.content, helped.content)]
+    explained = replace(long, content=f"{long.content}\n\nIt went away when I pressed the green button.")
+    assert told(explained) == [(explained.content, "")]
