@@ -15,6 +15,7 @@ from ..domain.text import both_ends
 from ..domain.types import Hit
 from .asking import asks_for_reply, pastes_error
 from .changes import asked_in, asks_for_past, what_changed
+from .follow_up import goes_on
 from .ranking import FITS_AS_WELL, are_alike, is_question, newest_of_near_equals
 from .values import about, by_endpoint, replaced_part, values_in
 
@@ -71,7 +72,24 @@ def lines_of(hits: Sequence[Hit], question: str = "") -> list[Line]:
     if not timed:
         lines = _newer_first(lines)
         lines = lines if asks_for_past(question) else _changed_first(lines, question)
-    return _folded(lines)
+    return _with_what_follows(_folded(lines))
+
+
+def goes_on_about(hits: Iterable[Hit], shown: Iterable[Hit]) -> Iterator[Hit]:
+    """Yield the user's statements that go on about an exchange that is shown, as "No, I meant 648" does.
+
+    They are among `hits`, or stand beside what is shown. What such a statement names is named in that exchange only, so
+    it is not found by itself; and without it what it corrects would be told as it was said first.
+    """
+    ends = list(map(_end_of_exchange, _turns(shown)))
+    beside = {turn.id: turn for end in ends for turn in end.around if _is_later(turn, end)}
+    last = {end.id for end in ends}
+    stated = beside | {hit.id: hit for hit in _turns(hits)}
+    for hit in stated.values():
+        before = _turn_before(hit)
+        follows = hit.id in beside if before is None else before.id in last
+        if follows and hit.kind == "user" and goes_on(hit.content):
+            yield hit
 
 
 def exchanges_in(hits: Sequence[Hit]) -> list[list[Hit]]:
@@ -108,6 +126,23 @@ def other_half(hit: Hit) -> Hit | None:
         if turn.kind == wanted and ((turn.at, turn.id) > (hit.at, hit.id)) == (hit.kind == "user"):
             return turn
     return None
+
+
+def _turns(hits: Iterable[Hit]) -> Iterator[Hit]:
+    return (hit for hit in hits if hit.store == "turns")
+
+
+def _end_of_exchange(hit: Hit) -> Hit:
+    """Return the answer to a user's message, or else the hit itself."""
+    return _answer_to(hit) or hit
+
+
+def _turn_before(hit: Hit) -> Hit | None:
+    return next((turn for turn in hit.around if _is_later(hit, turn)), None)
+
+
+def _is_later(turn: Hit, other: Hit) -> bool:
+    return (turn.at, turn.id) > (other.at, other.id)
 
 
 def _line(found: Sequence[Hit], *, replies: bool) -> Line:
@@ -235,6 +270,20 @@ def _folded(lines: Sequence[Line]) -> list[Line]:
         elif line.told is not line.question:
             repeated.append(replace(line, repeats=True))
     return first + repeated
+
+
+def _with_what_follows(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines; one that goes on about an exchange stands right behind that, unless it stands before it."""
+    ordered: list[Line] = []
+    for line in lines:
+        on = [half for half in _halves(line) if half.kind == "user" and goes_on(half.content)]
+        about = (place for place, other in enumerate(ordered) if on and any(goes_on_about(on, _halves(other))))
+        ordered.insert(next(about, len(ordered)) + 1, line)
+    return ordered
+
+
+def _halves(line: Line) -> list[Hit]:
+    return list(_turns(filter(None, (line.told, line.beside))))
 
 
 def _words(question: str) -> frozenset[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import cache
 from itertools import islice
 
 from ..domain.function_words import telling_words
@@ -18,6 +19,7 @@ from .questions import MAX_CHARS, has_name, questions_in
 _MOST_CHARS = 120  # of a message that needs an earlier one
 _CONTENT_MOST = 2  # words before the pronoun that may be what it is about
 _CONTENT_LEAST = 3  # words of a statement that others can be about
+_STATED_MOST_CHARS = 250  # of a statement that goes on about what was said right before it
 _NAMES_MOST = 4  # of a reply; a longer list is not what one pronoun stands for
 _REPLY_CHARS = 400  # of a reply, in which its first sentence that says something is
 # Not after "Dr." or "Mrs.".
@@ -36,6 +38,9 @@ _PRONOUN = re.compile(
     r"|^(?:那么?|那麼|[还還]有|另外)?[，,]?[它他她]|^[那这這][个個]?(?=多少|什么|什麼|怎么|怎麼|在哪|是谁|几)",
     re.IGNORECASE,
 )
+# In "Dylan forgot his glasses" whose they are is said before.
+_OWN = re.compile(r"(?:his|her|their|its|sein\w*|leurs?)(?=\s+\w)", re.IGNORECASE)
+_PERSON = re.compile(r"s?he|they|er|ellas?|ellos?|elles?|ils", re.IGNORECASE)
 # "It" that stands for nothing: "Is it going to rain?", "How long does it take?".
 _NOTHING = re.compile(
     r"\bit(?:['\u2019]s)?\s+(?:(?:still|really|also|now|ever)\s+)*(?:takes?|been|possible|safe|true|ok|okay|worth|better|necessary"
@@ -109,6 +114,25 @@ def is_follow_up(text: str) -> bool:
     return _stands_for_something(text)
 
 
+def goes_on(text: str) -> bool:
+    """Return whether a statement is about what was said right before it: "No, I meant 648", "We raised it to 9,500"."""
+    if len(text) > _STATED_MOST_CHARS or asks(text, of_a_turn=True):
+        return False
+    if _corrects().match(text.strip()):
+        return True
+    plain = _nothing_stated().sub(" ", _NOTHING.sub(" ", text))
+    pronoun = _points_back().search(plain) or _PRONOUN.search(plain)
+    if pronoun is None:
+        return False
+    before = plain[: pronoun.start()]
+    if has_name(before) or _NAMED.search(before):
+        return False
+    named = len(set(telling_words(before)))
+    if _OWN.match(plain, pronoun.start()):
+        return named == 0
+    return named < _CONTENT_MOST if _PERSON.fullmatch(pronoun[0]) else named <= _CONTENT_MOST
+
+
 def in_context(text: str, subject: str, reply: str = "") -> tuple[str, ...]:
     """Return the questions of a message, see `questions_in`, the first one with its `subject` if it names none.
 
@@ -162,6 +186,46 @@ def names_answered(message: str, reply: str, before: str) -> str:
     named = dict.fromkeys(word for word in capital if any(telling_words(word)))
     answered = " ".join(named) if len(named) <= _NAMES_MOST else ""
     return answered or (before if is_follow_up(message) else "")
+
+
+@cache
+def _corrects() -> re.Pattern[str]:
+    """Return the pattern for statements that correct what was said right before them, and do not repeat it."""
+    sorry = r"(?:oh|ah|hm+|oops|ups|sorry|wait|well|so|but|perd[oó]n|pardon|entschuldigung)"
+    meant = (
+        r"(?:make that|i (?:really |actually )?(?:meant|misspoke|mistyped)|ich mein(?:t)?e|(?:quise|quer[ií]a) decir)\b"
+    )
+    ends = r"(?=\W|$)(?! \w)"
+    return re.compile(
+        rf"(?:{sorry}[,.!]? )*(?:(?:(?:no|actually|nein|non)[,.]? )?(?:{meant}|je voulais dire\b)"
+        r"|(?:scratch|strike) that\b"
+        r"|no[,.]? (?:not|i mean|wait|sorry|it['\u2019]?s|it is|that['\u2019]s|era|es|son)\b"
+        r"|nein[,.]? (?:nicht|doch|es ist|das ist)\b|non[,.]? (?:c['\u2019]est|pas)\b"
+        rf"|(?:correction|korrektur|correcci[oó]n|erratum|typo|tippfehler|wrong|falsch){ends}"
+        r"|(?:that['\u2019]s|that was|(?:you|i) got that|i was) wrong\b|my (?:mistake|bad)\b"
+        r"|das (?:stimmt nicht|war falsch)\b"
+        r"|not (?!bad\b|my\b|sure\b|yet\b|now\b)\S+(?: \S+)?, \S+(?: \S+){0,3}$"
+        r"|ich habe? mich (?:vertan|verschrieben|geirrt)\b|me equivoqu[eé]\b|mejor dicho\b|je me suis tromp[eé]e?\b)"
+        rf"|.*[,.;(-] *(?:{meant}|(?:(?:my|that was a) )?(?:typo|tippfehler)\W*$)",
+        re.IGNORECASE | re.DOTALL,
+    )
+
+
+@cache
+def _points_back() -> re.Pattern[str]:
+    """Return the pattern for what points back in a statement, besides pronouns: "that worked", "es lag an"."""
+    return re.compile(
+        r"\bthat (?:did|was|is|works|worked|fixed|helped|solved)\b|\b(?:das|es) (?:war|lag|hat geholfen)\b"
+        r"|(?:\beso|^) ?(?:era|fue)\b|^l[oa]s? \w+(?:amos|imos|aron|é|ó)\b|\bc['\u2019]était\b",
+        re.IGNORECASE,
+    )
+
+
+@cache
+def _nothing_stated() -> re.Pattern[str]:
+    """Return the pattern for an "it" of statements that stands for nothing: "It's Lena who decides", "It was cold"."""
+    weather = r"(?:\w+ )?(?:rain|snow|cold|hot|warm|late|early|\w+day\b|\d)"
+    return re.compile(rf"\bit(?:['\u2019]s| is| was) (?:(?:\S+ ){{1,4}}(?:who|that)\b|{weather})", re.IGNORECASE)
 
 
 def _stands_for_something(text: str) -> bool:

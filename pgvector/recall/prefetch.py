@@ -17,7 +17,7 @@ from ..domain.named_times import asks_what_was_said, named_periods, session_aske
 from ..domain.types import PAGES_END, Answer, HeldTurns, Hit, Question, Scope, Store
 from .asking import asks
 from .bars import MinSimilarity
-from .block import Line, ask_alike, exchanges_in, lines_of
+from .block import Line, ask_alike, exchanges_in, goes_on_about, lines_of
 from .follow_up import subject_of
 from .numbered_names import names_another
 from .questions import questions_in
@@ -203,7 +203,7 @@ def _bars(
 def worth_showing(
     searcher: Searcher, found: Sequence[Hit], text: str, settings: Settings, until: float, held: Sequence[Hit] = ()
 ) -> list[Hit]:
-    """Return those of `found` that likely answer, decided by the moment `until` (monotonic).
+    """Return those of `found` that likely answer, and what goes on about them, by the moment `until` (monotonic).
 
     Of a message with several questions, each row is compared with the one that has found it. `held` are the best of the
     turns that the session still has: questions like this one among them tell what a row can be expected to hold.
@@ -214,7 +214,11 @@ def worth_showing(
         for question, hits in _by_question(found, text).items()
         for hit in _answering(searcher, hits, question, settings, until, alike.get(question, []), ordered=ordered)
     }
-    return [hit for hit in found if (hit.store, hit.id) in answering]
+    worth = [hit for hit in found if (hit.store, hit.id) in answering]
+    further = {("turns", hit.id): hit for hit in goes_on_about(found, worth)}
+    worth = [hit for hit in found if (hit.store, hit.id) in answering or (hit.store, hit.id) in further]
+    known = {(hit.store, hit.id) for hit in worth}
+    return worth + [hit for row, hit in further.items() if row not in known]
 
 
 def _by_question(hits: Iterable[Hit], text: str) -> dict[str, list[Hit]]:

@@ -250,3 +250,27 @@ def test_need_17_what_held_at_the_time_asked_for_stands_before_what_holds_now(
         "What was the fee for a visit of the crane two weeks ago?"
     )
     assert then.index(older) < then.index(newer)
+
+
+def test_need_17_what_somebody_corrects_in_the_next_message_is_told_with_it(
+    config: dict[str, Any], make_provider: MakeProvider
+) -> None:
+    provider = make_provider(config)
+    said, corrected = "The raffle of the harbour club made 684 crowns.", "No, I meant 648, typo."
+    talk(provider, "day-1", (said, "684 crowns, noted."), (corrected, "Corrected."))
+    talk(provider, "day-2", ("The harbour crane is greased on Mondays.", "Noted."))
+    asked = make_provider(config, session_id="session-2").prefetch("What did the raffle of the harbour club make?")
+    first, second = plain_lines(asked)
+    assert said in first and corrected in second
+
+
+def test_need_37_what_the_trouble_was_is_told_with_the_trouble(
+    config: dict[str, Any], make_provider: MakeProvider
+) -> None:
+    provider = make_provider(config)
+    trouble, cause = "The harbour crane stalls when it is warm.", "It was the plug, pin 2 had rusted."
+    talk(provider, "day-1", (trouble, "Look at the sensor first."), (cause, "Well done."))
+    talk(provider, "day-2", ("Violet invoices go to the cellar.", "Noted."))
+    first, second = plain_lines(make_provider(config, session_id="session-2").prefetch("Why does the crane stall?"))
+    assert trouble in first and cause in second
+    assert not make_provider(config, session_id="session-3").prefetch("Where does the ferry dock?")

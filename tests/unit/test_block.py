@@ -11,7 +11,7 @@ from itertools import permutations
 import pytest
 
 from hermes_memory_pgvector.domain.types import Hit
-from hermes_memory_pgvector.recall.block import lines_of, replaced_part
+from hermes_memory_pgvector.recall.block import goes_on_about, lines_of, replaced_part
 from hermes_memory_pgvector.recall.ranking import is_question
 
 AT = datetime(2026, 5, 3, tzinfo=UTC)
@@ -565,6 +565,20 @@ def test_need_01_long_questions_are_compared_in_a_moment() -> None:
     started = time.thread_time()
     assert told(*(question for question, _ in asked))
     assert time.thread_time() - started < 5
+
+
+def test_need_17_what_corrects_an_exchange_belongs_to_it_and_stands_right_behind_it() -> None:
+    asked, answered = exchange("The raffle of the club made 684.", "684, noted.", 10)
+    other, _ = exchange("The club meets on Fridays.", "On Fridays.", 20)
+    corrected = replace(asked, id=12, content="No, I meant 648, typo.", at=AT + timedelta(minutes=1))
+    said, reply = replace(corrected, around=(answered,)), replace(answered, around=(asked, corrected))
+    elsewhere = replace(corrected, id=32, around=(replace(answered, id=31),))
+    assert list(goes_on_about((other, said, elsewhere), (other, asked))) == [said]
+    assert list(goes_on_about((), (reply,))) == [corrected], "it stands beside what was found"
+    assert not list(goes_on_about((said,), (other,)))
+    for hits in ((asked, other, said), (other, asked, said)):
+        lines = [line.told for line in lines_of(hits)]
+        assert lines.index(said) == lines.index(asked) + 1
 
 
 def test_need_37_of_an_error_that_was_pasted_without_a_word_the_reply_is_told() -> None:

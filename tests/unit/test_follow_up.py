@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from hermes_memory_pgvector.recall.follow_up import in_context, is_follow_up, subject_of
+from hermes_memory_pgvector.recall.follow_up import goes_on, in_context, is_follow_up, subject_of
 
 FOLLOW_UPS = """
 And how large is its budget?
@@ -175,3 +175,54 @@ def test_need_19_many_such_words_take_no_time(part: str) -> None:
     is_follow_up(part * 10_000)
     is_follow_up((part * 120)[:119] + "?")
     assert time.thread_time() - started < 2
+
+
+GO_ON = """
+No, I meant 648, typo
+Sorry I meant 8.40 for the red one
+No, I meant Friday. And her name is Birte
+scratch that, not petrol, I took the moss green one
+wrong: the 9th is the optician
+wait, not lift 2, lift 3
+I said +1, make that +2
+correction, 84 plates
+it was the connector, corroded pin 2
+Turned out it was the rear left hose
+I skipped it with --to-offset 88120935
+we moved it to the 9th
+that did it, 45 min for the role
+She starts on Monday
+Her number is 0171 88
+Nein, ich meinte die Gliederung
+Tippfehler: nicht Brandt sondern Brenner
+Es lag am Zeilenabstand
+perdón, quería decir el jueves
+era el ventilador, 130 euros
+Lo cambiamos a Línea Directa
+Non, je voulais dire mardi
+"""
+STAND_ALONE = """
+The raffle at the autumn regatta made 648
+The plumber fixed it
+My sister said he would come
+Dylan forgot his glasses
+No, thanks
+No idea who painted the door
+Not bad, thanks: the soup was fine
+Correction fluid costs 3 euros
+The correction of the exam is done
+It's Ben who has the key
+It was 8 degrees this morning
+It is raining all day
+Did you move it to the 9th?
+"""
+
+
+@pytest.mark.parametrize("text", GO_ON.strip().splitlines())
+def test_need_37_a_correction_and_what_has_only_a_pronoun_go_on_about_what_was_said(text: str) -> None:
+    assert goes_on(text)
+
+
+@pytest.mark.parametrize("text", STAND_ALONE.strip().splitlines())
+def test_need_37_a_statement_with_a_subject_of_its_own_does_not_go_on(text: str) -> None:
+    assert not goes_on(text)
