@@ -75,20 +75,18 @@ def lines_of(hits: Sequence[Hit], question: str = "") -> list[Line]:
     return _with_what_follows(_folded(lines))
 
 
-def goes_on_about(hits: Iterable[Hit], shown: Iterable[Hit]) -> Iterator[Hit]:
+def goes_on_about(hits: Iterable[Hit], shown: Sequence[Hit]) -> Iterator[Hit]:
     """Yield the user's statements that go on about an exchange that is shown, as "No, I meant 648" does.
 
     They are among `hits`, or stand beside what is shown. What such a statement names is named in that exchange only, so
     it is not found by itself; and without it what it corrects would be told as it was said first.
     """
-    ends = list(map(_end_of_exchange, _turns(shown)))
-    beside = {turn.id: turn for end in ends for turn in end.around if _is_later(turn, end)}
-    last = {end.id for end in ends}
-    stated = beside | {hit.id: hit for hit in _turns(hits)}
-    for hit in stated.values():
+    ends = {_end_of_exchange(hit).id for hit in _turns(shown)}
+    beside = {turn.id: turn for turn in _messages(chain.from_iterable(map(_turns_after, _turns(shown))))}
+    for hit in (beside | {hit.id: hit for hit in _messages(hits)}).values():
         before = _turn_before(hit)
-        follows = hit.id in beside if before is None else before.id in last
-        if follows and hit.kind == "user" and goes_on(hit.content):
+        follows = hit.id in beside if before is None else before.id in ends
+        if follows and goes_on(hit.content):
             yield hit
 
 
@@ -135,6 +133,14 @@ def _turns(hits: Iterable[Hit]) -> Iterator[Hit]:
 def _end_of_exchange(hit: Hit) -> Hit:
     """Return the answer to a user's message, or else the hit itself."""
     return _answer_to(hit) or hit
+
+
+def _messages(hits: Iterable[Hit]) -> Iterator[Hit]:
+    return (hit for hit in _turns(hits) if hit.kind == "user")
+
+
+def _turns_after(hit: Hit) -> Iterator[Hit]:
+    return (turn for turn in hit.around if _is_later(turn, hit))
 
 
 def _turn_before(hit: Hit) -> Hit | None:
@@ -276,7 +282,7 @@ def _with_what_follows(lines: Sequence[Line]) -> list[Line]:
     """Return the lines; one that goes on about an exchange stands right behind that, unless it stands before it."""
     ordered: list[Line] = []
     for line in lines:
-        on = [half for half in _halves(line) if half.kind == "user" and goes_on(half.content)]
+        on = [half for half in _messages(_halves(line)) if goes_on(half.content)]
         about = (place for place, other in enumerate(ordered) if on and any(goes_on_about(on, _halves(other))))
         ordered.insert(next(about, len(ordered)) + 1, line)
     return ordered

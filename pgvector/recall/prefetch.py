@@ -23,6 +23,7 @@ from .numbered_names import names_another
 from .questions import questions_in
 from .render import render_block
 from .searcher import Begun, Searcher
+from .told_of import tells_of
 from .transcripts import Transcripts
 
 MIN_COVERAGE = 0.35  # share of the weight of the question's words that makes a hit good enough
@@ -214,11 +215,16 @@ def worth_showing(
         for question, hits in _by_question(found, text).items()
         for hit in _answering(searcher, hits, question, settings, until, alike.get(question, []), ordered=ordered)
     }
-    worth = [hit for hit in found if (hit.store, hit.id) in answering]
-    further = {("turns", hit.id): hit for hit in goes_on_about(found, worth)}
-    worth = [hit for hit in found if (hit.store, hit.id) in answering or (hit.store, hit.id) in further]
-    known = {(hit.store, hit.id) for hit in worth}
-    return worth + [hit for row, hit in further.items() if row not in known]
+    return _with_what_goes_on(found, answering)
+
+
+def _with_what_goes_on(found: Sequence[Hit], answering: Collection[tuple[Store, int]]) -> list[Hit]:
+    """Return the rows `answering`, in the order in which they were found, with what goes on about them."""
+    going_on = goes_on_about(found, [hit for hit in found if (hit.store, hit.id) in answering])
+    further: dict[tuple[Store, int], Hit] = {(hit.store, hit.id): hit for hit in going_on}
+    rows = {*answering, *further}
+    worth = {row: hit for hit in found if (row := (hit.store, hit.id)) in rows}
+    return list((worth | further).values())
 
 
 def _by_question(hits: Iterable[Hit], text: str) -> dict[str, list[Hit]]:
@@ -251,12 +257,15 @@ def _answering(
 
 
 def _then(found: Sequence[Hit], text: str) -> list[Hit] | None:
-    """Return the rows of the time that a question names, None if it names none.
+    """Return the rows of the time that a question names, told then or about then, None if it names none.
 
     A row of another time can only have words in common such as "did we talk about".
     """
-    then = [hit for hit in found if hit.told_then]
-    return then if then or named_periods(text, datetime.now(UTC)) else None
+    zone = next((hit.at.tzinfo for hit in found), UTC)
+    asked = named_periods(text, datetime.now(UTC), zone)
+    if not asked and not any(hit.told_then for hit in found):
+        return None
+    return [hit for hit in found if hit.told_then or tells_of(hit, asked)]
 
 
 def _judged(hit: Hit, text: str) -> Hit:

@@ -98,6 +98,29 @@ def test_need_39_before_a_question_for_a_day_stands_what_was_said_then(provider:
     assert provider.prefetch(on(30, "What did we talk about on %d %B %Y?")) == "", "nothing was said then"
 
 
+def test_need_39_what_names_the_day_itself_was_perhaps_said_on_another(
+    make_provider: MakeProvider, embedder: ScriptedEmbedder, dsn: str
+) -> None:
+    config = {"embed_url": embedder.url}
+    made = make_provider(config)
+    paid, books = (
+        "Yesterday I paid the deposit of the cabin.",
+        f"The books go back to the library by {on(9, '%-d %B')}.",
+    )
+    glasses = "Tomorrow I get my new glasses."
+    other = f"The garage door is repaired on {on(13, '%-d %B')}."
+    for number, text in enumerate((paid, books, glasses, other)):
+        made.sync_turn(text, None, session_id=f"session-of-{number}")
+    landed(made)
+    for text, days in ((paid, 3), (books, 20), (glasses, 8), (other, 20)):
+        age(dsn, text, days=days)
+    for number, (days, text) in enumerate(((4, paid), (9, books), (7, glasses))):
+        asking = make_provider(config, session_id=f"asking-{number}")
+        block = asking.prefetch(on(days, "What did I do on %-d %B?"))
+        assert text in block and len(block.splitlines()) == 2, block
+    assert not make_provider(config, session_id="asking-9").prefetch(on(11, "What did I do on %-d %B?"))
+
+
 def test_need_39_what_was_said_some_hours_ago(make_provider: MakeProvider, dsn: str) -> None:
     provider = make_provider()
     for hours in (0, 1, 2, 4, 8, 30):
