@@ -10,7 +10,7 @@ import socket
 import time
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -45,7 +45,8 @@ class FileState:
 
     `damaged`: it contains bytes that are not text, so an entry missing from it may still be wanted. `read_at`: the time
     by the home's own clock (`Mirror.now`) just before the file was read, where that matters. `former`: which other
-    origin had the files before, and up to when; else "" and 0.
+    origin had the files before, and up to when; else "" and 0. `copied_from`: the origin of the home that this one is
+    a copy of, until Postgres has stored a reading of it; else "".
     """
 
     target: str
@@ -54,6 +55,7 @@ class FileState:
     damaged: bool = False
     read_at: float = 0.0
     former: tuple[str, float] = ("", 0.0)
+    copied_from: str = ""
 
 
 class Mirror:
@@ -91,12 +93,28 @@ class Mirror:
         A copy of the home has a marker of its own on the disk, and shares nothing with the original. That of a whole
         disk cannot be told from it: what the original has noted since, it keeps.
         """
-        with contextlib.suppress(OSError, ValueError):
-            origin, marker = read_regular_file(self._home / _LAST_ORIGIN).decode("ascii").split()
-            same = origin.partition(":")[0] == self.origin.partition(":")[0]  # a number is given again to a new marker
-            if same and origin != self.origin and int(marker) == (self._home / ORIGIN).stat().st_ino:
+        origin, is_this_home = self._last_origin()
+        with contextlib.suppress(OSError):
+            if is_this_home:
                 return origin, (self._home / "pgvector" / "clock").stat().st_mtime + _COARSE_S
         return "", 0.0
+
+    def _copied_from(self) -> str:
+        """Return the origin of the home that this one is a copy of, until a reading of the copy is stored; else ""."""
+        origin, is_this_home = self._last_origin()
+        return "" if is_this_home else origin
+
+    def _last_origin(self) -> tuple[str, bool]:
+        """Return the origin under which these files were last read, if that is another one, and whether it was here.
+
+        Else "" and False.
+        """
+        with contextlib.suppress(OSError, ValueError):
+            origin, marker = read_regular_file(self._home / _LAST_ORIGIN).decode("ascii").split()
+            if origin != self.origin:
+                same = origin.partition(":")[0] == self.origin.partition(":")[0]  # a new marker may get an old number
+                return origin, same and int(marker) == (self._home / ORIGIN).stat().st_ino
+        return "", False
 
     def _note_origin(self) -> None:
         with contextlib.suppress(OSError):
@@ -132,7 +150,7 @@ class Mirror:
         A missing file is included if it existed before.
         """
         states, seen = [], self._seen
-        former = self._former()  # by the clock as that one left it
+        former, copied_from = self._former(), self._copied_from()  # by the clock as that one left it
         for target, path in memory_file_paths(self._home).items():
             try:
                 signature = _signature(path)
@@ -142,7 +160,8 @@ class Mirror:
                     self._note_there(target)
                 if signature is not None or self._was_there(target):
                     # The time is taken before the file is read: later writes are not part of this reading.
-                    states.append(_read(target, path, signature, read_at=self.now(), former=former))
+                    state = _read(target, path, signature, read_at=self.now())
+                    states.append(replace(state, former=former, copied_from=copied_from))
                 seen[target] = signature
                 self._unreadable.pop(target, None)
             except OSError as exc:
@@ -240,20 +259,13 @@ def _signature(path: Path) -> _Signature:
     return found.st_mtime_ns, found.st_size, found.st_ctime_ns, found.st_ino
 
 
-def _read(
-    target: str,
-    path: Path,
-    signature: _Signature,
-    *,
-    read_at: float = 0.0,
-    former: tuple[str, float] = ("", 0.0),
-) -> FileState:
+def _read(target: str, path: Path, signature: _Signature, *, read_at: float = 0.0) -> FileState:
     if signature is None:
-        return FileState(target, (), 0.0, read_at=read_at, former=former)
+        return FileState(target, (), 0.0, read_at=read_at)
     data = read_memory_file(path)
     damaged = b"\0" in data
     try:
         text = data.decode("utf-8-sig")  # some editors put a byte order mark first, and take it away again
     except UnicodeDecodeError:
         text, damaged = data.decode("utf-8-sig", errors="replace"), True
-    return FileState(target, entries_in(text), signature[0] / 1e9, damaged, read_at, former)
+    return FileState(target, entries_in(text), signature[0] / 1e9, damaged, read_at)

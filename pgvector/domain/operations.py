@@ -167,6 +167,7 @@ class ReconcileFile(FileOperation):
     `file_time` is 0 if the file is missing; `damaged`: it contains bytes that are not text. What the origin `formerly`
     noted until `formerly_until`, this home has noted under another name of its host or path. `had`: the first 16 hex
     digits of the digests of all that the file has held before, of which alone it can lack something; empty if unknown.
+    What `copied_from` had read, the home has been copied with.
     """
 
     contents: tuple[str, ...]
@@ -175,6 +176,7 @@ class ReconcileFile(FileOperation):
     formerly: str = ""
     formerly_until: float = 0.0
     had: tuple[str, ...] = ()
+    copied_from: str = ""
 
     def texts(self) -> Sequence[str]:
         """Return the texts that get a vector."""

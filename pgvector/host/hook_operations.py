@@ -214,6 +214,7 @@ class BuiltInMemory:
                 formerly=formerly,
                 formerly_until=until,
                 had=had,
+                copied_from=state.copied_from,
                 metadata={"source": "file"} | of_profile,
             )
 

@@ -69,6 +69,7 @@ def _difference(write: MemoryWriter, op: ReconcileFile) -> tuple[dict[str, Any],
         "contents": list(op.contents),
         "file_time": datetime.fromtimestamp(op.file_time, UTC),
         "had": list(op.had),
+        "copied_from": op.copied_from,
     }
     if op.formerly:
         former = row | {"formerly": op.formerly, "until": datetime.fromtimestamp(op.formerly_until, UTC)}

@@ -281,6 +281,35 @@ def test_need_31_a_copy_of_a_home_takes_nothing_from_the_original(
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("made_anew", [False, True])
+def test_trap_05_what_was_forgotten_does_not_come_back_with_a_copy_of_the_home(
+    hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch, ask: Callable[..., Any], made_anew: bool
+) -> None:
+    """As on a new machine: the line is still in the file, which was written since."""
+    one, two = hosts
+    one.write("Atlas is blue", "Borealis is green", age_s=60)
+    key = one.session()
+    key.on_memory_write("add", "memory", "Draco is white")
+    landed(key)
+    refs = {row["content"]: row["ref"] for row in ask("list", "--theme", "team")}
+    ask("forget", refs["Atlas is blue"], "--yes")
+    ask("edit", refs["Draco is white"], "Draco is grey", "--yes")
+    one.write("Atlas is blue", "Borealis is green", "Draco is white", "Cygnus is red", age_s=-1)
+    one.session()
+    close_all()
+    shutil.copytree(one.home, two.home)
+    if made_anew:
+        (two.home / "pgvector" / "origin").unlink()
+    two.write("Atlas is blue", "Borealis is green", "Draco is white", "Cygnus is red", "Eridanus is long", age_s=-2)
+    _in_a_new_container(monkeypatch, "two")
+    query, left = "atlas borealis cygnus draco eridanus", {"Borealis is green", "Cygnus is red", "Eridanus is long"}
+    assert set(recalled(two.session(), query)) == left | {"Draco is grey"}
+    two.write(*left, age_s=-3)
+    two.session()
+    two.write(*left, "Atlas is blue", age_s=-4)
+    assert set(recalled(two.session(), query)) == left | {"Draco is grey", "Atlas is blue"}, "somebody wrote it again"
+
+
 def test_need_31_a_home_whose_marker_was_made_anew_takes_nothing(hosts: tuple[Host, Host]) -> None:
     """As at a copy, where it was deleted; file systems give its number to the next file."""
     one, _ = hosts
