@@ -25,6 +25,7 @@ memory provider. On a terminal tables are drawn, elsewhere they are plain column
 on stdout, also of an error: `{{"error": "what is wrong and what to do", "type": "StoreUnavailable"}}`. Only
 where `export` writes rows to stdout is an error on stderr alone. `NO_COLOR` is honoured. What deletes or replaces
 something shows what it would do until `--yes` is given; in JSON, `done` is false then, as with `--dry-run`.
+A day or time without a zone is one of this machine's, as the times that are shown are.
 Every command takes `--hermes-home DIR`, the hermes home (default: `$HERMES_HOME` or `~/.hermes`), and `--help`.
 
 {EXITS}

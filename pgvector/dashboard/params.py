@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from ..admin.common.refs import Ref, parse_refs
@@ -77,7 +77,7 @@ class Params:
 
     def moment(self, name: str, *, end: bool = False) -> datetime | None:
         """Return a time; with `end` the end of the day, month or year that was named."""
-        return parse_when(self.optional(name), name, end=end)
+        return parse_when(self.optional(name), name, zone=UTC, end=end)
 
     def page(self) -> Page:
         """Return `limit`, `offset`, `since` and `until`."""

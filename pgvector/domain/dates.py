@@ -73,8 +73,8 @@ def parse_when(
     text: object,
     name: str,
     *,
+    zone: Zone,
     end: bool = False,
-    zone: Zone = UTC,
     now: datetime | None = None,
     ahead: bool = False,
 ) -> datetime | None:

@@ -129,7 +129,7 @@ def dates(data: bytes) -> None:
     (given,) = _words(data, 1)
     for end in (False, True):
         try:
-            found = parse_when(given, "since", end=end, now=_NOW)
+            found = parse_when(given, "since", zone=UTC, end=end, now=_NOW)
         except WrongUsage:
             continue
         assert found is None or found.tzinfo is not None

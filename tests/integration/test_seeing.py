@@ -343,6 +343,27 @@ def test_need_17_a_day_of_since_and_until_is_one_of_the_zone_in_which_times_are_
     assert after_it == []
 
 
+def test_need_17_a_day_of_what_deletes_or_exports_is_one_of_the_zone_in_which_times_are_shown(
+    say: Say, ask: Ask, dsn: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`--older-than today` in an evening west of Greenwich would delete what was said today."""
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute(
+            "INSERT INTO conversations (agent_identity, session_id, role, content, ts)"
+            " SELECT 'marketing', 's-1', 'user', 'The tide of ' || at, at::timestamptz"
+            " FROM unnest(ARRAY['2026-05-04 02:00Z', '2026-05-04 12:00Z']) AS at"
+        )
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "America/New_York")
+        time.tzset()
+        of_theme, day = ("--theme", "marketing"), "2026-05-04"
+        assert ask("export", str(tmp_path / "after.jsonl"), *of_theme, "--since", day)["turns"] == 1
+        assert ask("export", str(tmp_path / "until.jsonl"), *of_theme, "--until", "2026-05-03")["turns"] == 1
+        assert ask("compact", *of_theme, "--older-than", day, "--keep-vectors")["before"] == "2026-05-04T04:00:00+00:00"
+        assert ask("prune", *of_theme, "--older-than", day)["counts"] == {"turns": 1}
+    time.tzset()
+
+
 def test_need_17_when_a_fact_expires_is_told_in_the_zone_in_which_other_times_are_shown(
     say: Say, monkeypatch: pytest.MonkeyPatch
 ) -> None:

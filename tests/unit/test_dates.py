@@ -17,7 +17,7 @@ NOW = datetime(2026, 5, 20, 15, 30, tzinfo=UTC)
 
 
 def when(text: object, *, end: bool = False) -> datetime | None:
-    return parse_when(text, "since", end=end, now=NOW)
+    return parse_when(text, "since", zone=UTC, end=end, now=NOW)
 
 
 @pytest.mark.parametrize("nothing", [None, ""])
@@ -127,19 +127,19 @@ def test_until_the_last_day_of_the_calendar_is_no_limit() -> None:
     ],
 )
 def test_a_month_that_is_shorter_ends_with_its_last_day(now: datetime, text: str, moment: datetime) -> None:
-    assert parse_when(text, "since", now=now) == moment
+    assert parse_when(text, "since", zone=UTC, now=now) == moment
 
 
 def test_the_last_month_in_january_is_of_the_year_before() -> None:
     january = datetime(2026, 1, 31, 12, tzinfo=UTC)
-    assert parse_when("last month", "since", now=january) == datetime(2025, 12, 1, tzinfo=UTC)
-    assert parse_when("last month", "until", end=True, now=january) == datetime(2026, 1, 1, tzinfo=UTC)
+    assert parse_when("last month", "since", zone=UTC, now=january) == datetime(2025, 12, 1, tzinfo=UTC)
+    assert parse_when("last month", "until", zone=UTC, end=True, now=january) == datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def test_a_span_ahead_is_one_from_now_on() -> None:
     for text, moment in (("7d", NOW + timedelta(days=7)), ("3 months", datetime(2026, 8, 20, 15, 30, tzinfo=UTC))):
-        assert parse_when(text, "expires_at", ahead=True, now=NOW) == moment
-    assert parse_when("7d ago", "expires_at", ahead=True, now=NOW) == NOW - timedelta(days=7)
+        assert parse_when(text, "expires_at", zone=UTC, ahead=True, now=NOW) == moment
+    assert parse_when("7d ago", "expires_at", zone=UTC, ahead=True, now=NOW) == NOW - timedelta(days=7)
 
 
 @given(st.text(max_size=40))

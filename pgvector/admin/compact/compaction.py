@@ -115,7 +115,7 @@ class CompactPlan:
 def cutoff(conn: DeadlineConnection, older_than: str) -> datetime:
     """Return the time that `older_than` stands for by the server's clock. Raises WrongUsage."""
     now, _ = clock(conn)
-    before = parse_when(older_than, "--older-than", now=now)
+    before = parse_when(older_than, "--older-than", zone=None, now=now)
     if before is None or before > now:
         raise WrongUsage(f"--older-than must be a time before now, like 180d or 2026-01-01, not {older_than!r}")
     return before

@@ -53,7 +53,7 @@ def _unread(
 ) -> Unread:
     if args.all_themes and args.theme is not None:
         raise WrongUsage("give --theme or --all-themes, not both")
-    since = parse_when(args.since, "--since")
+    since = parse_when(args.since, "--since", zone=None)
     if since is None:
         raise WrongUsage("--since must be a time, like 7d or 2026-05-03")
     if args.all_themes:

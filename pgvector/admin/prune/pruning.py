@@ -147,7 +147,7 @@ def plan(conn: DeadlineConnection, request: PruneRequest, rules: ThemeRules) -> 
 
 
 def _moment(request: PruneRequest, now: datetime) -> datetime | None:
-    before = parse_when(request.older_than, "--older-than", now=now)
+    before = parse_when(request.older_than, "--older-than", zone=None, now=now)
     if before is not None and before > now:
         raise WrongUsage(
             f"--older-than {request.older_than} lies in the future; everything of a theme: "

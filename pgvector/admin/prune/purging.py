@@ -104,7 +104,7 @@ class Purging:
 def _cutoff(conn: DeadlineConnection, older_than: str) -> datetime | None:
     """Return the time that `older_than` stands for by the server's clock, which says since when memories are hidden."""
     now, _ = clock(conn)
-    before = parse_when(older_than, "--older-than", now=now)
+    before = parse_when(older_than, "--older-than", zone=None, now=now)
     if before is not None and before > now:
         raise WrongUsage(f"--older-than {older_than} lies in the future; leave it out for all of them")
     return before

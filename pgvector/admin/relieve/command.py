@@ -48,7 +48,7 @@ def _relieve(args: argparse.Namespace, home: Path) -> int:
     chooses = _chooses(args)
     if args.undo:
         return _undo(args, home)
-    before = parse_when(args.unused_for or _UNUSED_FOR, "--unused-for")
+    before = parse_when(args.unused_for or _UNUSED_FOR, "--unused-for", zone=None)
     assert before is not None, "a text is given"
     files, before_them = _files(home, args.target)
     with context_for(args, home) as (context, rules):

@@ -131,7 +131,8 @@ def _demanded_dsn(args: argparse.Namespace) -> str:
 
 
 def _bring(sources: Sources, name: str, args: argparse.Namespace, home: Path) -> int:
-    since, until = parse_when(args.since, "--since"), parse_when(args.until, "--until", end=True)
+    since = parse_when(args.since, "--since", zone=None)
+    until = parse_when(args.until, "--until", end=True, zone=None)
     settings = settings_of(home)
     policy = Policy.of(settings)
     with connection(settings, args.admin_dsn) as conn:

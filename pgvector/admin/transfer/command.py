@@ -45,7 +45,8 @@ def _export_theme(args: argparse.Namespace, home: Path) -> int:
 def _export(args: argparse.Namespace, home: Path) -> int:
     """Write the themes to a new file or to stdout, and the summary to stderr because stdout may hold the rows."""
     file = None if args.file == Path("-") else args.file
-    period = TimeRange(parse_when(args.since, "--since"), parse_when(args.until, "--until", end=True))
+    until = parse_when(args.until, "--until", end=True, zone=None)
+    period = TimeRange(parse_when(args.since, "--since", zone=None), until)
     if period.since and period.until and period.since >= period.until:
         raise WrongUsage("--since is not before --until: nothing can lie between them")
     args.json = args.json and file is not None  # otherwise stdout holds the rows, and no error may appear among them
