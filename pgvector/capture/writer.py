@@ -132,6 +132,8 @@ class Writer:
         if self._thread.is_alive():
             self._thread.join(max(0.0, deadline - time.monotonic()) + last_batch_s)
         self._own.move_to_disk()  # in case the thread did not get to it
+        if left:
+            self._own.publish(self._report)  # why they wait
         if not self._thread.is_alive():
             self._own.let_go()
         return left

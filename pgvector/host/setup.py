@@ -271,11 +271,9 @@ def _problem(settings: Settings) -> str:
 
 def _last_error(home: Path) -> str:
     """Return the error that an agent of this home has right now; empty when none has."""
-    from ..admin.common.spool_views import inspect_spools
-    from ..admin.status.report import last_error
+    from ..admin.common.spool_views import inspect_spools, last_error, persists
 
-    reports = [view.report for view in inspect_spools(home) if view.living]
-    current = [report for report in reports if report.get("last_error") and not report.get("last_error_over_at")]
+    current = [view.report for view in inspect_spools(home) if view.living and persists(view.report)]
     return last_error(current[0]).removeprefix("last error ") if current else ""
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psycopg
 import pytest
+import yaml
 
+from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.runtime.process import close_all
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import landed, runtime_of
 from tests.support.own_postgres import OwnPostgres, own_postgres
@@ -70,6 +75,22 @@ def make_room(admin_dsn: str) -> None:
         # Parallel workers would share a file that is larger than this server may write.
         connection.execute("SET max_parallel_maintenance_workers = 0")
         connection.execute("VACUUM FULL conversations")
+
+
+def test_need_40_why_the_writes_of_an_agent_that_ended_wait_is_told(
+    server: OwnPostgres, home: Path, make_provider: MakeProvider, log: Log, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Agents that are started for a message each are gone whenever somebody looks."""
+    database = server.database()
+    (home / "config.yaml").write_text(yaml.safe_dump({"plugins": {"pgvector": {"dsn": database.dsn}}}))
+    fill(server.admin_of(database))
+    report(make_provider({"dsn": database.dsn}), 1)
+    until(log.warnings, 30, "the line")
+    close_all()
+    for command in ("status", "doctor"):
+        main([command, "--hermes-home", str(home)])
+        said = " ".join(capsys.readouterr().out.split())
+        assert re.search(r"last error at 20\d\d-\S+ \S+: could not extend file .*; make room on the disk", said), said
 
 
 def test_need_03_writes_wait_for_room_on_the_disk_of_postgres(

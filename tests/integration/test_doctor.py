@@ -577,7 +577,8 @@ def test_need_02_writes_of_a_stopped_process_wait_where_postgres_is_away(home: P
     configure(home, dsn="host=127.0.0.1 port=1 dbname=x user=y")
     code, answer = doctor(home, capsys, "--fix")
     assert code == 1
-    assert [each["done"] for each in answer["repairs"] if each["name"] == "spool"] == [False]
+    (repair,) = [each for each in answer["repairs"] if each["name"] == "spool"]
+    assert not repair["done"] and "left of stopped processes: 5 writes; connection failed" in repair["said"]
     assert "5 writes of stopped processes wait" in line(disk(home), "spool").said
 
 

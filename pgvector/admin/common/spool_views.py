@@ -7,7 +7,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -78,6 +78,27 @@ class SpoolView:
     def pid(self) -> str:
         """Return the process id in the file's name."""
         return self.path.name.split("-")[0]
+
+
+def persists(report: Mapping[str, Any]) -> bool:
+    """Return whether a process's last error had not ended when it told of it."""
+    return bool(report.get("last_error") and not report.get("last_error_over_at"))
+
+
+def last_error(report: Mapping[str, Any]) -> str:
+    """Return the last error of a process with its time, and the time since when it is over."""
+    at, over_at = (str(report.get(name) or "") for name in ("last_error_at", "last_error_over_at"))
+    since = f" at {_local_time(at)}" if at else ""  # version 1.0 noted none
+    over = f", over since {_local_time(over_at)}" if over_at else ""
+    return f"last error{since}{over}: {report['last_error']}"
+
+
+def _local_time(iso: str) -> str:
+    """Return the time of an error in this machine's time zone, with its offset from UTC."""
+    try:
+        return datetime.fromisoformat(iso).astimezone().isoformat(sep=" ", timespec="seconds")
+    except ValueError:
+        return iso
 
 
 def _settings_changed_ns(home: Path) -> int:

@@ -13,7 +13,7 @@ from ...capture.spool_format import RejectedWrite
 from ...config.settings import Settings
 from ...domain.format import plural
 from ..common.embedded_server import embedded_server
-from ..common.spool_views import SpoolView, deleted_spools, inspect_spools, short_id
+from ..common.spool_views import SpoolView, deleted_spools, inspect_spools, last_error, persists, short_id
 from .check import Check, DoctorContext, fail, note, ok
 
 MANY_WAITING = 1000  # a burst is stored in seconds; more than this shows that something delays the drain
@@ -101,10 +101,14 @@ def _left_behind(views: list[SpoolView], here: Destination) -> Iterator[Check]:
                 f"{plural(view.waiting, 'write')} of a stopped process, accepted for another database ({view.place})",
                 "hermes-pgvector spool send --yes sends them to the one that this home names",
             )
-    if orphaned := sum(view.waiting for view in stopped if view.is_for(here)):
+    orphaned = [view for view in stopped if view.waiting and view.is_for(here)]
+    if waiting := sum(view.waiting for view in orphaned):
+        told = [view.report for view in orphaned if persists(view.report)]
+        last = max(told, key=lambda report: str(report.get("last_error_at") or ""), default=None)
+        why = f"; {last_error(last)}" if last is not None else ""
         yield note(
             "spool",
-            f"{plural(orphaned, 'write')} of stopped processes {'waits' if orphaned == 1 else 'wait'}",
+            f"{plural(waiting, 'write')} of stopped processes {'waits' if waiting == 1 else 'wait'}{why}",
             "they follow when an agent starts",
             "deliver",
         )
@@ -112,8 +116,7 @@ def _left_behind(views: list[SpoolView], here: Destination) -> Iterator[Check]:
 
 def _held_up(view: SpoolView, max_bytes: int) -> Iterator[Check]:
     """Yield a warning if a running process has too many waiting writes, an old one, or hardly any room for more."""
-    over = view.report.get("last_error_over_at")
-    said = str((not over and view.report.get("last_error")) or "the drain does not keep up")
+    said = str(view.report["last_error"] if persists(view.report) else "the drain does not keep up")
     if view.size_bytes > NEARLY_FULL * max_bytes:
         yield fail(
             "spool",

@@ -31,13 +31,13 @@ _BY_ADMIN = ("migrate", "extension", "index", "sequences")
 class RepairContext:
     """The parts that a repair uses. `admin` yields an admin's conninfo; it is None if none is available.
 
-    `deliver` sends the writes of stopped processes to Postgres and returns how many are left.
+    `deliver` sends the writes of stopped processes to Postgres and returns how many are left, and why.
     """
 
     settings: Settings
     home: Path
     admin: Admin | None
-    deliver: Callable[[], int]
+    deliver: Callable[[], tuple[int, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +131,9 @@ def _sequences(context: RepairContext, _: str) -> tuple[bool, str]:
 
 
 def _deliver(context: RepairContext, _: str) -> tuple[bool, str]:
-    left = context.deliver()
+    left, why = context.deliver()
     if left:
-        return False, f"left of stopped processes: {plural(left, 'write')}; see: hermes-pgvector status"
+        return False, f"left of stopped processes: {plural(left, 'write')}; {why or 'see: hermes-pgvector status'}"
     return True, "the writes of stopped processes are in Postgres"
 
 

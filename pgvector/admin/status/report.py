@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from ..common.file_fill import fills
 from ..common.holdings import held_removals, holdings
 from ..common.outcome import counted
 from ..common.retention_report import described, retention_state
-from ..common.spool_views import SpoolView, inspect_spools, short_id
+from ..common.spool_views import SpoolView, inspect_spools, last_error, persists, short_id
 from .detail import detail
 from .hot_report import hot_lines, hot_themes
 
@@ -301,6 +300,8 @@ def _process_details(process: Mapping[str, Any]) -> Iterator[str]:
     if process["living"] and process["report"]:
         stale = " (not heard of for a minute)" if (process["report_age_s"] or 0) > _STALE_S else ""
         yield from _report_lines(process["report"], stale)
+    elif process["waiting"] and persists(process["report"]):
+        yield last_error(process["report"])
 
 
 def _report_lines(report: Mapping[str, Any], stale: str) -> Iterator[str]:
@@ -330,21 +331,6 @@ def _report_lines(report: Mapping[str, Any], stale: str) -> Iterator[str]:
         )
     if report.get("last_error"):
         yield last_error(report)
-
-
-def last_error(report: Mapping[str, Any]) -> str:
-    """Return the last error of a process with its time, and the time since when it is over."""
-    at, over_at = (str(report.get(name) or "") for name in ("last_error_at", "last_error_over_at"))
-    over = f", over since {_local_time(over_at)}" if over_at else ""
-    return f"last error at {_local_time(at)}{over}: {report['last_error']}"
-
-
-def _local_time(iso: str) -> str:
-    """Return the time of an error in this machine's time zone, with its offset from UTC."""
-    try:
-        return datetime.fromisoformat(iso).astimezone().isoformat(sep=" ", timespec="seconds")
-    except ValueError:
-        return iso
 
 
 def agreed(status: Status) -> Status:
