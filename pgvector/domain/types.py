@@ -170,6 +170,9 @@ class Answer:
     held: tuple[Hit, ...] = ()
 
 
+BY_IMPORT = "import"
+
+
 class Removed(NamedTuple):
     """The record of a removed memory."""
 
@@ -177,4 +180,4 @@ class Removed(NamedTuple):
     target: str
     digest: bytes
     removed_at: datetime
-    origin: str = ""  # the home whose memory file dropped it
+    origin: str = ""  # the home whose memory file dropped it, or BY_IMPORT where an export says no more

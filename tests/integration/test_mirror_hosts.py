@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
@@ -279,6 +280,35 @@ def test_need_31_a_copy_of_a_home_takes_nothing_from_the_original(
     assert set(recalled(two.session(), "atlas borealis cygnus")) == {
         "Atlas is blue", "Borealis is green", "Cygnus is red",
     }  # fmt: skip
+
+
+def test_trap_05_what_was_forgotten_does_not_come_back_where_an_export_is_restored(
+    hosts: tuple[Host, Host], ask: Callable[..., Any], tmp_path: Path, admin_dsn: str
+) -> None:
+    """Into an empty database. The line is still in the file, which was written since."""
+    one, _ = hosts
+    one.write("Atlas is blue", "Borealis is green", "Draco is white", age_s=60)
+    one.session()
+    refs = {row["content"]: row["ref"] for row in ask("list", "--theme", "team")}
+    ask("forget", refs["Atlas is blue"], "--yes")
+    ask("edit", refs["Draco is white"], "Draco is grey", "--yes")
+    everything = ("Atlas is blue", "Borealis is green", "Draco is white", "Cygnus is red")
+    one.write(*everything, age_s=-1)
+    one.session()
+    close_all()
+    ask("export", str(tmp_path / "backup.jsonl"))
+    with psycopg.connect(admin_dsn, autocommit=True) as conn:
+        conn.execute("TRUNCATE memory_entries, hermes_mirror, hermes_tombstones, memory_history CASCADE")
+    ask("import", str(tmp_path / "backup.jsonl"))
+    query, left = "atlas borealis cygnus draco eridanus", {"Borealis is green", "Cygnus is red", "Draco is grey"}
+    one.write(*everything, "Eridanus is long", age_s=-2)
+    assert set(recalled(one.session(), query)) == left | {"Eridanus is long"}
+    one.write("Borealis is green", "Cygnus is red", "Eridanus is long", age_s=-3)
+    one.session()
+    one.write("Borealis is green", "Cygnus is red", "Eridanus is long", "Atlas is blue", age_s=-4)
+    assert set(recalled(one.session(), query)) == left | {"Eridanus is long", "Atlas is blue"}, (
+        "somebody wrote it again"
+    )
 
 
 @pytest.mark.parametrize("made_anew", [False, True])

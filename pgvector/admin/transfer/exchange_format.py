@@ -18,7 +18,7 @@ from typing import Any
 
 from ...domain.errors import ConfigurationError, InvalidArgument
 from ...domain.text import steers_terminal
-from ...domain.types import TARGETS, EmbeddingSpace, Removed
+from ...domain.types import BY_IMPORT, TARGETS, EmbeddingSpace, Removed
 from .records import MemoryRecord, Part, Record, TurnRecord, read_said, said_as_json, time_flaw
 
 FORMAT = "hermes-memory-pgvector"
@@ -220,7 +220,7 @@ def read_row(line: bytes, number: int) -> Record | Removed:
                     raise InvalidArgument("its target is neither memory nor user")
                 if flaw := time_flaw(removed_at := _time(row, "removed_at")):
                     raise InvalidArgument(flaw)
-                return Removed(_text(row, "theme"), target, digest, removed_at)
+                return Removed(_text(row, "theme"), target, digest, removed_at, BY_IMPORT)
     except (ValueError, OverflowError, binascii.Error, TypeError) as exc:
         raise InvalidArgument("one of its fields cannot be read") from exc
     raise InvalidArgument("it is of a kind that this version does not know")

@@ -346,12 +346,12 @@ DELETE FROM hermes_mirror WHERE origin = %(formerly)s AND noted_at <= %(until)s;
 -- name: mirror_difference
 -- exempt: compares this host's own file with what was read from it before, whichever theme owns an entry.
 -- kind 'new': an entry of the file that was not seen before, with the id of its removal if this same file dropped it before;
--- 'buried': one that was removed elsewhere after the file was written, or while it stood in the file that this is a copy of;
--- 'gone': a seen entry that the file no longer holds, and about which nobody has decided yet; 'moved': one that `relieve`
--- took out of it; 'stays': one that it still holds; 'ahead': one that this same reading has imported in an earlier
--- transaction; 'back': one that it holds again. An entry recorded after the file was read is left out, as is one that is
--- not in `had`: only the file of a copy of this home has held it, or `relieve` took it out, of which a database that was
--- set back knows nothing. `files_own`: nobody but memory files keeps it.
+-- 'buried': one that was removed elsewhere after the file was written, or while it stood in the file that this is a copy of,
+-- or in this one before an import made the database anew; 'gone': a seen entry that the file no longer holds, and about which
+-- nobody has decided yet; 'moved': one that `relieve` took out of it; 'stays': one that it still holds; 'ahead': one that this
+-- same reading has imported in an earlier transaction; 'back': one that it holds again. An entry recorded after the file was
+-- read is left out, as is one that is not in `had`: only the file of a copy of this home has held it, or `relieve` took it
+-- out, of which a database that was set back knows nothing. `files_own`: nobody but memory files keeps it.
 WITH now_in_file AS (
     SELECT DISTINCT content, hermes_digest(content) AS digest FROM unnest(%(contents)s::text[]) AS content),
 seen AS (
@@ -373,14 +373,18 @@ removed_there AS (
     SELECT DISTINCT m.digest
       FROM hermes_mirror AS m
       JOIN hermes_tombstones AS t ON t.agent_identity = m.agent_identity AND t.target = m.target AND t.digest = m.digest
-     WHERE m.origin = %(copied_from)s AND m.target = %(target)s)
-SELECT CASE WHEN r.digest IS NOT NULL
+     WHERE m.origin = %(copied_from)s AND m.target = %(target)s),
+had_before AS (
+    SELECT DISTINCT head FROM unnest(%(had)s::text[]) AS head
+     WHERE NOT EXISTS (SELECT FROM seen WHERE seen.noted_at < %(noted_at)s))
+SELECT CASE WHEN r.digest IS NOT NULL OR (t.origin = 'import' AND b.head IS NOT NULL)
               OR t.removed_at >= CASE t.origin WHEN %(origin)s THEN %(noted_at)s ELSE %(file_time)s END
             THEN 'buried' ELSE 'new' END AS kind,
        NULL::bigint AS id, %(theme)s AS theme, n.content, n.digest, n.removal, false AS files_own
   FROM added AS n
   LEFT JOIN hermes_tombstones AS t ON t.agent_identity = %(theme)s AND t.target = %(target)s AND t.digest = n.digest
   LEFT JOIN removed_there AS r ON r.digest = n.digest
+  LEFT JOIN had_before AS b ON b.head = encode(substr(n.digest, 1, 8), 'hex')
 UNION ALL
 SELECT CASE WHEN n.digest IS NULL THEN CASE WHEN 'relieve' = ANY(m.owners) THEN 'moved' ELSE 'gone' END
             WHEN coalesce(seen.held_at, seen.kept_at) IS NOT NULL THEN 'back'
