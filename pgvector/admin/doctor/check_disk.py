@@ -103,15 +103,19 @@ def _left_behind(views: list[SpoolView], here: Destination) -> Iterator[Check]:
             )
     orphaned = [view for view in stopped if view.waiting and view.is_for(here)]
     if waiting := sum(view.waiting for view in orphaned):
-        told = [view.report for view in orphaned if persists(view.report)]
-        last = max(told, key=lambda report: str(report.get("last_error_at") or ""), default=None)
-        why = f"; {last_error(last)}" if last is not None else ""
         yield note(
             "spool",
-            f"{plural(waiting, 'write')} of stopped processes {'waits' if waiting == 1 else 'wait'}{why}",
+            f"{plural(waiting, 'write')} of stopped processes {'waits' if waiting == 1 else 'wait'}{_why(orphaned)}",
             "they follow when an agent starts",
             "deliver",
         )
+
+
+def _why(orphaned: list[SpoolView]) -> str:
+    """Return the newest error that kept stopped processes from delivering, if one could tell of it."""
+    told = [view.report for view in orphaned if persists(view.report)]
+    last = max(told, key=lambda report: str(report.get("last_error_at") or ""), default=None)
+    return f"; {last_error(last)}" if last is not None else ""
 
 
 def _held_up(view: SpoolView, max_bytes: int) -> Iterator[Check]:
