@@ -297,6 +297,11 @@ def _process_details(process: Mapping[str, Any]) -> Iterator[str]:
         yield "began before the settings were changed: restart it, unless it connects within seconds"
     if process["other_version"]:
         yield f"{process['other_version']}: restart it"
+    yield from _told(process)
+
+
+def _told(process: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a process told of itself: of one that is gone, why its writes wait."""
     if process["living"] and process["report"]:
         stale = " (not heard of for a minute)" if (process["report_age_s"] or 0) > _STALE_S else ""
         yield from _report_lines(process["report"], stale)
