@@ -78,7 +78,7 @@ class ThemeSet:
     def __init__(self, names: Iterable[str], identity_key: str = "") -> None:
         words = tuple(names)
         self._exact = frozenset(normalise_theme(word, identity_key) for word in words if not word.endswith("*"))
-        self._prefixes = tuple(_beginning(word[:-1]) for word in words if word.endswith("*"))
+        self._prefixes = tuple(beginning_of(word[:-1]) for word in words if word.endswith("*"))
         self._all = any(not prefix for prefix in self._prefixes)
 
     def __contains__(self, theme: str) -> bool:
@@ -255,7 +255,7 @@ def _fold(text: str) -> str:
     return " ".join(text.split())
 
 
-def _beginning(text: str) -> str:
+def beginning_of(text: str) -> str:
     """Return a prefix of names as they are stored; a blank at its end counts, so that `team *` is not `teams`."""
     folded = _fold(text)
     return f"{folded} " if folded and text[-1].isspace() else folded

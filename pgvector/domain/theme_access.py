@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
 from .errors import InvalidArgument
-from .theme import ThemeRules, ThemeSet, is_chat, normalise_theme
+from .theme import ThemeRules, ThemeSet, beginning_of, is_chat, normalise_theme
 
 EVERYTHING: Final = ("%",)  # for the operator, who reads the table itself
 _SPECIAL = str.maketrans({"\\": "\\\\", "%": "\\%", "_": "\\_"})
@@ -46,7 +46,7 @@ class SharedChats:
 
 def _address(theme: str, identity_key: str) -> str:
     if theme.endswith("*"):
-        return _literally(" ".join(theme[:-1].lower().split())) + "%"
+        return _literally(beginning_of(theme[:-1])) + "%"
     return _literally(normalise_theme(theme, identity_key)) + " %"
 
 

@@ -189,6 +189,7 @@ def test_need_35_an_operator_shares_groups_or_all_of_a_platform(
         (["@slack/default/*"], {f"{mark}-{what}" for mark in ("Gq1", "Dq2") for what in all_of}),
         ([group_theme], {"Gq1-said"}),
         (["@slack/coder/*", "signal"], set()),
+        (["@slack/def *"], set()),
         (["Slack", "telegram"], {f"Gq1-{what}" for what in all_of}),
     ):
         other = make_provider(config | {"shared_chats": shared})
