@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..admin.common.saving import Changes, changes_to
+from ..admin.common.saving import API_KEY_ENV, Changes, changes_to
 from ..admin.setup.prompts import SetupOptions, Terminal
 from ..admin.setup.trial import try_embedding
 from ..admin.setup.wizard_database import DatabaseChoice, DatabaseStep
@@ -102,16 +102,22 @@ def _note_overtaken(trial: SettingsTrial, current: Settings, shown: Mapping[str,
 
 
 def _keep_key(trial: SettingsTrial, home: Path, current: Settings) -> None:
-    """Add a problem if the key that is set would go to another address than before: it may be anybody's."""
-    url, name = trial.wanted.embed_url, trial.wanted.embed_api_key_env
+    """Add a problem if a key that stays set would go to another address than before: it may be anybody's."""
+    url = trial.wanted.embed_url
     goes_elsewhere = url and not is_local(url) and _origin(url) != _origin(current.embed_url)
-    key = environment(home).get(name)
-    # Emptied, a key that somebody else has put into the environment stays.
-    is_gone = trial.api_key or (trial.api_key == "" and key == read_dotenv(home).get(name))
-    if goes_elsewhere and key and not is_gone:
-        says = "the key that is set was given for another address, and is sent to this one only if you give it again"
+    if goes_elsewhere and _key_left(trial, home):
+        says = "the key that is set may be that of another address, and is sent to this one only if you give it again"
         fix = "give the key of the new address; any word if it needs none"
         trial.problems.append(SettingProblem(API_KEY, says, fix))
+
+
+def _key_left(trial: SettingsTrial, home: Path) -> str:
+    """Return the key that agents would use and that nobody has given here."""
+    if trial.api_key is None:
+        return environment(home).get(trial.wanted.embed_api_key_env, "")
+    # A key that is given or emptied is kept in our own variable. One that was exported stays if that is emptied.
+    key = environment(home).get(API_KEY_ENV, "")
+    return "" if trial.api_key or key == read_dotenv(home).get(API_KEY_ENV) else key
 
 
 def _origin(url: str) -> tuple[str, str]:

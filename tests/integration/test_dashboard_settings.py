@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from hermes_memory_pgvector.admin.common.saving import set_settings
 from hermes_memory_pgvector.config.settings import FIELDS, Settings
 from hermes_memory_pgvector.host.session_context import load_settings
 from tests.conftest import DIMS
@@ -227,6 +228,20 @@ def test_the_key_of_one_endpoint_is_not_sent_to_another(
         monkeypatch.setenv("HERMES_PGVECTOR_EMBED_API_KEY", SECRET)
         (problem,) = try_and_save(api, agent, embed_url=stranger.url, embed_api_key="")["problems"]
         assert problem["key"] == "embed_api_key", "emptying does not reach the one of the environment"
+
+
+def test_an_emptied_key_is_not_asked_for_whichever_variable_held_it(
+    api: DashboardApi, agent: Path, embedder: ScriptedEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_settings(agent, {"embed_api_key_env": "SOME_API_KEY"})
+    monkeypatch.setenv("SOME_API_KEY", SECRET)
+    wanted = {"embed_url": embedder.url, "embed_model": "scripted", "embed_api_key": ""}
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBED_API_KEY", SECRET)
+    (problem,) = try_and_save(api, agent, **wanted)["problems"]
+    assert problem["key"] == "embed_api_key", "it is the one that would be sent once the other is left"
+    monkeypatch.delenv("HERMES_PGVECTOR_EMBED_API_KEY")
+    assert try_and_save(api, agent, **wanted)["ok"]
+    assert used(agent).embed_api_key_env == "HERMES_PGVECTOR_EMBED_API_KEY"
 
 
 def test_an_endpoint_that_does_not_answer_is_not_saved(api: DashboardApi, agent: Path) -> None:
