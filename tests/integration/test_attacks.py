@@ -250,6 +250,7 @@ def test_no_row_of_a_stranger_forges_a_line_of_a_command(
         ["list"], ["search", "Atlas", "--scope", "all"], ["sessions", "show", "s", "--theme", "sales"], ["doctor"],
         ["sessions", "list", "--theme", "sales"], ["facts", "list", "--theme", "sales"], ["status", "--verbose"],
         ["prune", "--all-themes", "--older-than", "90d"], ["themes", "log"], ["themes", "list"],
+        ["edit", "m1", "--subject", "gate"],
     ):  # fmt: skip
         cli.main(command)
         lines = "".join(capsys.readouterr()).split("\n")

@@ -14,6 +14,7 @@ from typing import Any
 from ...domain.commandline import typed
 from ...domain.errors import HermesPgvectorError, InvalidArgument, WrongUsage
 from ...domain.format import local_minute, plural
+from ...domain.text import harmless
 from ...domain.theme import ThemeRules
 from ...domain.types import Filters, Question, Scope, Store
 from ...recall.prefetch import worth_showing
@@ -97,7 +98,7 @@ def _show_edited(done: Outcome) -> None:
     else:
         say(f"       {one_line(row['content'], lines=3, indent=7)}", "dim")
     for name, (was, now) in row.get("changes", {}).items():
-        say(f"  {name.replace('_', ' ')}: {_told(name, was)} -> {_told(name, now)}")
+        say(harmless(f"  {name.replace('_', ' ')}: {_told(name, was)} -> {_told(name, now)}"))
 
 
 def _told(name: str, value: Any) -> str:
