@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -205,6 +206,33 @@ def test_need_04_the_index_of_a_tenants_texts_comes_and_goes_with_row_level_secu
         assert admin.column(there) == [True]
         row_security.disable(conn)
     assert admin.column(there) == [False]
+
+
+def test_need_04_building_the_indexes_of_tenants_waits_for_no_writer_that_waits_for_it(admin_dsn: str) -> None:
+    indexes = FILE.read_bytes().partition(b"\nCOMMIT;")[2]  # what follows the policies
+    names = "conversations_theme_digest_idx, memory_history_removed_idx"
+    with connect(admin_dsn) as conn:
+        row_security.enable(conn)
+        conn.execute(f"DROP INDEX {names}".encode())
+
+    def build() -> None:
+        with connect(admin_dsn) as conn:
+            row_security.run_script(conn, indexes)
+
+    admin, builder = Database(admin_dsn), threading.Thread(target=build)
+    waits = "SELECT 1 FROM pg_locks WHERE relation = 'memory_history'::regclass AND NOT granted"
+    with psycopg.connect(admin_dsn) as writer:
+        writer.execute(
+            "INSERT INTO memory_entries (agent_identity, target, content) VALUES ('sales', 'memory', 'Atlas')"
+        )
+        builder.start()
+        until(lambda: admin.column(waits), what="the build to wait for the writer")
+        writer.execute("SET LOCAL lock_timeout = '50ms'")
+        writer.execute(
+            "INSERT INTO conversations (agent_identity, session_id, role, content) VALUES ('sales', 's', 'user', 'Hi')"
+        )
+    builder.join()
+    assert admin.column(f"SELECT to_regclass(name) IS NULL FROM unnest('{{{names}}}'::text[]) AS name") == [False] * 2
 
 
 def test_need_04_turning_it_on_and_off_under_a_writing_agent_loses_nothing(

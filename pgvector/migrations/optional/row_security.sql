@@ -481,13 +481,12 @@ $enable$;
 
 COMMIT;
 
--- After the policies, which hold up everybody while they change: this holds up those who write turns, for as long as it takes.
+-- The indexes after the policies, which hold up everybody while they change: these hold up those who write, for as long as it
+-- takes. One transaction for each table: an agent writes both in one, and a deadlock would begin a long build again.
+-- Who looks in all themes for a text that was removed reads the whole of the first, which is small.
 BEGIN;
 SELECT pg_advisory_xact_lock(7310579462);
 SET LOCAL client_min_messages = warning;
-CREATE INDEX IF NOT EXISTS conversations_theme_digest_idx ON conversations (agent_identity, substr(hermes_digest(content), 1, 6));
-ALTER INDEX conversations_theme_digest_idx ALTER COLUMN 2 SET STATISTICS 0;
--- Likewise for the texts that were removed. Who looks in all themes reads the whole of this index, which is small.
 DO $removed$
 BEGIN
     IF pg_get_indexdef(to_regclass('memory_history_removed_idx'), 1, true) IS DISTINCT FROM 'agent_identity' THEN
@@ -496,6 +495,13 @@ BEGIN
     END IF;
 END
 $removed$;
+COMMIT;
+
+BEGIN;
+SELECT pg_advisory_xact_lock(7310579462);
+SET LOCAL client_min_messages = warning;
+CREATE INDEX IF NOT EXISTS conversations_theme_digest_idx ON conversations (agent_identity, substr(hermes_digest(content), 1, 6));
+ALTER INDEX conversations_theme_digest_idx ALTER COLUMN 2 SET STATISTICS 0;
 COMMIT;
 
 ANALYZE memory_entries, conversations;
