@@ -111,7 +111,7 @@ class Mirror:
         """
         with contextlib.suppress(OSError, ValueError):
             origin, marker = read_regular_file(self._home / _LAST_ORIGIN).decode("ascii").split()
-            if origin != self.origin:
+            if origin != self.origin and origin.isprintable():  # half a file after a crash may hold anything
                 same = origin.partition(":")[0] == self.origin.partition(":")[0]  # a new marker may get an old number
                 return origin, same and int(marker) == (self._home / ORIGIN).stat().st_ino
         return "", False

@@ -253,7 +253,15 @@ def test_need_15_what_is_edited_is_followed_by_each_of_two_containers_that_share
         assert set(recalled(edited.session(), query)) == {"Atlas is blue", f"Borealis is {age_s}", "Cygnus is red"}
 
 
-@pytest.mark.parametrize("instead", [os.mkfifo, Path.mkdir, lambda path: path.write_bytes(b"\xff\0 1 2 3")])
+@pytest.mark.parametrize(
+    "instead",
+    [
+        os.mkfifo,
+        Path.mkdir,
+        lambda path: path.write_bytes(b"\xff\0 1 2 3"),
+        lambda path: path.write_bytes(b"c0ffee\0 7\n"),  # Postgres takes no such text
+    ],
+)
 def test_need_15_what_stands_in_place_of_the_last_origin_stops_no_session(
     hosts: tuple[Host, Host], instead: Callable[[Path], object]
 ) -> None:
