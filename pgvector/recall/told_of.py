@@ -34,7 +34,10 @@ def _days(asked: Sequence[TimeSpan], at: datetime) -> list[TimeSpan]:
 
 
 def _names(hit: Hit, days: Sequence[TimeSpan]) -> bool:
-    named = named_periods(hit.content, hit.at, hit.at.tzinfo)
+    try:
+        named = named_periods(hit.content, hit.at, hit.at.tzinfo)
+    except (OverflowError, ValueError):  # "yesterday" on the calendar's first day
+        return False
     return any(day.start <= each.start and each.end <= day.end for each, day in product(named, days))
 
 

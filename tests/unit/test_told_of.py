@@ -1,0 +1,39 @@
+"""Whether a text names the day that is asked for."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from hermes_memory_pgvector.domain.dates import FIRST_MOMENT, LAST_MOMENT
+from hermes_memory_pgvector.domain.named_times import named_periods
+from hermes_memory_pgvector.domain.types import Hit
+from hermes_memory_pgvector.recall.told_of import tells_of
+
+NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
+
+
+def told(text: str, at: datetime, question: str) -> bool:
+    said = Hit(store="turns", id=1, theme="team", kind="user", session_id="s-1", content=text, at=at, similarity=None)
+    return tells_of(said, named_periods(question, NOW, at.tzinfo))
+
+
+@pytest.mark.parametrize("at", [FIRST_MOMENT, LAST_MOMENT], ids=["first", "last"])
+@pytest.mark.parametrize("text", ["Today I paid", "Yesterday I paid", "Tomorrow I pay", "On 3 May I pay", "last year"])
+def test_need_26_a_text_of_the_ends_of_the_calendar_is_of_no_day_that_is_asked_for(text: str, at: datetime) -> None:
+    assert not told(text, at, "What did I do on 27 November?")
+
+
+@pytest.mark.parametrize("zone", [UTC, ZoneInfo("America/New_York"), ZoneInfo("Pacific/Auckland")], ids=str)
+@pytest.mark.parametrize("day", [date(2024, 2, 29), date(2026, 1, 1), date(2026, 11, 1), date(2026, 3, 8)], ids=str)
+def test_need_39_a_day_is_one_of_the_zone_in_which_a_text_was_written(zone: ZoneInfo, day: date) -> None:
+    """Also where it is a leap day, the first of a year, or one of 23 or 25 hours."""
+    question = f"What did I do on {day:%-d %B %Y}?"
+    for text, away in (("Tomorrow I pay the deposit", -1), ("Yesterday I paid the deposit", 1)):
+        written = day + timedelta(days=away)
+        for hour in (0, 23):
+            at = datetime(written.year, written.month, written.day, hour, 30, tzinfo=zone)
+            assert told(text, at, question)
+            assert not told(text, at + timedelta(days=1), question)
