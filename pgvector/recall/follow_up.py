@@ -40,6 +40,24 @@ _PRONOUN = re.compile(
 )
 # In "Dylan forgot his glasses" whose they are is said before.
 _OWN = re.compile(r"(?:his|her|their|its|sein\w*|leurs?)(?=\s+\w)", re.IGNORECASE)
+# Words with which somebody only agrees, declines or likes what was said.
+_ASSENT = frozenset(
+    (
+        "fine",
+        "perfect",
+        "lovely",
+        "love",
+        "loved",
+        "bad",
+        "nein",
+        "yet",
+        "bon",
+        "c'est",
+        "c\u2019est",
+        "cool",
+        "awesome",
+    )
+)
 _PERSON = re.compile(r"s?he|they|er|ellas?|ellos?|elles?|ils", re.IGNORECASE)
 # "It" that stands for nothing: "Is it going to rain?", "How long does it take?".
 _NOTHING = re.compile(
@@ -116,7 +134,7 @@ def is_follow_up(text: str) -> bool:
 
 def goes_on(text: str) -> bool:
     """Return whether a statement is about what was said right before it: "No, I meant 648", "We raised it to 9,500"."""
-    if len(text) > _STATED_MOST_CHARS or asks(text, of_a_turn=True):
+    if len(text) > _STATED_MOST_CHARS or asks(text, of_a_turn=True) or not _tells_something(text):
         return False
     if _corrects().match(text.strip()):
         return True
@@ -188,12 +206,18 @@ def names_answered(message: str, reply: str, before: str) -> str:
     return answered or (before if is_follow_up(message) else "")
 
 
+def _tells_something(text: str) -> bool:
+    """Return whether a statement tells more than "No, that's fine, thanks" does."""
+    return not _ASSENT.issuperset(telling_words(text)) or "that did it" in text.casefold()
+
+
 @cache
 def _corrects() -> re.Pattern[str]:
     """Return the pattern for statements that correct what was said right before them, and do not repeat it."""
     sorry = r"(?:oh|ah|hm+|oops|ups|sorry|wait|well|so|but|perd[oó]n|pardon|entschuldigung)"
     meant = (
-        r"(?:make that|i (?:really |actually )?(?:meant|misspoke|mistyped)|ich mein(?:t)?e|(?:quise|quer[ií]a) decir)\b"
+        r"(?:make that|i (?:really |actually )?(?:meant(?! (?:well|to (?!say|write|type|put)\w))|misspoke|mistyped)"
+        r"|ich mein(?:t)?e|(?:quise|quer[ií]a) decir)\b"
     )
     ends = r"(?=\W|$)(?! \w)"
     return re.compile(
@@ -202,9 +226,10 @@ def _corrects() -> re.Pattern[str]:
         r"|no[,.]? (?:not|i mean|wait|sorry|it['\u2019]?s|it is|that['\u2019]s|era|es|son)\b"
         r"|nein[,.]? (?:nicht|doch|es ist|das ist)\b|non[,.]? (?:c['\u2019]est|pas)\b"
         rf"|(?:correction|korrektur|correcci[oó]n|erratum|typo|tippfehler|wrong|falsch){ends}"
-        r"|(?:that['\u2019]s|that was|(?:you|i) got that|i was) wrong\b|my (?:mistake|bad)\b"
+        r"|(?:that['\u2019]s|that was|(?:you|i) got that|i was) wrong\b"
+        rf"|my (?:mistake|bad){ends}"
         r"|das (?:stimmt nicht|war falsch)\b"
-        r"|not (?!bad\b|my\b|sure\b|yet\b|now\b)\S+(?: \S+)?, \S+(?: \S+){0,3}$"
+        r"|not (?!(?:bad|my|sure|yet|now|much|urgent|really|necessary|too)\b)\S+(?: \S+)?, \S+(?: \S+){0,3}$"
         r"|ich habe? mich (?:vertan|verschrieben|geirrt)\b|me equivoqu[eé]\b|mejor dicho\b|je me suis tromp[eé]e?\b)"
         rf"|.*[,.;(-] *(?:{meant}|(?:(?:my|that was a) )?(?:typo|tippfehler)\W*$)",
         re.IGNORECASE | re.DOTALL,

@@ -199,6 +199,12 @@ Es lag am Zeilenabstand
 perdón, quería decir el jueves
 era el ventilador, 130 euros
 Lo cambiamos a Línea Directa
+that did it
+Thanks, that worked
+I meant to write Friday
+my mistake, Birte
+not Monday, Tuesday
+not at 5, at 6
 Non, je voulais dire mardi
 """
 STAND_ALONE = """
@@ -215,6 +221,18 @@ It's Ben who has the key
 It was 8 degrees this morning
 It is raining all day
 Did you move it to the 9th?
+No, that's all, thanks
+no it's fine
+That was great, I love it
+Nein, das ist gut so
+Non, c'est bon
+No, not yet
+I am going home, I meant to buy milk
+Sorry, I meant well by the gift
+Not urgent, take your time
+Not much, just reading
+My bad knee hurts
+My mistake was to trust the plumber
 """
 
 
