@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import product
 
 from ..domain.coming_days import announced_days
-from ..domain.dates import in_zone
+from ..domain.dates import Zone, in_zone
 from ..domain.named_times import TimeSpan, named_periods
 from ..domain.types import Hit
 
@@ -24,25 +25,40 @@ def tells_of(hit: Hit, asked: Sequence[TimeSpan]) -> bool:
     days = _days(asked, hit.at)
     if not days or len(hit.content) > _TEXT_MAX_CHARS:
         return False
-    return _names(hit, days) or _announces(hit, days, any_year=len(asked) > 1)
+    return _names(hit, days) or _announces(hit, days)
 
 
 def _days(asked: Sequence[TimeSpan], at: datetime) -> list[TimeSpan]:
     """Return the single days that are asked for; one of a known year only if the text is of about that time."""
     days = [span for span in asked if span.end - span.start <= _DAY_MOST]
-    return days if len(asked) > 1 else [span for span in days if abs(at - span.start) < _SAME_YEAR]
+    each_year = _each_year(days, at.tzinfo)
+    return [day for day in days if _in_year(day, at.tzinfo) in each_year or abs(at - day.start) < _SAME_YEAR]
 
 
 def _names(hit: Hit, days: Sequence[TimeSpan]) -> bool:
+    zone = hit.at.tzinfo
     try:
-        named = named_periods(hit.content, hit.at, hit.at.tzinfo)
+        named = named_periods(hit.content, hit.at, zone)
     except (OverflowError, ValueError):  # "yesterday" on the calendar's first day
         return False
-    return any(day.start <= each.start and each.end <= day.end for each, day in product(named, days))
+    if any(day.start <= each.start and each.end <= day.end for each, day in product(named, days)):
+        return True
+    # "By 26 November" may as well be meant of the next one.
+    each_year = _each_year((span for span in named if span.end - span.start <= _DAY_MOST), zone)
+    return any(_in_year(day, zone) in each_year for day in days)
 
 
-def _announces(hit: Hit, days: Sequence[TimeSpan], *, any_year: bool) -> bool:
-    """Return whether a text says "tomorrow" on the day before such a day, with `any_year` of any year."""
-    form = "%m-%d" if any_year else "%Y-%m-%d"
-    asked = {f"{in_zone(day.start, hit.at.tzinfo):{form}}" for day in days}
-    return any(f"{day:{form}}" in asked for day in announced_days(hit.content, hit.at.date()))
+def _announces(hit: Hit, days: Sequence[TimeSpan]) -> bool:
+    """Return whether a text says "tomorrow" on the day before such a day."""
+    asked = {_in_year(day, hit.at.tzinfo) for day in days}
+    return any(f"{day:%m-%d}" in asked for day in announced_days(hit.content, hit.at.date()))
+
+
+def _each_year(days: Iterable[TimeSpan], zone: Zone) -> set[str]:
+    """Return the days that are named without a year, which are those of each of the last years."""
+    times = Counter(_in_year(day, zone) for day in days)
+    return {day for day, count in times.items() if count > 1}
+
+
+def _in_year(day: TimeSpan, zone: Zone) -> str:
+    return f"{in_zone(day.start, zone):%m-%d}"

@@ -37,3 +37,19 @@ def test_need_39_a_day_is_one_of_the_zone_in_which_a_text_was_written(zone: Zone
             at = datetime(written.year, written.month, written.day, hour, 30, tzinfo=zone)
             assert told(text, at, question)
             assert not told(text, at + timedelta(days=1), question)
+
+
+@pytest.mark.parametrize("question", ["on 28 November 2026", "on 28 November", "yesterday"])
+def test_need_39_a_day_without_a_year_is_the_one_near_to_when_the_text_was_written(question: str) -> None:
+    asked = f"What did I do {question}?"
+    assert told("The books go back by 28 November", NOW - timedelta(days=20), asked)
+    assert not told("The books go back by 27 November", NOW - timedelta(days=20), asked)
+
+
+def test_need_39_a_day_of_another_year_is_another_day() -> None:
+    for question in ("What did I do on 28 November 2026?", "What did I do yesterday?"):
+        assert not told("The books go back by 28 November", NOW - timedelta(days=385), question)
+        assert not told("The books went back on 28 November 2025", NOW - timedelta(days=20), question)
+    both = "What did I do on 27 November 2026 and 28 November 2026?"
+    assert told("Tomorrow I pay", NOW - timedelta(days=2), both)
+    assert not told("Tomorrow I pay", NOW - timedelta(days=2 + 365), both)
