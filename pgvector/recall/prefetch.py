@@ -248,7 +248,7 @@ def _answering(
     """Return the rows that likely answer one question; `ordered`: its message asks, or orders an answer."""
     near = _bars(searcher, found, text, settings, until, {hit.theme for hit in found if hit.store == "memories"})
     if session_asked(text) == "end" or (ordered and asks_what_was_said(text)):
-        then = _then(found, text)
+        then = _then(found, text, until)
         if then is not None:
             return then
     most = _most_of([*found, *held], text)
@@ -256,16 +256,17 @@ def _answering(
     return [hit for hit in found if is_worth_showing(_judged(hit, text), near, most, foreign=foreign)]
 
 
-def _then(found: Sequence[Hit], text: str) -> list[Hit] | None:
+def _then(found: Sequence[Hit], text: str, until: float) -> list[Hit] | None:
     """Return the rows of the time that a question names, told then or about then, None if it names none.
 
-    A row of another time can only have words in common such as "did we talk about".
+    A row of another time can only have words in common such as "did we talk about". No text is read any more for what
+    it is about after the moment `until` (monotonic): several hundred take a while.
     """
     zone = next((hit.at.tzinfo for hit in found), UTC)
     asked = named_periods(text, datetime.now(UTC), zone)
     if not asked and not any(hit.told_then for hit in found):
         return None
-    return [hit for hit in found if hit.told_then or tells_of(hit, asked)]
+    return [hit for hit in found if hit.told_then or (time.monotonic() < until and tells_of(hit, asked))]
 
 
 def _judged(hit: Hit, text: str) -> Hit:

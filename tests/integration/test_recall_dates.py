@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from hermes_memory_pgvector.domain.types import Hit
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.recall.prefetch import worth_showing
 from tests.conftest import MakeProvider
 from tests.support.aged import age, in_order
-from tests.support.memory import landed, recalled
+from tests.support.memory import landed, recalled, runtime_of
 from tests.support.scripted_embedder import ScriptedEmbedder
 
 TURNS = "recall_conversation"
@@ -119,6 +122,22 @@ def test_need_39_what_names_the_day_itself_was_perhaps_said_on_another(
         block = asking.prefetch(on(days, "What did I do on %-d %B?"))
         assert text in block and len(block.splitlines()) == 2, block
     assert not make_provider(config, session_id="asking-9").prefetch(on(11, "What did I do on %-d %B?"))
+
+
+def test_need_19_many_texts_that_are_full_of_dates_are_not_read_for_longer_than_a_turn_waits(
+    make_provider: MakeProvider,
+) -> None:
+    text = "Yesterday I paid on Monday last week the deposit of 3 May and 4 May 2026. " * 5
+    at = datetime.now(UTC) - timedelta(days=300)
+    hits = [
+        Hit("turns", number, "team", "user", "s-1", f"{text}{number}", at, None, told_then=number == 1)
+        for number in range(1, 2001)
+    ]
+    runtime, question = runtime_of(make_provider()), on(2, "What did I do on %-d %B?")
+    started = time.thread_time()
+    shown = worth_showing(runtime.searcher, hits, question, runtime.settings, time.monotonic() + 0.1)
+    assert time.thread_time() - started < 2
+    assert shown[0].id == 1, "what is known to be of that day is shown in any case"
 
 
 def test_need_39_what_was_said_some_hours_ago(make_provider: MakeProvider, dsn: str) -> None:
