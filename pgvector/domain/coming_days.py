@@ -14,7 +14,8 @@ _FARTHEST = 14  # days from today to a day that is named
 _AFTER_TOMORROW = r"day after tomorrow|ubermorgen|pasado manana|apres[- ]demain|dopodomani|depois de amanha"
 # "Morgen" and "mañana" are also the morning.
 _TOMORROW = (
-    r"tomorrow|(?<!guten )(?<!jeden )(?<!diesen )(?<!heute )(?<!gestern )(?<!am )(?<!tag )(?<!woch )morgen"
+    r"tomorrow|(?<!guten )(?<!jeden )(?<!diesen )(?<!heute )(?<!gestern )(?<!am )(?<!tag )(?<!woch )"
+    r"(?<!nachsten )(?<!ganzen )(?<!der )(?<!den )(?<!dem )(?<!zum )(?<!vom )morgen"
     r"|(?<!\bla )(?<!\besta )(?<!\bcada )manana|demain|domani|amanha"
 )
 _COMING = r"this coming|next|this|coming|nachste[nr]?|kommende[nr]?|diese[nr]?|el proximo|este|ce"

@@ -23,6 +23,7 @@ WEDNESDAY = date(2026, 11, 25)
         ("Demain je vais à Lyon", [26]),
         ("Après-demain aussi", [27]),
         ("Guten Morgen, am Morgen und Montag Morgen", []),
+        ("Am nächsten Morgen war es kalt, den ganzen Morgen, bis zum Morgen", []),
         ("por la mañana", []),
         ("On Friday we danced", []),
     ],
