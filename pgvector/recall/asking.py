@@ -8,6 +8,7 @@ from functools import cache, lru_cache
 _HEAD_CHARS = 800  # of a message, in which a question above what was pasted is looked for
 _END_CHARS = 200  # in which its last sentence is
 _BEGINNING_CHARS = 120
+_BELOW_CHARS = 8000  # of a message that begins with an error, in which somebody's own words begin below it
 _PASTED_LINES = 3  # fewest lines below a first one that asks about them, as about a log
 # The Greek question mark is typed as a semicolon; polite Japanese asks by a final syllable, and Chinese may.
 _MARKED = re.compile(
@@ -47,7 +48,7 @@ def pastes_error(text: str) -> bool:
     """Return whether a message is nothing but a program's error. Its reply says what helps, though nobody has asked."""
     if not _error().match(text[:_HEAD_CHARS].lstrip()):
         return False
-    *before, last = _PARAGRAPH_ENDS.split(text[-_HEAD_CHARS:].rstrip())
+    *before, last = _PARAGRAPH_ENDS.split(text[-_BELOW_CHARS:].rstrip())
     return not before or _error().match(last) is not None
 
 

@@ -590,3 +590,7 @@ def test_need_37_of_an_error_that_was_pasted_without_a_word_the_reply_is_told() 
     assert told(long) == [(long.content, helped.content)]
     explained = replace(long, content=f"{long.content}\n\nIt went away when I pressed the green button.")
     assert told(explained) == [(explained.content, "")]
+    at_length = replace(
+        explained, content=f"{explained.content} It took me all day to find that out." + " It is green." * 80
+    )
+    assert told(at_length) == [(at_length.content, "")]
