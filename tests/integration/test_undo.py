@@ -107,6 +107,28 @@ def test_need_38_the_last_turn_is_taken_back_and_may_be_said_again(make_provider
     assert sorted(said(provider)) == [turn(1), turn(2)]
 
 
+def test_need_38_a_correction_that_was_taken_back_is_not_told_with_what_it_corrected(
+    make_provider: MakeProvider,
+) -> None:
+    provider = make_provider()
+    for text, reply in (
+        ("The raffle of the harbour club made 684 crowns.", "684, noted."),
+        ("No, I meant 648.", "Ok."),
+    ):
+        provider.sync_turn(text, reply, session_id=SESSION)
+    landed(provider)
+    elsewhere = make_provider(session_id="session-2")
+    asked = "What did the raffle of the harbour club make?"
+    assert "648" in elsewhere.prefetch(asked)
+    assert not provider.prefetch(asked, session_id=SESSION), "the session has both"
+    undo(provider)
+    block = make_provider(session_id="session-3").prefetch(asked)
+    assert "684" in block and "648" not in block, "also before Postgres knows"
+    landed(provider)
+    block = make_provider(session_id="session-4").prefetch(asked)
+    assert "684" in block and "648" not in block
+
+
 def set_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda real=time.time: real() - 3600)
 
