@@ -13,6 +13,7 @@ from itertools import islice
 from ..domain.function_words import telling_words
 from ..domain.named_times import at_another_time, named_periods
 from ..domain.small_talk import CJK_LEAST, says_something
+from ..domain.time_words import split
 from .asking import asks
 from .questions import MAX_CHARS, has_name, questions_in
 
@@ -41,23 +42,7 @@ _PRONOUN = re.compile(
 # In "Dylan forgot his glasses" whose they are is said before.
 _OWN = re.compile(r"(?:his|her|their|its|sein\w*|leurs?)(?=\s+\w)", re.IGNORECASE)
 # Words with which somebody only agrees, declines or likes what was said.
-_ASSENT = frozenset(
-    (
-        "fine",
-        "perfect",
-        "lovely",
-        "love",
-        "loved",
-        "bad",
-        "nein",
-        "yet",
-        "bon",
-        "c'est",
-        "c\u2019est",
-        "cool",
-        "awesome",
-    )
-)
+_ASSENT = frozenset(split("fine perfect lovely love loved bad nein yet bon c'est c\u2019est cool awesome"))
 _PERSON = re.compile(r"s?he|they|er|ellas?|ellos?|elles?|ils", re.IGNORECASE)
 # "It" that stands for nothing: "Is it going to rain?", "How long does it take?".
 _NOTHING = re.compile(
