@@ -186,10 +186,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _main(argv)
     except (ImportError, SyntaxError) as exc:
         return _tell_damage(exc, as_json="--json" in (sys.argv if argv is None else argv))
-    except KeyboardInterrupt:  # while modules are loaded, or before the command began
-        from .admin.common.commands import EXIT_INTERRUPTED
-
-        return EXIT_INTERRUPTED
+    except KeyboardInterrupt as exc:  # while modules are loaded, or before the command began
+        return _interrupted(argparse.Namespace(json="--json" in (sys.argv if argv is None else argv)), exc)
 
 
 def _main(argv: Sequence[str] | None) -> int:

@@ -205,12 +205,14 @@ class Finder:
 
 sys.meta_path.insert(0, Finder())
 from hermes_memory_pgvector.cli import main
-sys.exit(main(["status"]))
+sys.exit(main(["status", *sys.argv[1:]]))
 """
 
 
-def test_need_02_a_command_that_is_ended_while_it_is_loaded_prints_no_traceback() -> None:
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", _ENDED_AT_ITS_START], capture_output=True, text=True, timeout=150, check=False
-    )
-    assert (done.returncode, done.stdout + done.stderr) == (130, "")
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_need_02_a_command_that_is_ended_while_it_is_loaded_prints_no_traceback(options: tuple[str, ...]) -> None:
+    command = [sys.executable, "-P", "-c", _ENDED_AT_ITS_START, *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
+    assert (done.returncode, done.stderr) == (130, "")
+    told = {"error": "interrupted before it was done", "type": "KeyboardInterrupt"}
+    assert (json.loads(done.stdout) if options else done.stdout) == (told if options else "")
