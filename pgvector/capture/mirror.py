@@ -86,23 +86,17 @@ class Mirror:
         except OSError:
             return f":{where}"
 
-    def _former(self) -> tuple[str, float]:
-        """Return the origin that this home had last, if its host or path has another name now, and up to when.
+    def _former(self, origin: str) -> tuple[str, float]:
+        """Return the origin that this home had last, as its host or path has another name now, and up to when.
 
-        Else "" and 0. A container gets another host name whenever it is made anew; two that share a home take turns.
-        A copy of the home has a marker of its own on the disk, and shares nothing with the original. That of a whole
-        disk cannot be told from it: what the original has noted since, it keeps.
+        "" and 0 if `origin` is empty. A container gets another host name whenever it is made anew; two that share a
+        home take turns. A copy of the home has a marker of its own on the disk, and shares nothing with the original.
+        That of a whole disk cannot be told from it: what the original has noted since, it keeps.
         """
-        origin, is_this_home = self._last_origin()
         with contextlib.suppress(OSError):
-            if is_this_home:
+            if origin:
                 return origin, (self._home / "pgvector" / "clock").stat().st_mtime + _COARSE_S
         return "", 0.0
-
-    def _copied_from(self) -> str:
-        """Return the origin of the home that this one is a copy of, until a reading of the copy is stored; else ""."""
-        origin, is_this_home = self._last_origin()
-        return "" if is_this_home else origin
 
     def _last_origin(self) -> tuple[str, bool]:
         """Return the origin under which these files were last read, if that is another one, and whether it was here.
@@ -150,7 +144,9 @@ class Mirror:
         A missing file is included if it existed before.
         """
         states, seen = [], self._seen
-        former, copied_from = self._former(), self._copied_from()  # by the clock as that one left it
+        last, is_this_home = self._last_origin()
+        former = self._former(last if is_this_home else "")  # by the clock as that one left it
+        copied_from = "" if is_this_home else last
         for target, path in memory_file_paths(self._home).items():
             try:
                 signature = _signature(path)
