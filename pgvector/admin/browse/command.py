@@ -11,7 +11,6 @@ from typing import Any
 
 from ...domain.errors import WrongUsage
 from ...domain.format import local_minute, plural
-from ...domain.text import harmless
 from ...host.session_context import load_settings
 from ...store.vectors import STORES
 from ..common.commands import (
@@ -25,7 +24,7 @@ from ..common.commands import (
     print_json,
     printed,
 )
-from ..common.console import Column, say, show_pairs, show_table, used
+from ..common.console import Column, say, say_line, show_pairs, show_table, used
 from ..common.refs import WAYS, parse_refs
 from ..common.row_options import (
     PIPED_CHARS,
@@ -235,8 +234,8 @@ def _session(args: argparse.Namespace, home: Path) -> int:
         say(f"{first} to {last}, {plural(whole['turns'], 'turn')}", "dim")
         for number, turn in enumerate(turns):
             if not number and (parent := turn["metadata"].get("parent_session_id")):
-                say(harmless(f"after the session {parent}"), "dim")
-            say(harmless(f"{turn['ref']}  {turn['role']}  {local_minute(turn['at'])}"), "bold")
+                say_line(f"after the session {parent}", "dim")
+            say_line(f"{turn['ref']}  {turn['role']}  {local_minute(turn['at'])}", "bold")
             say(indented(turn["content"]))  # no line of which looks like the head of another turn
             say()
     return EXIT_OK

@@ -10,7 +10,6 @@ from typing import Any
 
 from ...domain.errors import EmbedderError, WrongUsage
 from ...domain.format import local_minute
-from ...domain.text import harmless
 from ...domain.theme import ThemeRules
 from ...domain.types import Answer, Question, Scope, Store
 from ...embed.model_folder import is_local
@@ -20,7 +19,7 @@ from ...store.connection import DeadlineConnection
 from ...store.vectors import STORES
 from ..common.command_context import CommandContext, context_for
 from ..common.commands import Command, printed
-from ..common.console import said_while, say, warn
+from ..common.console import said_while, say, say_line, warn
 from ..common.refs import Ref
 from ..common.row_options import (
     PATIENCE_S,
@@ -148,7 +147,7 @@ def _check_scope(args: argparse.Namespace, word: str) -> None:
 def _say_hit(result: Mapping[str, Any], text: str, args: argparse.Namespace) -> None:
     kind = " ".join(str(result[name]) for name in ("role", "target", "kind", "subject", "scope") if name in result)
     near = "" if result["similarity"] is None else f"  similarity {result['similarity']:.2f}"
-    say(harmless(f"{result['ref']}  {kind}  {local_minute(result['at'])}  {result['theme']}{near}"), "bold")
+    say_line(f"{result['ref']}  {kind}  {local_minute(result['at'])}  {result['theme']}{near}", "bold")
     say("    " + one_line(result["content"], text, lines=3, indent=4))
     if replaced := result.get("replaced"):
         say(f"    replaces: {one_line(replaced['content'], text, indent=14)}", "dim")

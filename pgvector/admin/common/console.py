@@ -102,6 +102,11 @@ def say(text: str = "", style: str = "") -> None:
         print(harmless(text, lines=True))
 
 
+def say_line(text: str, style: str = "") -> None:
+    """Print what stays one line, whatever the names and texts in it hold; `style` as in `say`."""
+    say(harmless(text), style)
+
+
 def remark(text: str) -> None:
     """Print to stderr what a person should know about the output and no program needs."""
     _tell(text)

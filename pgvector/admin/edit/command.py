@@ -14,7 +14,6 @@ from typing import Any
 from ...domain.commandline import typed
 from ...domain.errors import HermesPgvectorError, InvalidArgument, WrongUsage
 from ...domain.format import local_minute, plural
-from ...domain.text import harmless
 from ...domain.theme import ThemeRules
 from ...domain.types import Filters, Question, Scope, Store
 from ...recall.prefetch import worth_showing
@@ -22,7 +21,7 @@ from ...store.backend import WRITE_TIMEOUT_S
 from ...store.vectors import STORES
 from ..common.command_context import CommandContext, context_for
 from ..common.commands import Command, add_login, add_yes, argument
-from ..common.console import Column, say, show_table, warn
+from ..common.console import Column, say, say_line, show_table, warn
 from ..common.fact_options import EDIT_OPTIONS, said_in
 from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
 from ..common.refs import Ref, parse_refs
@@ -98,7 +97,7 @@ def _show_edited(done: Outcome) -> None:
     else:
         say(f"       {one_line(row['content'], lines=3, indent=7)}", "dim")
     for name, (was, now) in row.get("changes", {}).items():
-        say(harmless(f"  {name.replace('_', ' ')}: {_told(name, was)} -> {_told(name, now)}"))
+        say_line(f"  {name.replace('_', ' ')}: {_told(name, was)} -> {_told(name, now)}")
 
 
 def _told(name: str, value: Any) -> str:

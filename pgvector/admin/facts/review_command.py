@@ -12,10 +12,9 @@ from typing import Any
 from ...domain.errors import WrongUsage
 from ...domain.facts import KINDS
 from ...domain.format import local_minute, plural
-from ...domain.text import harmless
 from ..common.command_context import CommandContext, context_for
 from ..common.commands import EXIT_FAILED, EXIT_OK, Command, argument, between, printed
-from ..common.console import Column, say, show_table, warn
+from ..common.console import Column, say, say_line, show_table, warn
 from ..common.outcome import Outcome, print_outcome
 from ..common.row_options import PATIENCE_S, one_line, theme_option
 from ..common.theme_names import theme_to_read
@@ -174,7 +173,7 @@ def _show_one(context: CommandContext, proposal: StoredProposal) -> None:
     row = reviewing.as_row(proposal)
     known = [proposal.kind, proposal.subject, proposal.scope and f"scope {proposal.scope}", f"{row['confidence']:.2f}"]
     say(proposal.content, "bold")
-    say(harmless(f"  {proposal.ref}, theme {proposal.theme!r}, {', '.join(str(each) for each in known if each)}"))
+    say_line(f"  {proposal.ref}, theme {proposal.theme!r}, {', '.join(str(each) for each in known if each)}")
     if proposal.rival_content is not None:
         what = "older than what is current" if proposal.outdated else "takes the place of"
         say(f"  {what}: m{proposal.rival} {one_line(proposal.rival_content)}", "yellow")

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from ...domain.dates import in_zone
 from ...domain.format import format_bytes
-from ...domain.text import harmless
 from ...domain.theme import ROLES, ThemeRules
 from ..common.commands import Command, add_login, add_yes, argument, filled, positive, printed, read_or_not
-from ..common.console import Column, say, show_table, warn
+from ..common.console import Column, say, say_line, show_table, warn
 from ..common.database import database
 from ..common.outcome import ADD_YES, Outcome, changed_by_others, counted, print_outcome
 from ..common.row_options import THEME_CHOICE
@@ -89,7 +88,7 @@ def _show(planned: PrunePlan) -> None:
         text = " ".join(each["content"].split())
         more = "..." if text[80:] else ""
         said = f"{each['theme']} {each['role']}: {text[:80]}{more}"
-        say(harmless(f"e.g. {in_zone(each['at'], None):%Y-%m-%d} {said}"), "dim")
+        say_line(f"e.g. {in_zone(each['at'], None):%Y-%m-%d} {said}", "dim")
 
 
 def _deleted(counts: dict[str, int]) -> str:

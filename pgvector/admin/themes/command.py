@@ -9,11 +9,10 @@ from typing import Any
 
 from ...domain.errors import InvalidArgument
 from ...domain.format import local_minute
-from ...domain.text import harmless
 from ...domain.theme import ThemeRules
 from ...store.connection import DeadlineConnection
 from ..common.commands import Argument, Command, action, add_login, add_yes, argument, positive, printed
-from ..common.console import Column, say, show_pairs, show_table
+from ..common.console import Column, say, say_line, show_pairs, show_table
 from ..common.database import database
 from ..common.outcome import ADD_YES, Outcome, counted, fit_for_json, print_outcome
 from ..common.spool_copies import drop_of
@@ -103,7 +102,7 @@ def _show_log(rows: list[dict[str, Any]]) -> None:
         unfinished = "" if state == "done" else f" ({state})"
         who = f"{row['db_role']} ({row['os_user']}@{row['host']})"
         did = f"{row['verb']} {_named(row['arguments'])}: {counts}{unfinished}"
-        say(harmless(f"{local_minute(row['at'])}  {who}  {did}"))
+        say_line(f"{local_minute(row['at'])}  {who}  {did}")
     if not rows:
         print("nothing was done to a theme yet")
 
