@@ -16,7 +16,7 @@ import time
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from .secret_shapes import SHAPES, SecretShape
+from .secret_shapes import SHAPES, SecretShape, ready_pattern
 
 MAX_PATTERNS = 20
 PATTERN_MAX_CHARS = 300
@@ -69,7 +69,6 @@ def _together(sign: str, run: int, begins: list[tuple[str, int, SecretShape]]) -
 
 
 _EXACT, _FOLDED = _searches(False), _searches(True)
-_ready = functools.cache(re.compile)
 
 
 class Masker:
@@ -113,7 +112,7 @@ def _look_for(searches: tuple[_Search, ...], text: str, searched: str, found: li
     for search in searches:
         first = searched.find(search.sign)
         ends: dict[str, int] = {}  # of the last match
-        for hit in _ready(search.pattern).finditer(searched, first) if first >= 0 else ():
+        for hit in ready_pattern(search.pattern).finditer(searched, first) if first >= 0 else ():
             for begin, at, shape in search.begins:
                 start = hit.start() - at
                 if start < ends.get(begin, 0) or not searched.startswith(begin, start):

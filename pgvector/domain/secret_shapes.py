@@ -111,10 +111,10 @@ class SecretShape(NamedTuple):
 
     def match(self, text: str, start: int) -> re.Match[str] | None:
         """Return the match of the pattern at `start` of `text`, if there is one."""
-        return _ready(self.pattern, re.IGNORECASE if self.folded else re.NOFLAG).match(text, start)
+        return ready_pattern(self.pattern, re.IGNORECASE if self.folded else re.NOFLAG).match(text, start)
 
 
-_ready = functools.cache(re.compile)
+ready_pattern = functools.cache(re.compile)
 
 
 # By the pattern of the rest of a key, the prefixes before it, which no other word has.
