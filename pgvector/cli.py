@@ -182,12 +182,13 @@ def pgvector_command(args: argparse.Namespace) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `hermes-pgvector` and return its exit code."""
+    as_json = "--json" in (sys.argv if argv is None else argv)
     try:
         return _main(argv)
     except (ImportError, SyntaxError) as exc:
-        return _tell_damage(exc, as_json="--json" in (sys.argv if argv is None else argv))
+        return _tell_damage(exc, as_json=as_json)
     except KeyboardInterrupt as exc:  # while modules are loaded, or before the command began
-        return _interrupted(argparse.Namespace(json="--json" in (sys.argv if argv is None else argv)), exc)
+        return _interrupted(argparse.Namespace(json=as_json), exc)
 
 
 def _main(argv: Sequence[str] | None) -> int:

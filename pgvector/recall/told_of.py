@@ -22,10 +22,10 @@ def tells_of(hit: Hit, asked: Sequence[TimeSpan]) -> bool:
 
     `asked` are the times that the question names, in the zone of the hit's time.
     """
-    days = _days(asked, hit.at)
-    if not days or len(hit.content) > _TEXT_MAX_CHARS:
+    if len(hit.content) > _TEXT_MAX_CHARS:
         return False
-    return _names(hit, days) or _announces(hit, days)
+    days = _days(asked, hit.at)
+    return bool(days) and (_names(hit, days) or _announces(hit, days))
 
 
 def _days(asked: Sequence[TimeSpan], at: datetime) -> list[TimeSpan]:
