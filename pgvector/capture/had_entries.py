@@ -54,8 +54,11 @@ class HadEntries:
                 self._append(target, now.keys() - set(known))
 
     def note_written(self, target: str, texts: Iterable[str]) -> None:
-        """Note what the host has added to the file, unless what it held before is not known yet."""
-        if known := self.of(target):
+        """Note what the host has added to the file, unless what it held before is not known yet.
+
+        What had not begun before this write was missing, so that it held nothing.
+        """
+        if (known := self.of(target)) or not self.has_begun(target):
             with contextlib.suppress(OSError):
                 self._append(target, set(map(_head, texts)).difference(known))
 

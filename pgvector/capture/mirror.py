@@ -189,9 +189,12 @@ class Mirror:
                     self._note_origin()
                 self._stored_up_to = max(self._stored_up_to, op.noted_at)
 
-    def note_written(self, target: str) -> None:
-        """Note that the host has written a file, since it may be gone before it is read."""
-        if memory_file_paths(self._home)[target].exists():
+    def note_written(self, target: str, texts: Iterable[str]) -> None:
+        """Note what the host has added to a file, and that there is one, since it may be gone before it is read."""
+        is_there = memory_file_paths(self._home)[target].exists()
+        if is_there or self._was_there(target):
+            self.had.note_written(target, texts)
+        if is_there:
             self._note_there(target)
 
     def _note_there(self, target: str) -> None:

@@ -232,8 +232,7 @@ class BuiltInMemory:
         if not (texts or action == "remove") or not (old_text or action == "add"):
             counts["memory_writes_empty"] += 1
             return []
-        self._runtime.mirror.note_written(target)
-        self._runtime.mirror.had.note_written(target, texts)
+        self._runtime.mirror.note_written(target, texts)
         known = provenance | self._keep.metadata(given, counts)
         if action == "remove":
             return [RemoveMemory(**self._fields(target, known), old_text=old_text)]

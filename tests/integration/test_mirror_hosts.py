@@ -348,6 +348,29 @@ def test_trap_05_what_was_forgotten_does_not_come_back_with_a_copy_of_the_home(
     assert set(recalled(two.session(), query)) == left | {"Draco is grey", "Atlas is blue"}, "somebody wrote it again"
 
 
+def test_need_31_a_backup_of_a_homes_first_session_takes_nothing_that_came_later(
+    hosts: tuple[Host, Host], tmp_path: Path
+) -> None:
+    """It knows what its files held then, also if no session has started with them yet."""
+    one, _ = hosts
+    key = one.session()
+    one.write("Atlas is blue", age_s=60)
+    key.on_memory_write("add", "memory", "Atlas is blue")
+    landed(key)
+    shutil.copytree(one.home / "pgvector", tmp_path / "backup", ignore=shutil.ignore_patterns("*spool*"))
+    close_all()
+    one.write("Atlas is blue", "Borealis is green", age_s=50)
+    one.session()
+    close_all()
+    shutil.rmtree(one.home / "pgvector")
+    shutil.copytree(tmp_path / "backup", one.home / "pgvector")
+    one.write("Atlas is blue", age_s=40)
+    assert set(recalled(one.session(), "atlas borealis")) == {"Atlas is blue", "Borealis is green"}
+    close_all()
+    one.write("Borealis is green", age_s=30)
+    assert recalled(one.session(), "atlas borealis") == ["Borealis is green"], "what was taken out since is removed"
+
+
 def test_need_31_a_home_whose_marker_was_made_anew_takes_nothing(hosts: tuple[Host, Host]) -> None:
     """As at a copy, where it was deleted; file systems give its number to the next file."""
     one, _ = hosts
