@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from ..domain.function_words import stating_words, telling_words
+from ..domain.patterns import late_pattern
 
 Reason = Literal["", "empty", "synthetic", "acknowledgement", "too_short"]
 
@@ -36,7 +37,7 @@ SYNTHETIC_PREFIXES: Final = (
 )
 # Notes that the host puts before the user's text, followed by an empty line, whose end can be recognized: the text is
 # fixed and contains no bracket, or ends with fixed words. Other notes may quote documents or program output.
-_NOTE = re.compile(
+_NOTE = late_pattern(
     r"""\s*\[(?:
         (?:System\ note:|Note:\ model\ was\ just\ switched|Triggering\ message\ id:
           |The\ user\ sent\ an?\ (?:document|audio\ file\ attachment|video\ attachment|voice\ message):
@@ -52,8 +53,8 @@ _NOTE = re.compile(
 
 # What is said of images that are in a message. The host says how many there are to a provider; in its own database a
 # line stands for each, and with either another one for where it has put an image down. `[image]` is `flatten`'s.
-_IMAGES = re.compile(r"\[\d+ images?\](?: |\Z)")
-_IMAGE_LINE = re.compile(
+_IMAGES = late_pattern(r"\[\d+ images?\](?: |\Z)")
+_IMAGE_LINE = late_pattern(
     r"\[(?:image|screenshot|Attached image — stripped after compression|Image attached(?: at)?: .+)\]\s*"
 )
 _PUT_DOWN, _ASKED_BY_HOST = "[Image attached", "What do you see in this image?"
@@ -62,7 +63,7 @@ _PUT_DOWN, _ASKED_BY_HOST = "[Image attached", "What do you see in this image?"
 _SKILL, _SEVERAL = "[IMPORTANT: The user has invoked the ", " skill bundle,"
 _FOR_SKILL = "\nThe user has provided the following instruction alongside the skill invocation: "
 _FOR_SEVERAL = "\nUser instruction: "
-_AFTER_INSTRUCTION = re.compile(r"\n\n\[(?:Runtime note:|Loaded as part of the )")
+_AFTER_INSTRUCTION = late_pattern(r"\n\n\[(?:Runtime note:|Loaded as part of the )")
 
 # A short reply to "thanks" is politeness, a long one is the report the user was thanking for in advance.
 _REPLY_FACTOR: Final = 4
@@ -84,9 +85,9 @@ _LETTERS = str.maketrans({
     "ı": "i", "ł": "l", "ø": "o", "đ": "d", "’": "'", "‘": "'", "`": "'", "´": "'", "ʼ": "'", "ـ": None,
     "أ": "ا", "إ": "ا", "آ": "ا", "ة": "ه", "ى": "ي", "ё": "е",
 })  # fmt: skip
-_EMOTICON = re.compile(r"(?<!\S)(?:[:;=8xX]['^]?-?[dDpPoO03)(\]|/\\*]+|<3+|\^[_.]*\^|[oO]_[oO]|xD+|:v)(?!\S)")
-_RUN = re.compile(r"(.)\1+")
-_ASCII_WORD = re.compile(r"[a-z0-9][a-z0-9']*")
+_EMOTICON = late_pattern(r"(?<!\S)(?:[:;=8xX]['^]?-?[dDpPoO03)(\]|/\\*]+|<3+|\^[_.]*\^|[oO]_[oO]|xD+|:v)(?!\S)")
+_RUN = late_pattern(r"(.)\1+")
+_ASCII_WORD = late_pattern(r"[a-z0-9][a-z0-9']*")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ..domain.dates import knows_zones, zone_named
 from ..domain.errors import WrongUsage
+from ..domain.patterns import late_pattern
 from ..domain.redaction import MAX_PATTERNS, masked, pattern_problem
 from .near_names import advice_on, is_dsn
 from .settings import ENV_PREFIX, EXPRESSIONS, FIELDS, KNOWN_ENV, SECTION, TIME_ZONE, Field, Settings
@@ -17,7 +18,7 @@ from .sources import keep_words
 
 _BY_KEY = {field.key: field for field in FIELDS}
 _BY_ENV = {field.env: field for field in FIELDS}
-_VARIABLE = re.compile(r"\$\{([^}]+)\}")
+_VARIABLE = late_pattern(r"\$\{([^}]+)\}")
 # What replaces an unusable value of these settings, whatever other sources say: a default, or the value of a lower
 # source, might delete, or show to somebody, what the setting was to protect.
 _KEEPING: dict[str, tuple[tuple[str, ...], str]] = {

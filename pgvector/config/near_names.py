@@ -7,15 +7,16 @@ import re
 from collections.abc import Mapping
 
 from ..domain.fork_safety import at_import
+from ..domain.patterns import late_pattern
 from .settings import ENV_PREFIX, FIELDS, KNOWN_ENV
 
 _KEYS = tuple(field.key for field in FIELDS)
 _VARIABLES = frozenset(field.env for field in FIELDS)
-_CONNINFO = re.compile(
+_CONNINFO = late_pattern(
     r"\s*(?:postgres(?:ql)?://|(?:\w+\s*=\s*(?:'[^']*'|[^\s']+)\s+)*(?:host|hostaddr|dbname|service)\s*=)",
     re.IGNORECASE,
 )
-_PATH = re.compile(r"\s*(?:[/\\~.$]|[a-z]:)", re.IGNORECASE)
+_PATH = late_pattern(r"\s*(?:[/\\~.$]|[a-z]:)", re.IGNORECASE)
 _LIKE = 0.6  # least likeness of a name to the setting that was meant
 _LIKE_FOLDER = 0.7  # to embedded_dir; "model_dir" is less
 # Settings of the other provider of this name, which a config.yaml may still hold.

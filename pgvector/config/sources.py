@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ..domain.files import is_utf16, read_regular_file
+from ..domain.patterns import late_pattern
 from .settings import ENV_PREFIX, FIELDS
 
 PROVIDER: Final = "pgvector"
@@ -28,10 +29,12 @@ _cache: dict[str, tuple[tuple[int, int, int], Any]] = {}
 _DECISIVE = ("dsn", "read_dsn", "embedded_dir", "retention")
 _LISTS = frozenset(field.key for field in FIELDS if field.kind is tuple)
 _YAML_TAG = "tag:yaml.org,2002:"
-_REFERENCE = re.compile(r"\$\{([^}:]*)(?::-([^}]*))?\}")
+_REFERENCE = late_pattern(r"\$\{([^}:]*)(?::-([^}]*))?\}")
 # At the beginning of a line, in any case, also after a shell's word for it.
-_MEANT = re.compile(r"\s*(?:[\w$-]{1,8}[ :]\s*)?['\"]?(HERMES[_-]PGVECTOR[_-][A-Z0-9_-]*\w)", re.ASCII | re.IGNORECASE)
-_ASSIGNED = re.compile(r"\s*(?:export\s+)?(\w+)\s*=(.*)", re.ASCII | re.DOTALL)
+_MEANT = late_pattern(
+    r"\s*(?:[\w$-]{1,8}[ :]\s*)?['\"]?(HERMES[_-]PGVECTOR[_-][A-Z0-9_-]*\w)", re.ASCII | re.IGNORECASE
+)
+_ASSIGNED = late_pattern(r"\s*(?:export\s+)?(\w+)\s*=(.*)", re.ASCII | re.DOTALL)
 
 
 def read_section(home: Path) -> tuple[object, list[str]]:

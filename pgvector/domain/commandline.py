@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 import shlex
 import shutil
 import sys
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
+
+from .patterns import late_pattern
 
 REQUIRED_MODULES = {  # by module, with their names for pip
     "psycopg": "psycopg[binary]",
@@ -22,7 +23,7 @@ REQUIRED_MODULES = {  # by module, with their names for pip
 }
 DISTRIBUTION = "hermes-memory-pgvector"
 _OWN = "hermes-pgvector"
-_IN_TEXT = re.compile(rf"\b{_OWN} (?=[a-z])")
+_IN_TEXT = late_pattern(rf"\b{_OWN} (?=[a-z])")
 _INSTALLED_AS = "hermes_memory_pgvector"
 _PACKAGE_DIR = Path(__file__).resolve().parents[1]
 # Loads the package under its own name wherever it is: installed, or copied into a plugin directory.

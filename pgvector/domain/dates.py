@@ -8,26 +8,27 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 
 from .errors import WrongUsage
 from .fork_safety import at_import
+from .patterns import late_pattern
 
 Zone = tzinfo | None  # None is this machine's
 
-_SPAN = re.compile(
+_SPAN = late_pattern(
     r"(?P<count>\d{1,6})\s*(?:(?P<months>months?)|(?P<years>years?)"
     r"|(?P<unit>min|minutes?|h|hours?|d|days?|w|weeks?))(?P<ago>\s+ago)?",
     re.ASCII | re.IGNORECASE,
 )
 _MINUTES = {"m": 1, "h": 60, "d": 1440, "w": 10080}
 _DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
-_NEAR = re.compile(r"(?P<which>this|last) (?P<unit>week|month|year)")
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}|\d{8}|\d{4}-?w\d{2}-?\d", re.ASCII)
-_WEEK = re.compile(r"\d{4}-?w\d{2}", re.ASCII)
-_ONE_MONTH = re.compile(r"(\d{4})-(\d{2})", re.ASCII)
-_ONE_YEAR = re.compile(r"\d{4}", re.ASCII)
+_NEAR = late_pattern(r"(?P<which>this|last) (?P<unit>week|month|year)")
+_DATE = late_pattern(r"\d{4}-\d{2}-\d{2}|\d{8}|\d{4}-?w\d{2}-?\d", re.ASCII)
+_WEEK = late_pattern(r"\d{4}-?w\d{2}", re.ASCII)
+_ONE_MONTH = late_pattern(r"(\d{4})-(\d{2})", re.ASCII)
+_ONE_YEAR = late_pattern(r"\d{4}", re.ASCII)
 # A year from the ends, where `import` takes them and no time zone leads out of the calendar again.
 FIRST_MOMENT = datetime(2, 1, 1, tzinfo=UTC)
 LAST_MOMENT = datetime(9998, 12, 31, tzinfo=UTC)
-_BEFORE = re.compile("-infinity|.* BC")
-_AFTER = re.compile(r"infinity|\d{5,}-.*", re.ASCII)
+_BEFORE = late_pattern("-infinity|.* BC")
+_AFTER = late_pattern(r"infinity|\d{5,}-.*", re.ASCII)
 WAYS = (
     '"2026-05-03", "2026-05", "2026", "2026-W18", "2026-05-03T14:00+02:00", "today", "last month", "36h", "7d" '
     'or "2 weeks ago"'

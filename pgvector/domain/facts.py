@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -13,6 +12,7 @@ from typing import Any, Final
 
 from .dates import Zone, parse_when
 from .errors import InvalidArgument
+from .patterns import late_pattern
 from .text import apart, clean
 
 KINDS: Final = ("fact", "preference", "constraint", "decision", "value", "question", "procedure", "reflection")
@@ -27,11 +27,11 @@ EXPIRED_NOTE: Final = "its `expires_at` is past, so it is not recalled"
 
 _MARKS = {"C": "constraint", "D": "decision", "V": "value", "?": "question"}
 _DONE, _OBSOLETE = "✓✔", "~"
-_LINE = re.compile(r"([CDV?✓✔~])\[([^\[\]\r\n]{1,200})\](:?)[ \t]*([^\r\n]*)")
+_LINE = late_pattern(r"([CDV?✓✔~])\[([^\[\]\r\n]{1,200})\](:?)[ \t]*([^\r\n]*)")
 _FIRST_S, _LAST_S = -6e10, 2e11  # the years 68 to 8307
 # Invisible characters, which would turn one subject into two; those that join letters and emojis stay.
 _UNSEEN = dict.fromkeys([0xAD, 0x61C, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2060, 0x2070), 0xFEFF])
-_ALMOST = re.compile(r"[CDV?✓✔~]\[")
+_ALMOST = late_pattern(r"[CDV?✓✔~]\[")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

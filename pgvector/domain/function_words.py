@@ -6,11 +6,11 @@ of words that no row holds. All are in lower case and without accents.
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 
+from .patterns import late_pattern
 from .small_talk import says_something
 from .text import QUOTES
 from .time_words import split
@@ -124,10 +124,10 @@ _SUBJECTS = frozenset(
 _OWN = frozenset(
     split("my our mein meine unser unsere mi mis nuestra nuestro mon ma mes notre nos mio mia meu minha mijn onze")
 )
-_SHORTENED = re.compile(r"(?:n['\u2019]t|['\u2019](m|s|re|ve|d|ll))$")
+_SHORTENED = late_pattern(r"(?:n['\u2019]t|['\u2019](m|s|re|ve|d|ll))$")
 _OTHERWISE_LEAST = 2  # of such words alone
-_WORD = re.compile(r"[^\W\d_]+")
-_MARKS = re.compile(r"[\u0300-\u036f]")
+_WORD = late_pattern(r"[^\W\d_]+")
+_MARKS = late_pattern(r"[\u0300-\u036f]")
 
 
 def language_of(text: str) -> str:

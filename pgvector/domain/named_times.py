@@ -17,6 +17,7 @@ from . import time_words as words
 from .counted_days import Days, around, before_last, is_unit, last_few, last_of, of_month, weekdays_ago
 from .dates import Zone, in_zone, midnight, whole_unit
 from .numbered_times import names_a_number, numbered_times
+from .patterns import late_pattern
 from .said_words import SAID_MAX_CHARS, asks_for_a_kind, names_today, only_a_time, only_said, session_named
 from .text import QUOTES
 from .time_hours import day_awake, hours_ago, last_nights
@@ -24,11 +25,11 @@ from .time_ranges import NamedDays, between_weekdays, day_numbers, joined, named
 from .times_of_year import counted_parts_of_year, parts_of_year, signs
 
 MAX_PERIODS = 40  # of one question; a pasted log would name hundreds
-_WORD = re.compile(r"\w+")
+_WORD = late_pattern(r"\w+")
 _OWN_NAMES = {name: name for name in (*words.WEEKDAYS, *words.WEEKENDS)}
-_NUMERIC = re.compile(r"\d[-/.]\s?\d")
+_NUMERIC = late_pattern(r"\d[-/.]\s?\d")
 # At the end of the text before a time, the words that lead to it.
-_LEADS = re.compile(
+_LEADS = late_pattern(
     r"\s*(?:\b(?:in|on|at|over|of|from|since|during|around|until|by|for|and|to|the|this|that|im|am|an|zu|zum|seit|vom|von|bis"
     r"|der|dem|den|en|au|a|le|la|les|l|depuis|pendant|el|los|las|desde|durante|nel|il|da|na|no|em|het|de)\b\W*)*$",
     re.IGNORECASE,

@@ -14,10 +14,11 @@ from functools import cache
 
 from . import time_words as words
 from .counted_days import Days
+from .patterns import late_pattern
 from .time_ranges import NamedDays, named_at
 from .time_words import YEAR, either
 
-_SIGN = re.compile(
+_SIGN = late_pattern(
     r"\b(?:on the|am|el|dia|le|kws?|cw|weeks?|woche|kalenderwochen?|semaine|semana|settimana)[\s.:#]{0,3}\d"
     r"|\d\.\s?(?:kw|kalenderwoche|woche)\b"
 )

@@ -16,7 +16,8 @@ import time
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from .secret_shapes import SHAPES, SecretShape, ready_pattern
+from .patterns import late_pattern, ready_pattern
+from .secret_shapes import SHAPES, SecretShape
 
 MAX_PATTERNS = 20
 PATTERN_MAX_CHARS = 300
@@ -168,24 +169,24 @@ def _is_slow(pattern: str, compiled: re.Pattern[str]) -> bool:
 _MASK = "***"
 _SECRET_KEY = r"(?<![a-z])(?:pg|ssl)?(?:password|passwd|pwd)|oauth_client_secret|scram_(?:client|server)_key"
 # Greedy up to the last "@" of the word: people paste passwords with "@", "/" or ":" unescaped.
-_URI = re.compile(r"(://[^\s:/@]*:)(\S*)@")
+_URI = late_pattern(r"(://[^\s:/@]*:)(\S*)@")
 _NO_PORT = r"(?!\d{1,5}(?:[,/?\s'\"\\)\]}]|$))"
 # libpq takes spaces in a URI's password as they are, and people paste slashes as well.
-_URI_SPACED = re.compile(rf"(postgres(?:ql)?(?:\+\w+)?:/{{1,2}}[^\s:/@]*:){_NO_PORT}([^@\n]*)@", re.IGNORECASE)
+_URI_SPACED = late_pattern(rf"(postgres(?:ql)?(?:\+\w+)?:/{{1,2}}[^\s:/@]*:){_NO_PORT}([^@\n]*)@", re.IGNORECASE)
 # Without the scheme, as some paste it.
-_LOGIN = re.compile(r"((?<![^\s'\"({=/])[\w.+-]{1,64}:)(?![/:])(\S{1,256})@(?=[\w\[])")
+_LOGIN = late_pattern(r"((?<![^\s'\"({=/])[\w.+-]{1,64}:)(?![/:])(\S{1,256})@(?=[\w\[])")
 # Without a host, and with something other than a port in its place.
-_CUT_URI = re.compile(rf"(postgres(?:ql)?://[^\s:/@\[]*:){_NO_PORT}([^@\n]+)$", re.IGNORECASE | re.MULTILINE)
-_QUERY = re.compile(rf"([?&](?:{_SECRET_KEY})=)([^&\s]*)", re.IGNORECASE)
+_CUT_URI = late_pattern(rf"(postgres(?:ql)?://[^\s:/@\[]*:){_NO_PORT}([^@\n]+)$", re.IGNORECASE | re.MULTILINE)
+_QUERY = late_pattern(rf"([?&](?:{_SECRET_KEY})=)([^&\s]*)", re.IGNORECASE)
 # An unquoted value runs to the next blank and may hold escaped blanks. Each repr around it escapes quotes once more:
 # the quote that ends a value has as many backslashes before it as the one that began it, and more mean another quote.
-_PAIR = re.compile(
+_PAIR = late_pattern(
     rf"(?<![?&])((?:{_SECRET_KEY})\s*[=:]\s*|['\"](?:{_SECRET_KEY})\\*['\"]\s*:\s*)"
     r"((?P<quote>\\*['\"])(?:.*?(?<!\\)(?P=quote)|.*)|(?:[^\s\\]|\\+.)+)",
     re.IGNORECASE | re.DOTALL,
 )
 # What libpq quotes of a connection string that it cannot parse.
-_FRAGMENT = re.compile(r'(?P<told>"="|(?:option |invalid URI query parameter: )"\w+"$)|".*"', re.DOTALL)
+_FRAGMENT = late_pattern(r'(?P<told>"="|(?:option |invalid URI query parameter: )"\w+"$)|".*"', re.DOTALL)
 
 
 def mask_dsn(text: str, dsn: str = "") -> str:
@@ -231,11 +232,11 @@ def _secret_pieces(dsn: str) -> list[str]:
 
 
 # How Postgres and its drivers quote a server's address, who logs in there, and paths on the client's disk.
-_PLACE = re.compile(
+_PLACE = late_pattern(
     r"\b(server at|on socket|certificate for|file|host name|host|user|database|role|service) "
     r"([\"'])(?:(?!\2).)*\2(?: \([^()]*\))?(?:, port \d+)?"
 )
-_UNQUOTED_PLACE = re.compile(r"\b(no such (?:database|user): )[^\s;]+")  # as PgBouncer names it
+_UNQUOTED_PLACE = late_pattern(r"\b(no such (?:database|user): )[^\s;]+")  # as PgBouncer names it
 
 
 def mask_places(text: str) -> str:
@@ -249,11 +250,11 @@ _MARK: Final = "~"  # stands before the digest that took an identifier's place; 
 _EMAIL = r"[\w.+%-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"
 _ACCOUNT = r"\+?\d{6,20}(?:[:.-]\d{1,3})?@\w{1,32}"  # as messengers write it: 491701234567@lid
 _PHONE = r"(?:\+|00(?=[1-9]))[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d(?:[ .()-]{0,2}\d){6,14}(?!\d)"
-_SURE = re.compile(rf"(?<![\w.+%~-])(?:{_EMAIL}|{_ACCOUNT})|(?<![\w+~]){_PHONE}")
+_SURE = late_pattern(rf"(?<![\w.+%~-])(?:{_EMAIL}|{_ACCOUNT})|(?<![\w+~]){_PHONE}")
 # A number alone between separators; a date does not count, nor do 16 digits and more.
-_NUMBER = re.compile(r"(?:(?<=[:/ ])|^)(?!(?:19|20)\d\d-?[01]\d-?[0-3]\d)\(?\d(?:[ .()-]{0,2}\d){8,14}(?=[:/ ]|$)")
+_NUMBER = late_pattern(r"(?:(?<=[:/ ])|^)(?!(?:19|20)\d\d-?[01]\d-?[0-3]\d)\(?\d(?:[ .()-]{0,2}\d){8,14}(?=[:/ ]|$)")
 _KEY: Final = "agent:"  # how a session key of the host begins
-_DIGITS = re.compile(r"\d{3}|@")
+_DIGITS = late_pattern(r"\d{3}|@")
 
 
 def identity_digest(text: str, key: str = "") -> str:

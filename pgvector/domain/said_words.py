@@ -13,6 +13,7 @@ from functools import cache
 from . import east_asian_times as east_asian
 from . import time_words as words
 from .numbered_times import calendar_week, names_a_number
+from .patterns import late_pattern
 from .time_patterns import asks_for_a_plan, last, part_of_present, past_languages, share_before, weekdays_ago
 from .time_ranges import spoken_times
 from .times_of_year import without_parts_of_year
@@ -126,17 +127,17 @@ _CJK_WORDS = (
     "|관해서?|알려|주세요|줄래|기억(?:나|해)?|라고|나니|나요|하니|그때|그날|오늘|이번|우리|당신|제가|네가|내가?|나랑?(?!이)|저|너랑?|요약|모두|전부|것|거|일|그|날|때|번|^주에?$|들"
     r"|[을를은는이가에의도과와]$|에[는서]|\d+일",
 )
-_CJK_SPEAKING = re.compile(
+_CJK_SPEAKING = late_pattern(
     "[聊谈談说說讲講做干幹話言内內]|讨论|討論|告诉|告訴|对话|對話|发生|發生|した|얘기|이야기|대화|말|했|무슨 일"
 )
 # "Was war gestern?"; of "Was war das?" something else is the subject.
-_WHAT_WAS = re.compile(r"\W*(?:und )?was (?:war|gab es|gabs|lief)(?: (?:denn|eigentlich|so|alles|los))*\b")
+_WHAT_WAS = late_pattern(r"\W*(?:und )?was (?:war|gab es|gabs|lief)(?: (?:denn|eigentlich|so|alles|los))*\b")
 _ORDERS = frozenset(words.split("agree change decide decision decisions explain explique learn"))
-_ORDERED = re.compile(rf"\W*(?:(?:please|ok|okay|now|then)\W+)*(?:{words.either(_ORDERS)})\b")
+_ORDERED = late_pattern(rf"\W*(?:(?:please|ok|okay|now|then)\W+)*(?:{words.either(_ORDERS)})\b")
 # Beside one of these words, what was said or done is a noun: "about work" names a subject, "did we work on" none.
-_AS_NOUN = re.compile(r"\b(?:about|at|from|with|for|in|after|before)\s+(?:(?:my|your|the)\s+)?(?:work|go|list)\b")
-_SHORTENED = re.compile(r"(?<=\w)['\u2019](?:s|t|d|m|ve|re|ll)\b")
-_NUMBER = re.compile(rf"\d{{1,4}}(?:st|nd|rd|th|er|h|hrs?|mins?|{words.either(words.SHORT_UNITS)})?")
+_AS_NOUN = late_pattern(r"\b(?:about|at|from|with|for|in|after|before)\s+(?:(?:my|your|the)\s+)?(?:work|go|list)\b")
+_SHORTENED = late_pattern(r"(?<=\w)['\u2019](?:s|t|d|m|ve|re|ll)\b")
+_NUMBER = late_pattern(rf"\d{{1,4}}(?:st|nd|rd|th|er|h|hrs?|mins?|{words.either(words.SHORT_UNITS)})?")
 
 
 @cache

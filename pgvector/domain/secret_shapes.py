@@ -6,9 +6,10 @@ looks further than 16 KB.
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import Final, NamedTuple
+
+from .patterns import ready_pattern
 
 _START = r"(?<![A-Za-z0-9_-])"
 _MASKED = r"(?!\[masked-)"
@@ -112,9 +113,6 @@ class SecretShape(NamedTuple):
     def match(self, text: str, start: int) -> re.Match[str] | None:
         """Return the match of the pattern at `start` of `text`, if there is one."""
         return ready_pattern(self.pattern, re.IGNORECASE if self.folded else re.NOFLAG).match(text, start)
-
-
-ready_pattern = functools.cache(re.compile)
 
 
 # By the pattern of the rest of a key, the prefixes before it, which no other word has.

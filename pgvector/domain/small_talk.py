@@ -10,9 +10,11 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
-_WORD = re.compile(r"\w+")
+from .patterns import late_pattern
+
+_WORD = late_pattern(r"\w+")
 # As many signs of Chinese, Japanese or Korean as say something.
-CJK_LEAST = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{4}")
+CJK_LEAST = late_pattern(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{4}")
 _EMPTY = """
     a about advance again ahead all alright also am and any anything appreciate appreciated are be can cheers come
     could did do does doing done else feel for from get give go going good got great have having he hello help
@@ -37,19 +39,19 @@ _INTERJECTIONS = """
     thanks uh um well yeah yes
 """
 # A greeting may have a name: "Hi Hermes,".
-_GREETING = re.compile(
+_GREETING = late_pattern(
     r"\s*(?:hi|hello|hey|hallo|dear|good (?:morning|afternoon|evening)|guten (?:morgen|tag|abend)|moin|servus|hola"
     r"|bonjour|salut|ciao|olá|привет|здравствуйте)\b(?:[ ][\w'-]+)?[,.!]\s+",
     re.IGNORECASE,
 )
-_WISHES = re.compile(
+_WISHES = late_pattern(
     r"(?:\bi )?\bhope (?:you(?: are| had| have| slept| enjoyed| feel|['\u2019]re)|all (?:is|goes|went)"
     r"|everything(?: is|['\u2019]s)|this (?:finds|mail|e-?mail|message)"
     r"|your (?:day|week|weekend|morning|evening|trip|holidays?))\b[^.!?\n]*[.!]\s*",
     re.IGNORECASE,
 )
-_CLAUSE_ENDS = re.compile(r"(?<=[.!?\u061f\u2026])\s+|(?<=[,:;])\s+|(?<=[\u3002\uff01\uff0c\uff1a\uff1f])|\n+")
-_BEFORE = re.compile(
+_CLAUSE_ENDS = late_pattern(r"(?<=[.!?\u061f\u2026])\s+|(?<=[,:;])\s+|(?<=[\u3002\uff01\uff0c\uff1a\uff1f])|\n+")
+_BEFORE = late_pattern(
     r"(?:(?:hey|so|ok|okay|u[hm]+|hmm+|oh|and|but|also|anyway|please|actually|you know|btw|by the way)[,:]?\s+"
     r"|well[,:]\s+"
     r"|(?:can|could|would|will) you (?:please |kindly |maybe |quickly )?(?:remind|tell|show) me(?: again| please)*"
@@ -67,7 +69,7 @@ _BEFORE = re.compile(
     r"|(?:请问|請問|你?还记得|你?還記得|能不能告诉我|请?告诉我|請?告訴我|我想问一下|我想知道)[，,]?)+",
     re.IGNORECASE,
 )
-_BEHIND = re.compile(
+_BEHIND = late_pattern(
     r"[,;]?\s+(?:please|pls|thanks|thank you|bitte|danke|by any chance|do you (?:still )?(?:remember|know)(?: that)?"
     r"|s[’']il te pla[iî]t|por favor)(?=\s*[?.!\u2026]*\s*$)",
     re.IGNORECASE,

@@ -20,6 +20,8 @@ from pathlib import PurePath
 from typing import Any, Final
 from uuid import UUID
 
+from .patterns import late_pattern
+
 MAX_DEPTH: Final = 20
 ENTRY_DELIMITER: Final = "\n§\n"  # what the host puts between the entries of a memory file
 ENDS_CHARS: Final = (
@@ -34,7 +36,7 @@ _MAX_INT_BITS: Final = 4096  # beyond this Python may refuse to print the number
 _MARKS_MOST: Final = 30
 _BETWEEN_MARKS: Final = "\u2060"  # invisible and not a mark: marks before it are not reordered with those after it
 
-QUOTES: Final = re.compile('["\u201c\u201e\u00ab\u300c\u300e]')  # with which a quoted phrase begins
+QUOTES: Final = late_pattern('["\u201c\u201e\u00ab\u300c\u300e]')  # with which a quoted phrase begins
 # Letters that Unicode does not decompose, and the plain ones that they are compared as, also by hermes_lexemes.
 PLAIN_LETTERS: Final = str.maketrans("łŁøØđĐıħĦŧŦيىك", "lLoOdDihHtTییک")
 _JOINERS: Final = "\u200c\u200d"  # invisible, and part of Persian words, Indic letters and emoji
@@ -53,10 +55,10 @@ _SCALARS: Final = (
     bool, numbers.Number, str, UUID, PurePath, bytes, bytearray, memoryview, datetime, date, time, timedelta,
 )  # fmt: skip
 
-_OTHER_SCRIPT = re.compile(r"[^\W\d_\u0000-\u024f\u1e00-\u1eff]")
+_OTHER_SCRIPT = late_pattern(r"[^\W\d_\u0000-\u024f\u1e00-\u1eff]")
 _OTHER_SHARE = 0.1  # of a text; up to this share, non-Latin letters may be those of names
 # Possessive: in an endless run of blanks after a `<`, no blank is scanned twice.
-_FENCE = re.compile(r"<\s*+(/?)\s*+memory-context\s*+>(?=[^\S\n]*+(\S?))", re.IGNORECASE)
+_FENCE = late_pattern(r"<\s*+(/?)\s*+memory-context\s*+>(?=[^\S\n]*+(\S?))", re.IGNORECASE)
 
 
 def clean(text: object) -> str:

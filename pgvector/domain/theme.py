@@ -17,12 +17,12 @@ The language in which a theme's words are stemmed, also a setting for single the
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
+from .patterns import late_pattern
 from .redaction import DIGEST_CHARS, identity_digest, mask_identifiers
 from .text import apart
 from .types import Scope
@@ -38,7 +38,7 @@ CONTEXT_PLATFORMS: Final = frozenset({"cron", "subagent", "flush", "background"}
 _HEADER_PLATFORMS: Final = frozenset({"", "api_server"})
 _LOCAL_PLATFORMS: Final = frozenset({"cli", "local", "tui", "desktop", "acp"})
 CHATLESS_PLATFORMS: Final = CONTEXT_PLATFORMS | _HEADER_PLATFORMS | _LOCAL_PLATFORMS  # as in queries/fragments.sql
-_GATEWAY_KEY = re.compile(r"agent:[^:]+:[^:]+")
+_GATEWAY_KEY = late_pattern(r"agent:[^:]+:[^:]+")
 
 DEFAULT_LANGUAGE: Final = "english"
 # The text search configurations of Postgres 15 and later; `simple` neither stems words nor drops stop words.

@@ -15,6 +15,7 @@ from . import time_patterns as patterns
 from . import time_words as words
 from .counted_days import UNIT_NAMES, Days, from_weekday, part_of, since_first
 from .dates import whole_unit
+from .patterns import late_pattern
 from .time_patterns import LEADING, leading
 
 _UP_TO = (
@@ -24,23 +25,23 @@ _UP_TO = (
 _AND = r",|&|and|or|und|oder|et|ou|y|e|o|en|of|и|или|和|与|及|と|와|과|하고"
 _ARTICLE = r"(?:the|den|dem|der|le|el|il|in|im|on|am|em|en|o)"
 _JOINT = rf"\s*(?:(?P<to>{_UP_TO})|(?P<and>{_AND}))\s*(?:{_ARTICLE}\s+)?"
-_BETWEEN = re.compile(r"\b(?:between|zwischen|entre|tra|fra|tussen|между)\s+(?:\w+\s+){0,2}$")
-_SINCE = re.compile(
+_BETWEEN = late_pattern(r"\b(?:between|zwischen|entre|tra|fra|tussen|между)\s+(?:\w+\s+){0,2}$")
+_SINCE = late_pattern(
     r"(?:\b(?:since|seit|depuis|desde|dal|sinds|vanaf|с|со)\s+(?:(?:the|dem|der|le|la|el|il)\s+)?|自[从從]?\s*)$"
 )
-_UNTIL_NOW = re.compile(
+_UNTIL_NOW = late_pattern(
     rf"\s*(?:{_UP_TO})\s+(?:now|today|heute|jetzt|aujourd'hui|maintenant|hoy|ahora|oggi|ora|hoje|agora|vandaag|nu)\b"
     r"|\s*(?:以[来來後后降]|至今|到现在|到現在|から(?!\S{0,3}\d)|부터)"
 )
-_WEEK_OF = re.compile(
+_WEEK_OF = late_pattern(
     r"\b(?:week|woche|semaine|semana|settimana)\s+(?:of|from|vom|von|ab|um|del?|du|dal?)\s+(?:(?:the|dem|den|el|le|il)\s+)?$"
 )
 _DAY = r"(\d{1,2})(?:st|nd|rd|th|er|\.|°|º)?"
-_DAY_BEFORE = re.compile(rf"(?<![\w.,:/-]){_DAY}\s*({_UP_TO}|{_AND})\s*(?:{_ARTICLE}\s+)?$")
+_DAY_BEFORE = late_pattern(rf"(?<![\w.,:/-]){_DAY}\s*({_UP_TO}|{_AND})\s*(?:{_ARTICLE}\s+)?$")
 _ENDS = r"(?P<ends>(?:st|nd|rd|th)\b|(?=\s*(?:[,;?!)]|\.(?!\d)|$)))"
 _NO_HOUR = r"\b(?!\s*(?:[:.]\d|am|pm|o'clock|h\b))"
 # "May 3 and 5" may go on with what there are five of.
-_DAY_AFTER = re.compile(
+_DAY_AFTER = late_pattern(
     rf"\s*(?:(?P<to>{_UP_TO})|(?:{_AND}))\s*(?:the\s+)?(?P<day>\d{{1,2}})(?:{_ENDS}|(?(to){_NO_HOUR}|(?!)))"
 )
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from datetime import timedelta
 from itertools import chain
 
+from .patterns import late_pattern
+
 
 def split(words: str) -> list[str]:
     """Return the words of a table, or its phrases if there are commas."""
@@ -295,7 +297,7 @@ SIGNS = frozenset(
     *(f"{day}{end}" for day in (*WEEKDAYS, *WEEKENDS) for end in ("s", "en", "n")),
 }  # "3d" is one word
 HOUR_SIGNS = HOUR_UNITS.keys() | {"ago", *WITHIN}  # and so is "2h"
-CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+CJK = late_pattern(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 # With one of these a question in a language is about the past: "on Monday" alone may as well be the next one.
 # "Was" is German for "what".
 _WAS = frozenset(split("did was were had said told discussed talked mentioned asked decided agreed happened spoke"))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from .patterns import late_pattern
+
 TITLE_CHARS = 60
 _LEAST_WORDS = 3  # of a sentence that says what a session is about
 _LEAST_CHARS = 6  # of one in a script without spaces
-_SENTENCE = re.compile(r"[^.!?\n。！？]+(?:[.!?](?!\s|$)[^.!?\n。！？]*)*[.!?。！？]*")
-_WORD = re.compile(r"\w+")
+_SENTENCE = late_pattern(r"[^.!?\n。！？]+(?:[.!?](?!\s|$)[^.!?\n。！？]*)*[.!?。！？]*")
+_WORD = late_pattern(r"\w+")
 # What people say before their actual request.
-_GREETING = re.compile(
+_GREETING = late_pattern(
     r"(?:(?:hi|hello|hey|hallo|moin|good (?:morning|afternoon|evening)|guten (?:morgen|tag|abend)|thanks|danke"
     r"|thank you|how are you(?: today| doing)?|ok|okay|please|bitte)"
     r"\b(?: (?:there|again|everyone|zusammen|all|hermes))?[\s,;:!.-]*)+",

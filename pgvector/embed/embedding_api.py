@@ -13,6 +13,7 @@ from typing import Any
 
 from ..domain.errors import ConfigurationError, EmbedderError, InputTooLong
 from ..domain.gil import yielding_gil
+from ..domain.patterns import late_pattern
 from .embedder import Vector
 from .endpoint import (
     Endpoint,
@@ -33,11 +34,11 @@ from .endpoint import (
 _UNIT_TOLERANCE = 1e-6
 # Models' native sizes are multiples of this; a vector of another length is not one that may be cut.
 _SIZE_STEP = 64
-_KNOWN_SUFFIX = re.compile(r"(/api/embed(dings)?|/api|/v\d+/embeddings|/v\d+)$")
+_KNOWN_SUFFIX = late_pattern(r"(/api/embed(dings)?|/api|/v\d+/embeddings|/v\d+)$")
 # Servers that reject the body of a request use one of these.
 _BODY_STATUSES = frozenset({400, 413, 422, 500, 501})
 # How Ollama, llama.cpp, vLLM, TEI, OpenAI, Azure and other providers say that a text is too long ...
-_TOO_LONG = re.compile(
+_TOO_LONG = late_pattern(
     r"\b(input|prompt|text|sequence|content|string)\b.{0,40}\b(too (long|large|big)|larger than)"
     r"|context.{0,8} (length|window|size)|maximum context|too many tokens|(less|fewer) than \d+ tokens"
     r"|max\w* (input|sequence) length|exceed\w*.{0,60}\b(context|tokens?|length)\b"
@@ -45,14 +46,14 @@ _TOO_LONG = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 # ... and that a request holds too many texts.
-_TOO_MANY = re.compile(
+_TOO_MANY = late_pattern(
     r"batch.{0,30}\b(size|limit)\b.{0,60}(\d|exceed)|at most \d+ (requests|inputs|texts)|(too many|number of) inputs"
     r"|array too long|number of texts must",
     re.IGNORECASE | re.DOTALL,
 )
-_PHYSICAL_BATCH = re.compile(r"physical batch size", re.IGNORECASE)
-_UNKNOWN_MODEL = re.compile(r"model.{0,120}(not found|not exist|not loaded|unknown)", re.IGNORECASE | re.DOTALL)
-_DIMENSIONS = re.compile(r"dimension|matryoshka", re.IGNORECASE)
+_PHYSICAL_BATCH = late_pattern(r"physical batch size", re.IGNORECASE)
+_UNKNOWN_MODEL = late_pattern(r"model.{0,120}(not found|not exist|not loaded|unknown)", re.IGNORECASE | re.DOTALL)
+_DIMENSIONS = late_pattern(r"dimension|matryoshka", re.IGNORECASE)
 
 
 class TooManyTexts(InputTooLong):

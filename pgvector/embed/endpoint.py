@@ -14,6 +14,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from ..domain.errors import ConfigurationError, EmbedderError, EmbedderUnavailable
 from ..domain.gil import GilYield
+from ..domain.patterns import late_pattern
 from ..domain.text import on_one_line
 
 # A day-long Retry-After is a wrong clock more often than a request; past this we ask again.
@@ -24,7 +25,7 @@ ESCAPES = "in a user or password write / ? # and @ as %2F %3F %23 and %40"
 _BUSY_STATUSES = frozenset({408, 424, 425, 429})
 _SMALL_BYTES = 32_768  # decoded at once: half a millisecond
 _ARRAY_BYTES = 64  # a shorter array is not worth a step of its own
-_BEGINS_WITH_NUMBER = re.compile(rb"\[\s*-?[0-9]")
+_BEGINS_WITH_NUMBER = late_pattern(rb"\[\s*-?[0-9]")
 _MARK = "\0numbers"  # a key that no reply has: JSON can spell it, but nobody does
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ..domain.patterns import late_pattern
 from ..domain.text import is_of_other_script
 
 _RETRIEVE = "Represent this sentence for searching relevant passages: "
@@ -45,13 +46,13 @@ _FAMILIES: tuple[tuple[str, Instructions], ...] = (
     ),
 )
 # Trained so that the head of a vector is a smaller vector of the same text.
-_MATRYOSHKA = re.compile(
+_MATRYOSHKA = late_pattern(
     r"text-embedding-3-|nomic-embed-text(?![:-]v1(?!\.5))|mxbai-embed-(large|2d|xsmall)|qwen3-embedding"
     r"|embedding-?gemma|jina-embeddings-v[345]|arctic-embed-?(l-|m-)?(v)?(2(?!\d)|1\.5)"
 )
 
 
-_ENGLISH = re.compile(r"(?:^|[-_/.])en(?:[-_/.:]|$)|(?<![a-z])minilm-l(?:6|12)-v2|all-mpnet", re.IGNORECASE)
+_ENGLISH = late_pattern(r"(?:^|[-_/.])en(?:[-_/.:]|$)|(?<![a-z])minilm-l(?:6|12)-v2|all-mpnet", re.IGNORECASE)
 
 
 def is_for_english(model: str) -> bool:

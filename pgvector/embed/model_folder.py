@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 from ..domain.errors import ConfigurationError, EmbedderError
 from ..domain.files import read_regular_file
+from ..domain.patterns import late_pattern
 from .instructions import Instructions
 
 Pooling = Literal["cls", "mean", "last"]
@@ -21,12 +22,12 @@ LOCAL = "local:"
 # Time and memory grow with the square of the length, and longer texts are stored in pieces anyway.
 MAX_TOKENS = 1_024
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_NAME = late_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _ONNX_FILES = ("model.onnx", "onnx/model.onnx", "model_quantized.onnx", "onnx/model_quantized.onnx")
 _POOLING_FILE = "1_Pooling/config.json"
 # For folders without the file above, by the model's name; all others use the mean.
-_CLS_FAMILIES = re.compile(r"bge-|mxbai-embed|arctic-embed", re.IGNORECASE)
-_LAST_FAMILIES = re.compile(r"qwen3-embedding|e5-mistral", re.IGNORECASE)
+_CLS_FAMILIES = late_pattern(r"bge-|mxbai-embed|arctic-embed", re.IGNORECASE)
+_LAST_FAMILIES = late_pattern(r"qwen3-embedding|e5-mistral", re.IGNORECASE)
 # Their positions begin after that of the padding, so that two fewer tokens fit than config.json says.
 _SHIFTED = frozenset({"roberta", "xlm-roberta", "camembert", "mpnet"})
 

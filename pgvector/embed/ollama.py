@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..domain.errors import HermesPgvectorError
+from ..domain.patterns import late_pattern
 from .endpoint import Endpoint, json_in
 from .http_client import Deadline, HttpClient
 
@@ -15,9 +16,9 @@ _LOOK_S = 2.0
 # Loading a model from a slow disk can take this long.
 _FIRST_EMBEDDING_S = 60.0
 _FAMILIES = frozenset({"bert", "nomic-bert", "xlm-roberta"})
-_EMBEDS = re.compile(r"embed|bge-|gte-|(?<![a-z0-9])e5-")
+_EMBEDS = late_pattern(r"embed|bge-|gte-|(?<![a-z0-9])e5-")
 # Small sentence models find less together with words than words find alone.
-_TOO_WEAK = re.compile(r"minilm|granite-embedding:30m|arctic-embed:(22m|33m|xs|s)\b|potion|static")
+_TOO_WEAK = late_pattern(r"minilm|granite-embedding:30m|arctic-embed:(22m|33m|xs|s)\b|potion|static")
 # In order of preference; others follow by name.
 _PREFERRED = ("nomic-embed-text", "mxbai-embed-large", "bge-m3", "snowflake-arctic-embed", "qwen3-embedding")
 _MAX_DIMS = 2000

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from ..domain.patterns import late_pattern
 from ..domain.session_turns import Session
 from ..recall.follow_up import names_answered
 from ..recall.render import HEADING
@@ -18,7 +18,7 @@ from .undone import opened
 
 # The sessions that the API server names itself belong to clients that send the conversation, or that name the answer
 # before: what was put before an earlier message is not in either.
-_CLIENTS_OWN = re.compile(r"api-[0-9a-f]{16}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_CLIENTS_OWN = late_pattern(r"api-[0-9a-f]{16}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _COPIES_MOST = 20  # copies of copies
 # What a compression left of a copy is no copy any more. The API server's copies have no mark, but the original has.
 _COPIED = """

@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 
+from ..domain.patterns import late_pattern
+
 _HEAD_CHARS = 800  # of a message, in which a question above what was pasted is looked for
 _END_CHARS = 200  # in which its last sentence is
 _BEGINNING_CHARS = 120
 _BELOW_CHARS = 8000  # of a message that begins with an error, in which somebody's own words begin below it
 _PASTED_LINES = 3  # fewest lines below a first one that asks about them, as about a log
 # The Greek question mark is typed as a semicolon; polite Japanese asks by a final syllable, and Chinese may.
-_MARKED = re.compile(
+_MARKED = late_pattern(
     r"(?:[?\uff1f\u061f\u037e]|[\u0370-\u03ff\u1f00-\u1fff];|[吗嗎]|(?:です|でした|ます|ました|ません|でしょう|だろう)か)\W*$"
 )
-_SENTENCE_ENDS = re.compile(r"[.!?:;\u2026]\s+|\n|\s[-\u2013\u2014]\s")
+_SENTENCE_ENDS = late_pattern(r"[.!?:;\u2026]\s+|\n|\s[-\u2013\u2014]\s")
 # Whoever gives a rule to keep to states it: "Write short answers from now on."
-_STANDING = re.compile(
+_STANDING = late_pattern(
     r"\b(?:from now on|in future|always|never|every time|whenever|remember|remind|note|ab jetzt|ab sofort|künftig|immer"
     r"|nie|niemals|merk|merke|erinner|erinnere|siempre|nunca|toujours|jamais)\b"
 )
@@ -29,7 +31,7 @@ _IST = (
     r"|wurde|wurden|darf|dürfen|mache|macht|machen|heisst|heissen|kostet|kosten|kommt|kommen|geht|gehen|gibt|gab|brauche"
     r"|brauchen|braucht|brauch|mach|hab|hilft|bedeutet|nimmt|liegt|steht|läuft)"
 )
-_PARAGRAPH_ENDS = re.compile(r"\n[^\S\n]*\n\s*")
+_PARAGRAPH_ENDS = late_pattern(r"\n[^\S\n]*\n\s*")
 _PLEASE = r"(?:(?:hi|hello|hey|ok|okay|so|now|and|please|hallo|also|und|bitte)[,!.]?\s+)*"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from itertools import chain, product, starmap
 
 from ..domain.dates import in_zone, read_moment
 from ..domain.named_times import asks_what_was_said, named_periods
+from ..domain.patterns import late_pattern
 from ..domain.text import both_ends
 from ..domain.types import Hit
 from .asking import asks_for_reply, pastes_error
@@ -21,7 +21,7 @@ from .values import about, by_endpoint, replaced_part, values_in
 
 _ASKED_ALIKE = 0.6  # least share of words in common, of all words but numbers, of two questions that ask the same
 _ASKED_CHARS = 600  # of a longer question both ends, one of which says what is asked; the rest is what was pasted
-_WORD_WITHOUT_DIGITS = re.compile(r"(?<!\w)[^\W\d]+(?!\w)")
+_WORD_WITHOUT_DIGITS = late_pattern(r"(?<!\w)[^\W\d]+(?!\w)")
 _ECHO_MAX_CHARS = 160  # a longer reply says more than the statement that it confirms
 
 

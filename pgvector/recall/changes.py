@@ -8,32 +8,34 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 
 from ..domain.function_words import language_of, plain, telling_words
+from ..domain.patterns import late_pattern
 
 _TEXT_MAX_CHARS = 600  # a longer text says several things
 _READ_CHARS = 2000
 _QUESTION_MAX_CHARS = 250  # a longer message names many things
-_WORD = re.compile(r"\w+")
-_SENTENCE_ENDS = re.compile(r"(?<=\w\w[.!?])\s+|\n+")  # not after "7." and "a."
-_NAME = re.compile(r"(?<=\w )[A-Z\u00c0-\u00d6\u00d8-\u00de][^\W\d_]+")  # in capitals within a sentence; not in German
+_WORD = late_pattern(r"\w+")
+_SENTENCE_ENDS = late_pattern(r"(?<=\w\w[.!?])\s+|\n+")  # not after "7." and "a."
+# In capitals within a sentence; not in German.
+_NAME = late_pattern(r"(?<=\w )[A-Z\u00c0-\u00d6\u00d8-\u00de][^\W\d_]+")
 _STEM_CHARS = 5  # of a word that is the same in another form, less for "bills" and "rooms"
 _STEM_LEAST = 3
 # Between words of which the first tells which is meant by the second: in English, and in others.
 _CLOSE = (frozenset((" ", "-", "'", "\u2019")), frozenset("-"))
-_OF = re.compile(
+_OF = late_pattern(
     r"\b(\w+)(?= (?:of|for|von|vom|fur|del?|du|des|para|pour)"
     r" (?:(?:the|my|our|dem|den|der|das|mein\w*|el|la|mi|le|ma|mon) )?(\w+))"
 )
-_TELLS_NOT_WHICH = re.compile(r"new|old|\w+(?:ed|ing)|[a-z]*day|\d\w*")
+_TELLS_NOT_WHICH = late_pattern(r"new|old|\w+(?:ed|ing)|[a-z]*day|\d\w*")
 # In lower case and without accents.
-_IF = re.compile(r"(?:if|unless|whenever|wenn|falls|si)\b(?!,)")
-_PAST = re.compile(
+_IF = late_pattern(r"(?:if|unless|whenever|wenn|falls|si)\b(?!,)")
+_PAST = late_pattern(
     r"\b(?:did|were|had|used to|before|earlier|previous(?:ly)?|former(?:ly)?|old|original(?:ly)?|initial(?:ly)?"
     r"|first|ever|war|waren|wurden?|hatten?|fruher\w*|vorher\w*|ursprunglich\w*|alten?|damals|erst"
     r"|fue|fueron|fui|era|eran|hice|hicimos|antes|anterior|antigu[oa]|primer[oa]?"
     r"|etai(?:s|t|ent)|avai(?:s|t|ent)|avant|ancien(?:ne)?|premiere?)\b"
     r"|\bha(?:be|ben|st|t|bt)\b.*\b(?:ge|be|ver|er|ent)\w+(?:t|en)\W*$"
 )
-_WAS = re.compile(r"\bwas\b")  # in German it is "what"
+_WAS = late_pattern(r"\bwas\b")  # in German it is "what"
 
 
 @lru_cache(maxsize=512)  # each row of a block, several times

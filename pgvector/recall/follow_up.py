@@ -12,6 +12,7 @@ from itertools import islice
 
 from ..domain.function_words import telling_words
 from ..domain.named_times import at_another_time, named_periods
+from ..domain.patterns import late_pattern
 from ..domain.small_talk import CJK_LEAST, says_something
 from ..domain.time_words import split
 from .asking import asks
@@ -24,10 +25,12 @@ _STATED_MOST_CHARS = 250  # of a statement that goes on about what was said righ
 _NAMES_MOST = 4  # of a reply; a longer list is not what one pronoun stands for
 _REPLY_CHARS = 400  # of a reply, in which its first sentence that says something is
 # Not after "Dr." or "Mrs.".
-_SENTENCE_ENDS = re.compile(r"(?<!\b[A-Z]\w\.)(?<!\b[A-Z]\w\w\.)(?<=[.!?\u3002\uff01\uff1f])(?=\s|[\u3400-\u9fff])|\n+")
-_WORD = re.compile(r"[\w'\u2019]+")
+_SENTENCE_ENDS = late_pattern(
+    r"(?<!\b[A-Z]\w\.)(?<!\b[A-Z]\w\w\.)(?<=[.!?\u3002\uff01\uff1f])(?=\s|[\u3400-\u9fff])|\n+"
+)
+_WORD = late_pattern(r"[\w'\u2019]+")
 _ORDINAL = "other|next|last|first|second|third|previous|same|older|newer"
-_PRONOUN = re.compile(
+_PRONOUN = late_pattern(
     r"\b(?:he|she|him|her|his|hers|they|them|their|theirs|its?"
     r"|er|ihm|ihn|sein(?:e[nmrs]?)?|dessen|deren|davon|damit|dafür|dazu|darüber|danach|davor|daran|darauf|dort"
     r"|ellas?|ellos?|suyos?|elles?|ils|lui|leurs?|(?<!por )eso|aquello|cela|ça(?! va\b))\b"
@@ -40,28 +43,28 @@ _PRONOUN = re.compile(
     re.IGNORECASE,
 )
 # In "Dylan forgot his glasses" whose they are is said before.
-_OWN = re.compile(r"(?:his|her|their|its|sein\w*|leurs?)(?=\s+\w)", re.IGNORECASE)
+_OWN = late_pattern(r"(?:his|her|their|its|sein\w*|leurs?)(?=\s+\w)", re.IGNORECASE)
 # Words with which somebody only agrees, declines or likes what was said.
 _ASSENT = frozenset(split("fine perfect lovely love loved bad nein yet bon c'est c\u2019est cool awesome"))
-_PERSON = re.compile(r"s?he|they|er|ellas?|ellos?|elles?|ils", re.IGNORECASE)
+_PERSON = late_pattern(r"s?he|they|er|ellas?|ellos?|elles?|ils", re.IGNORECASE)
 # "It" that stands for nothing: "Is it going to rain?", "How long does it take?".
-_NOTHING = re.compile(
+_NOTHING = late_pattern(
     r"\bit(?:['\u2019]s)?\s+(?:(?:still|really|also|now|ever)\s+)*(?:takes?|been|possible|safe|true|ok|okay|worth|better|necessary"
     r"|normal|time|going to|rain\w*|snow\w*|makes? sense|matters?|seems?|sounds?|means?|turns? out|a good idea)\b"
     r"|\b(?:what (?:time|day|date|year)|how (?:late|far|cold|warm|hot)) (?:is|was) it\b",
     re.IGNORECASE,
 )
 # What a sentence names before a pronoun is what that stands for: "Where did my brother park his car?".
-_NAMED = re.compile(
+_NAMED = late_pattern(
     r"\b(?:my|our|your|the|an?|this|that|these|those|every|each|some|any|all|no|both|mein\w*|unser\w*|dein\w*|der|die"
     r"|das|den|dem|ein\w*|el|la|los|las|un|una|mi|nuestr\w*|le|les|une|mon|ma|mes|notre|nos)\s+\w",
     re.IGNORECASE,
 )
-_PART_OF = re.compile(r"\b(?:the|an?|die|der|das|den|dem)\s+(?:\w+\s+){1,3}(?:of|von)\s+$", re.IGNORECASE)
-_JOINED = re.compile(
+_PART_OF = late_pattern(r"\b(?:the|an?|die|der|das|den|dem)\s+(?:\w+\s+){1,3}(?:of|von)\s+$", re.IGNORECASE)
+_JOINED = late_pattern(
     r"[,;:]|\b(?:and|or|but|if|when|because|und|oder|aber|wenn|weil|y|o|pero|si|et|ou|mais)\b", re.IGNORECASE
 )
-_AND = re.compile(r"\b(?:and|or|so|also|und|oder|y|et|e)[, ]+$", re.IGNORECASE)
+_AND = late_pattern(r"\b(?:and|or|so|also|und|oder|y|et|e)[, ]+$", re.IGNORECASE)
 _WHAT_ABOUT = r"¿?(?:(?:and )?(?:what|how) about|(?:und )?was ist mit|(?:y )?qué hay de|et pour)\b"
 _PREPOSITION = r"(?:on|at|in|for|with|from|to|by|since|until|am|im|um|mit|für|seit|bis|en|el|con|para|pour|avec|à|au)"
 # "And the tour?" may begin with another thing, "and the next one?" does not.
@@ -76,7 +79,7 @@ _AND_THE = (
 # "价格呢？" asks for another thing, "然后呢？" goes on.
 _NE = r"[^，,。？?]{0,8}[^，,。？?后後前然有么麼]呢[？?]?$"
 _ASKS_ZH = "如果|要是|万一|什么|什麼|怎么|怎麼|谁|誰|哪|几|多少|为何|是不是"
-_ANOTHER = re.compile(
+_ANOTHER = late_pattern(
     rf"{_WHAT_ABOUT}(?! {_PREPOSITION}\b)|{_AND_THE}|(?:那么?|那麼)?(?!.{{0,10}}(?:{_ASKS_ZH})){_NE}", re.IGNORECASE
 )
 # So may "And Kyoto?", unlike "and then?", "and mine?" and "And in Kyoto?".
@@ -85,24 +88,24 @@ _NAMES_NOTHING = (
     "|today|tomorrow|tonight|yesterday|soon|often|later|earlier|afterwards?|heute|morgen|gestern|später|ahora|hoy|mañana"
     "|ayer|luego|después|maintenant|aujourd['\u2019]hui|demain|hier|ensuite|adesso|oggi|domani|ieri|agora|hoje|amanhã|ontem"
 )
-_AND_THIS = re.compile(
+_AND_THIS = late_pattern(
     rf"¿?(?:and|und|y|et|e)[, ]+(?!(?:ones?|{_ORDINAL}|{_LATER}|{_NAMES_NOTHING})\b)((\S+)(?: \S+){{0,2}}?)\s*\?$",
     re.IGNORECASE,
 )
-_GOES_ON = re.compile(
+_GOES_ON = late_pattern(
     rf"¿?(?:and|or|so|also|und|oder|y|et|e)[, ]+\S|{_WHAT_ABOUT}|(?:what|who|where|anything|was|wer) (?:else|noch)\b"
     rf"|(?={_PREPOSITION} \S+(?: \S+){{0,2}}\s*\?$)|(?!.{{0,10}}(?:{_ASKS_ZH}))[^，,。？?]{{1,10}}呢[？?]?$",
     re.IGNORECASE,
 )
 # "And on Tuesday?" asks the same of another time.
-_BEFORE_TIME = re.compile(rf"^(?:{_WHAT_ABOUT} |(?:and|or|so|und|oder|y|et|e)[, ]+|那么?)", re.IGNORECASE)
-_LEADS_TO_TIME = re.compile(r"^(?:on|in|at|am|im|el|en|le|la|the) ", re.IGNORECASE)
+_BEFORE_TIME = late_pattern(rf"^(?:{_WHAT_ABOUT} |(?:and|or|so|und|oder|y|et|e)[, ]+|那么?)", re.IGNORECASE)
+_LEADS_TO_TIME = late_pattern(r"^(?:on|in|at|am|im|el|en|le|la|the) ", re.IGNORECASE)
 _REST_WORDS = 6  # of a message that goes on without a verb
 _AUXILIARY = (
     r"(?:is|are|was|were|do|does|did|can|could|should|would|will|has|have|had|may|ist|sind|war|hat|haben|kann|wird)"
 )
-_VERB = re.compile(rf"\b(?!may\W*$){_AUXILIARY}\b", re.IGNORECASE)  # "And in May?"
-_SUBJECT = re.compile(rf"\b{_AUXILIARY}\s+(\w+)", re.IGNORECASE)
+_VERB = late_pattern(rf"\b(?!may\W*$){_AUXILIARY}\b", re.IGNORECASE)  # "And in May?"
+_SUBJECT = late_pattern(rf"\b{_AUXILIARY}\s+(\w+)", re.IGNORECASE)
 # "What did we do before that?", "Was kostet das?"
 _NO_SUBJECT = frozenset(("before", "after", "kostet", "war", "hat", "macht", "machen", "bedeutet", "passiert", "folgt"))
 

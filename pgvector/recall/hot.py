@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -16,6 +15,7 @@ from ..domain.chunks import estimate_tokens
 from ..domain.errors import HermesPgvectorError
 from ..domain.fork_safety import fork_lock
 from ..domain.lru import LruDict
+from ..domain.patterns import late_pattern
 from ..domain.theme import SessionThemes
 from ..store.pipeline import Pipeline, Rows
 from .render import quoted
@@ -27,7 +27,7 @@ TEXT_MAX_CHARS = 160
 _FACTS_MOST = 200  # facts read of a theme: more than fit into the largest block
 _SESSIONS_MOST = 2000  # sessions of a process whose blocks are cached
 _NAME_MAX_CHARS = 60  # of a subject or a scope
-_NOTATION = re.compile(r"\A\s*[CDV?~]\[[^\[\]\n]*\]\s*:\s*")  # how a fact written in the block's notation begins
+_NOTATION = late_pattern(r"\A\s*[CDV?~]\[[^\[\]\n]*\]\s*:\s*")  # how a fact written in the block's notation begins
 _BRACKETS = str.maketrans("[]", "()")
 
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain
 
 from ..domain.function_words import plain, telling_words
+from ..domain.patterns import late_pattern
 from ..domain.text import both_ends
 
 _MAX_CHARS = 2000  # of a longer question both ends; a longer text is about many things
 _KIND = r"(?<![\w./-])([^\W\d_]+)"
-_JOINED = re.compile(_KIND + r"[-_#]?(\d+(?:[./-]\d+)*)(?!\w)")
+_JOINED = late_pattern(_KIND + r"[-_#]?(\d+(?:[./-]\d+)*)(?!\w)")
 # After a blank, a small number is a quantity or counts something that all texts are about, and others are years.
-_APART = re.compile(_KIND + r"[^\S\n]#?(?!(?:19|20)\d\d(?![\w./-]))(\d{3,}(?:[./-]\d+)*)(?!\w)")
+_APART = late_pattern(_KIND + r"[^\S\n]#?(?!(?:19|20)\d\d(?![\w./-]))(\d{3,}(?:[./-]\d+)*)(?!\w)")
 _STEM_CHARS = 5  # of a word that is the same in another form, less for "bills" and "pods"
 _STEM_LEAST = 3
-_UNSPACED = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]")  # where a word ends takes a dictionary to tell
+_UNSPACED = late_pattern(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]")  # where a word ends takes a dictionary to tell
 
 
 def names_another(question: str, text: str) -> bool:

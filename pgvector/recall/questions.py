@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, zip_longest
 
+from ..domain.patterns import late_pattern
 from ..domain.small_talk import CJK_LEAST, says_something, without_small_talk
 from ..domain.types import Answer, Hit
 from .asking import asks
@@ -20,12 +21,12 @@ from .ranking import statement_of
 _READ_CHARS = 600  # of a message; in longer ones small talk is a small part of the words
 MAX_CHARS = 250  # of a message that is split; in longer ones, questions are mostly about what stands around them
 MOST = 3  # questions of a message that are searched one by one, each of which takes as long as a search
-_AFTER_A_QUESTION = re.compile(r"(?<=[?\u061f])!*\s+|(?<=\uff1f)[!\uff01]*\s*")
-_AFTER_A_STATEMENT = re.compile(r"(?<=[.!\u2026:])\s+|(?<=[\u3002\uff01])|\n+")
+_AFTER_A_QUESTION = late_pattern(r"(?<=[?\u061f])!*\s+|(?<=\uff1f)[!\uff01]*\s*")
+_AFTER_A_STATEMENT = late_pattern(r"(?<=[.!\u2026:])\s+|(?<=[\u3002\uff01])|\n+")
 _WORDS_LEAST = 4  # of a question that begins with no word for asking
-_WORD = re.compile(r"\w+")
+_WORD = late_pattern(r"\w+")
 # A question with one of these words may be about what the one before it names.
-_BACK = re.compile(
+_BACK = late_pattern(
     r"\b(?:it|its|this|these|those|that(?! (?:i|we|you|my)\b)|they|them|their|he|she|him|her|his|hers|ones?|both"
     r"|neither|er|sie|(?<!gibt )es|ihn|ihm|ihr\w*|sein\w*|dort|davon|damit|dabei|dafür|beide\w*|eso|ellas?|ellos"
     r"|allí|ça|cela|elles?|ils|lui|leur|eux)\b|[它他她]|[那这這][个個]?[呢吗嗎\uff1f]",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence, Set
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain, pairwise
 
+from ..domain.patterns import late_pattern
 from ..domain.types import Hit
 from .asking import asks
 
@@ -23,17 +23,17 @@ _BEGINNING_MOST = 30  # words that two statements have in common before they dif
 # Share of the best score of the same text. Neighbours lend up to a quarter of it, and a named time adds nearly half.
 FITS_AS_WELL = 0.6
 # A sign is part of a number and makes it a different one; between two words it is a hyphen.
-_WORD = re.compile(r"(?<!\w)[-+\u2212]\d\w*|\w+")
+_WORD = late_pattern(r"(?<!\w)[-+\u2212]\d\w*|\w+")
 # Verbs of what holds until it is replaced. Without "was" and verbs of single events: two events do not contradict.
-HOLDS = re.compile(
+HOLDS = late_pattern(
     "is|are|has|have|costs?|takes|runs|lives?|starts?|ends|opens?|closes?|lasts|leaves|uses|needs?|expires?|listens|sits"
     "|stays?|weighs?|must|will|should|ist|sind|hat|haben|kostet|läuft|beginn(?:t|en)|endet|öffne(?:t|n)|schließ(?:t|en)"
     "|brauch(?:t|en)|nutzt|gilt|gelten|dauer(?:t|n)|wieg(?:t|en)|beträgt|betragen|liegt|liegen|steht|lautet"
 )
 # "It is at 9", "the ticket for that is 12" and "Ben has a match on Friday" may be of another thing the next time.
-_PRONOUN = re.compile("it|that|this|there|he|she|they|es|das|dies|er|sie|da|dort|hier|dafür|davon|dabei|damit")
-_INDEFINITE = re.compile("an?|another|some|ein|eine|einen|einem|einer")
-_IS = re.compile("is|are|ist|sind")  # "the standup is a call at 9" tells of the one standup
+_PRONOUN = late_pattern("it|that|this|there|he|she|they|es|das|dies|er|sie|da|dort|hier|dafür|davon|dabei|damit")
+_INDEFINITE = late_pattern("an?|another|some|ein|eine|einen|einem|einer")
+_IS = late_pattern("is|are|ist|sind")  # "the standup is a call at 9" tells of the one standup
 SUBJECT_LEAST = 2  # fewest words before a value, verb included: "is 5" and "is 6" have no subject in common
 
 

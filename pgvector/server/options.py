@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from ..domain.errors import EmbeddedServerError
+from ..domain.patterns import late_pattern
 from .layout import PORT, Layout
 
 DEFAULTS = {
@@ -54,7 +54,7 @@ FIXED = frozenset(
     }
 )
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
+_NAME = late_pattern(r"[A-Za-z_][A-Za-z0-9_.]*")
 
 
 def arguments(layout: Layout, settings: Mapping[str, str]) -> list[str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..domain.errors import EmbeddedServerError
+from ..domain.patterns import late_pattern
 from .layout import SOCKET_NAME, Account, Layout
 from .locks import open_lock, process_exists, try_exclusive
 from .run_as import must_run
@@ -22,7 +23,7 @@ TAIL_CHARS = 1500
 _RESTING_TICKS = 10  # of CPU time, a tenth of a second: an idle Postgres needs longer than we wait to use that
 
 # Errors of single statements can quote what a user wrote; only messages about the server itself go into our errors.
-_OF_STATEMENTS = re.compile(r"^\t| (ERROR|STATEMENT|DETAIL|CONTEXT|QUERY): ")
+_OF_STATEMENTS = late_pattern(r"^\t| (ERROR|STATEMENT|DETAIL|CONTEXT|QUERY): ")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -29,6 +28,7 @@ from ..domain.errors import (
     StoreUnavailable,
     StoreUnsettled,
 )
+from ..domain.patterns import late_pattern
 from ..domain.redaction import mask_dsn
 from ..domain.text import harmless
 
@@ -50,7 +50,7 @@ _OF_OTHER_ROWS = (pg.UniqueViolation, pg.ForeignKeyViolation)
 _NUMBERED = ("memory_entries_pkey", "conversations_pkey", "memory_history_pkey", "hermes_maintenance_pkey")
 _TOO_LARGE = "memory alloc request size"  # an internal error without a code of its own
 # Postgres reports an exceeded disk quota, file size limit and the like as an internal error that names the file.
-_NAMES_A_FILE = re.compile(r'"(?:base|global|pg_[a-z]+)/[^"]*"')
+_NAMES_A_FILE = late_pattern(r'"(?:base|global|pg_[a-z]+)/[^"]*"')
 _GRANT = "hermes-pgvector tenants grant ROLE THEME"
 WITHOUT_POLICIES = "row-level security was turned on for the tables without a policy, so this role sees no row of them"
 _DROPPED_ROLE = "invalid role OID"
@@ -235,7 +235,7 @@ _TRANSLATIONS: tuple[tuple[type[psycopg.Error] | tuple[type[psycopg.Error], ...]
 
 # Where another @ or a slash stands before the last @ of a URI, libpq takes the rest of the password for the host, the
 # port or the database, and tells it in its errors.
-_CUT_PASSWORD = re.compile(r"\s*\w+://[^?]*?[/@][^?]*@")
+_CUT_PASSWORD = late_pattern(r"\s*\w+://[^?]*?[/@][^?]*@")
 
 
 def check_conninfo(conninfo: str) -> None:

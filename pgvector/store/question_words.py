@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, combinations
+
+from ..domain.patterns import late_pattern
 
 HIT_BUDGET = 2000  # rows that the index may return, by estimate: each is tested for every word of the question
 WIDE_BUDGET = 100_000  # the same for the second try of a question that has found too little
@@ -30,9 +31,9 @@ _SPACELESS = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
     "\U00020000-\U0002ffff"
 )
-_PAIR = re.compile(f"[{_SPACELESS}]{{1,2}}")
+_PAIR = late_pattern(f"[{_SPACELESS}]{{1,2}}")
 # A straight quote opens before a word and closes after one, which an inch sign does not.
-_PHRASE = re.compile(
+_PHRASE = late_pattern(
     r'(?<![A-Za-z0-9])"(?! )([^"\n]{1,200})(?<! )"(?![A-Za-z0-9])'
     r"|“([^“”\n]{1,200})”|„([^„“”\n]{1,200})[“”]|«([^«»\n]{1,200})»|「([^「」\n]{1,200})」|『([^『』\n]{1,200})』"
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Collection
 from pathlib import Path
@@ -17,11 +16,12 @@ from ..domain.errors import (
     TablesOutOfSight,
     UpgradeNeeded,
 )
+from ..domain.patterns import late_pattern
 from .connection import WITHOUT_POLICIES, DeadlineConnection, translated
 
 # By path: the host registers our root as an empty package for its commands, which importlib.resources cannot read.
 MIGRATIONS_FOLDER = Path(__file__).resolve().parents[1] / "migrations"
-_FILE = re.compile(r"(\d{3})_\w+\.sql")
+_FILE = late_pattern(r"(\d{3})_\w+\.sql")
 _STATE = """
 SELECT to_regclass('hermes_migrations') IS NOT NULL AS recorded,
        coalesce(has_table_privilege(to_regclass('hermes_migrations'), 'SELECT'), false) AS readable,

@@ -9,17 +9,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ..domain.function_words import language_of
+from ..domain.patterns import late_pattern
 from ..domain.text import PLAIN_LETTERS
 from .question_words import is_pair
 
-_SURFACE = re.compile(r"[^\W\d_]{4,40}")
-_UMLAUT = re.compile("[äöüÄÖÜ]")
-_AS_TWO_LETTERS = re.compile("(?<=[aouAOU])(?<![aeqAEQ]u)e")  # not in "neue", "bauen" and "Quelle"
+_SURFACE = late_pattern(r"[^\W\d_]{4,40}")
+_UMLAUT = late_pattern("[äöüÄÖÜ]")
+_AS_TWO_LETTERS = late_pattern("(?<=[aouAOU])(?<![aeqAEQ]u)e")  # not in "neue", "bauen" and "Quelle"
 _UMLAUTS_MOST = 8  # words of a question
 _FORMS_MOST = 3  # words of a question that are looked at for one stem, the shortest ones
 _ERRORS_MOST = 2  # in a long word
 MAX_CORRECTED = 4  # words of a question for which other spellings are looked up, longest first
-_WORD = re.compile(r"(?<![\w@/\\.-])[^\W\d_]{2,40}(?![\w@/\\]|[.-]\w)")  # no part of a name or an address
+_WORD = late_pattern(r"(?<![\w@/\\.-])[^\W\d_]{2,40}(?![\w@/\\]|[.-]\w)")  # no part of a name or an address
 _ENDINGS = ("s", "es", "d", "ed", "r", "er", "ers", "ing", "y", "ly")  # of a word whose stem is a word as well
 _UNKNOWN_MOST = 0.5  # of the words of a question in a language whose words are known
 

@@ -9,15 +9,16 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from ..domain.fork_safety import at_import
+from ..domain.patterns import late_pattern
 
-_NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
-_FRAGMENT = re.compile(r"^-- (fragment|own themes): (\w+\([\w; ]*\))\s*$", re.MULTILINE)
-_PARAMETER = re.compile(r"%\((\w+)\)s")
-_CALL = re.compile(r"\b(\w+)\(")
-_COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
+_NAME = late_pattern(r"^-- name: (\w+)\s*$", re.MULTILINE)
+_FRAGMENT = late_pattern(r"^-- (fragment|own themes): (\w+\([\w; ]*\))\s*$", re.MULTILINE)
+_PARAMETER = late_pattern(r"%\((\w+)\)s")
+_CALL = late_pattern(r"\b(\w+)\(")
+_COMMENT = late_pattern(r"^--.*\n", re.MULTILINE)
 _FRAGMENTS_FILE = "fragments.sql"
 # Where a statement reads one of the tables that have themes.
-_READ = re.compile(
+_READ = late_pattern(
     r"(?<!DELETE )\b(FROM|JOIN) "
     r"(memory_entries|conversations|memory_chunks|conversation_chunks|memory_history|hermes_tombstones|hermes_mirror)\b"
     r"(?: AS (\w+))?"

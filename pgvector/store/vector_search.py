@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 
 from pgvector import Vector
 
+from ..domain.patterns import late_pattern
 from ..domain.types import Candidate, Filters, HeldTurns, Hit, Scope, Store
 from .connection import DeadlineConnection, translated
 from .pipeline import Pipeline, Rows
@@ -43,7 +43,7 @@ LENGTH_PIVOT = 45
 MOST_PROCEDURES = 100  # the newest of a theme, compared with a session's first message
 MOST_HELD = 2000  # turns of a session, more than a model has before it
 # In scripts without spaces, two characters say as much as four letters.
-_LONG_WORD = re.compile(r"\w{4,}|[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
+_LONG_WORD = late_pattern(r"\w{4,}|[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
 _MOST_WORDS = 3  # words of a question that are looked for in a very long text
 _TABLES: dict[Store, str] = {"memories": "memory_entries", "turns": "conversations"}
 

@@ -44,6 +44,7 @@ CONFINED = {
     "uvicorn": {"mcp", "dashboard"},
     "fastapi": {"dashboard"},
 }
+WITHOUT_AGENT = {"mcp", "admin", "dashboard"}  # no agent loads them
 CATCH_ALL_ALLOWED = {"host", "mcp", "dashboard", "cli"}
 SHIM = "admin/setup/shim/"  # what hermes loads in place of the package: it is copied into its plugin directory
 # Roles that every feature may have; and names that stand twice today, of which no more may come.
@@ -245,6 +246,18 @@ def names_each_thing_once(house: House) -> Iterator[str]:
         yield f"{name} is named twice: {', '.join(twice[name])}"
 
 
+def compiles_patterns_late(house: House) -> Iterator[str]:
+    """What an agent loads compiles no pattern before a text needs it: most texts need few of them."""
+    for module in house.modules:
+        if module.layer in WITHOUT_AGENT or module.is_top_level:
+            continue
+        for node in executed_at_import(module.tree.body):
+            value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
+            for call in ast.walk(value) if value is not None else ():
+                if isinstance(call, ast.Call) and ast.unparse(call.func) == "re.compile":
+                    yield f"{module.path}:{call.lineno}: compiles a pattern when loaded, without late_pattern()"
+
+
 RULES: tuple[Rule, ...] = (
     follows_the_layers,
     keeps_features_apart,
@@ -257,6 +270,7 @@ RULES: tuple[Rule, ...] = (
     says_what_it_does,
     hides_no_module,
     loads_from_the_standard_library,
+    compiles_patterns_late,
 )
 
 
@@ -366,6 +380,7 @@ PLANTED = [
     (says_what_it_does, "store/a.py", '"""A."""\n\n\nclass B:\n    """B."""\n\n    def c(self): ...\n'),
     (hides_no_module, "recall/__init__.py", "from .search import search\n"),
     (loads_from_the_standard_library, "runtime.py", "import yaml\n"),
+    (compiles_patterns_late, "recall/a.py", "import re\n\nWORDS = tuple(map(len, [re.compile(r'a')]))\n"),
     (
         loads_from_the_standard_library,
         "cli.py",
