@@ -19,7 +19,7 @@ from .dates import Zone, in_zone, midnight, whole_unit
 from .numbered_times import names_a_number, numbered_times
 from .patterns import late_pattern
 from .said_words import SAID_MAX_CHARS, asks_for_a_kind, names_today, only_a_time, only_said, session_named
-from .text import QUOTES
+from .text import QUOTES, has_cjk
 from .time_hours import day_awake, hours_ago, last_nights
 from .time_ranges import NamedDays, between_weekdays, day_numbers, joined, named_at, parted_span, present, spoken_times
 from .times_of_year import counted_parts_of_year, parts_of_year, signs
@@ -56,7 +56,7 @@ def named_periods(text: str, now: datetime, zone: Zone = UTC) -> list[TimeSpan]:
     said = set(_WORD.findall(plain))
     hours = [TimeSpan(now - far, now - near) for far, near in islice(hours_ago(plain, said), MAX_PERIODS)]
     only = asks_what_was_said(text)
-    asian = east_asian.named_days(text, today, only_said=only) if words.CJK.search(text) else ()
+    asian = east_asian.named_days(text, today, only_said=only) if has_cjk(text) else ()
     days = [*_past(plain, _western(plain, said, today, only_said=only), today), *_past(text, asian, today)]
     found = _narrowest(days[:MAX_PERIODS], today)
     if not found and not hours and only and names_today(plain):  # other texts with such a word are about plans
@@ -99,7 +99,7 @@ def _times_in(question: str, today: date) -> list[tuple[int, int]]:
     """Return where a question names times, each with the part of it that is meant."""
     plain = _letter_by_letter(question)
     named = [*_western(plain, set(_WORD.findall(plain)), today, only_said=True)]
-    named += east_asian.named_days(question, today, only_said=True) if words.CJK.search(question) else ()
+    named += east_asian.named_days(question, today, only_said=True) if has_cjk(question) else ()
     return [parted_span(plain, each) for each in named]
 
 
@@ -134,7 +134,7 @@ def without_counted_times(text: str) -> str:
     """
     if QUOTES.search(text):
         return text
-    if words.CJK.search(text):
+    if has_cjk(text):
         for pattern in east_asian.counted_times():
             text = pattern.sub(" ", text)
     said = set(_WORD.findall(_plain(text)))

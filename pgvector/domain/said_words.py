@@ -14,6 +14,7 @@ from . import east_asian_times as east_asian
 from . import time_words as words
 from .numbered_times import calendar_week, names_a_number
 from .patterns import late_pattern
+from .text import has_cjk
 from .time_patterns import asks_for_a_plan, last, part_of_present, past_languages, share_before, weekdays_ago
 from .time_ranges import spoken_times
 from .times_of_year import without_parts_of_year
@@ -224,7 +225,7 @@ def only_said(plain: str, *, limited: bool = False) -> bool:
         return False
     said = _words_in(_without_dates(rest))
     speaks = limited or _names_a_conversation(plain) or _asks_what_was(plain, rest, said)
-    asian = set(filter(words.CJK.search, said))
+    asian = set(filter(has_cjk, said))
     return _is_asian_talk(asian) and _is_talk(said - asian, speaks=speaks)
 
 
@@ -232,7 +233,7 @@ def _may_speak(plain: str) -> bool:
     """Return whether a text has any word for what was or was said, or for a session, or is Asian; most have none."""
     said = set(re.findall(r"\w+", plain))
     spoken = any(not said.isdisjoint(deeds) for deeds, _ in _vocabularies())
-    return bool(spoken or session_named(plain) or words.CJK.search(plain) or _WHAT_WAS.match(plain))
+    return bool(spoken or session_named(plain) or has_cjk(plain) or _WHAT_WAS.match(plain))
 
 
 def _asks_what_was(plain: str, rest: str, said: Set[str]) -> bool:
@@ -288,7 +289,7 @@ def _without_dates(plain: str) -> str:
         for pattern in (part_of_present(), last(), weekdays_ago()):
             rest = _without(rest, pattern.finditer(rest))
     rest = _without(rest, calendar_week().finditer(rest))
-    if not words.CJK.search(rest):
+    if not has_cjk(rest):
         return rest
     for pattern in east_asian.every_time():
         rest = pattern.sub(" ", rest)

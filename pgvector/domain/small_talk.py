@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from functools import cache
 
 from .patterns import late_pattern
+from .text import has_cjk
 
 _WORD = late_pattern(r"\w+")
-# As many signs of Chinese, Japanese or Korean as say something.
-CJK_LEAST = late_pattern(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{4}")
+CJK_LEAST = 4  # so many signs of Chinese, Japanese or Korean say something
 _EMPTY = """
     a about advance again ahead all alright also am and any anything appreciate appreciated are be can cheers come
     could did do does doing done else feel for from get give go going good got great have having he hello help
@@ -78,7 +78,7 @@ _BEHIND = late_pattern(
 
 def says_something(text: str) -> bool:
     """Return whether a text names something that could be looked for."""
-    return CJK_LEAST.search(text) is not None or not _words(_EMPTY).issuperset(_WORD.findall(text.casefold()))
+    return has_cjk(text, CJK_LEAST) or not _words(_EMPTY).issuperset(_WORD.findall(text.casefold()))
 
 
 def without_small_talk(text: str) -> str:

@@ -20,7 +20,7 @@ from pathlib import PurePath
 from typing import Any, Final
 from uuid import UUID
 
-from .patterns import late_pattern
+from .patterns import late_pattern, ready_pattern
 
 MAX_DEPTH: Final = 20
 ENTRY_DELIMITER: Final = "\n§\n"  # what the host puts between the entries of a memory file
@@ -130,6 +130,13 @@ def on_one_line(text: str) -> str:
 def is_of_other_script(text: str) -> bool:
     """Return whether a text is written in a script other than Latin, not counting a few names."""
     return len(_OTHER_SCRIPT.findall(text)) > _OTHER_SHARE * len(text)
+
+
+def has_cjk(text: str, signs: int = 1) -> bool:
+    """Return whether a text has so many signs of Chinese, Japanese or Korean in a row."""
+    if text.isascii():  # as most are: the pattern takes long to compile
+        return False
+    return ready_pattern(rf"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{{{signs}}}").search(text) is not None
 
 
 def digest(text: str) -> bytes:

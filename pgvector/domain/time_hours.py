@@ -8,6 +8,7 @@ from datetime import date, datetime, timedelta
 from . import east_asian_times as east_asian
 from . import time_patterns as patterns
 from . import time_words as words
+from .text import has_cjk
 
 _MINUTE = timedelta(minutes=1)
 _HOUR = timedelta(hours=1)
@@ -28,7 +29,7 @@ def hours_ago(plain: str, said: Set[str]) -> Iterator[tuple[timedelta, timedelta
         for match in patterns.within(hours=True).finditer(plain):
             _, most, length = patterns.counted(match, words.HOUR_UNITS)
             yield most * length, timedelta(0)
-    if words.CJK.search(plain):
+    if has_cjk(plain):
         for match in east_asian.hours().finditer(plain):
             unit = _MINUTE if match["minute"] else _HOUR
             low, high = east_asian.counted(match)

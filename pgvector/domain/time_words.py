@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from datetime import timedelta
 from itertools import chain
 
-from .patterns import late_pattern
-
 
 def split(words: str) -> list[str]:
     """Return the words of a table, or its phrases if there are commas."""
@@ -297,7 +295,6 @@ SIGNS = frozenset(
     *(f"{day}{end}" for day in (*WEEKDAYS, *WEEKENDS) for end in ("s", "en", "n")),
 }  # "3d" is one word
 HOUR_SIGNS = HOUR_UNITS.keys() | {"ago", *WITHIN}  # and so is "2h"
-CJK = late_pattern(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 # With one of these a question in a language is about the past: "on Monday" alone may as well be the next one.
 # "Was" is German for "what".
 _WAS = frozenset(split("did was were had said told discussed talked mentioned asked decided agreed happened spoke"))

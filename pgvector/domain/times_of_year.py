@@ -14,9 +14,10 @@ from functools import cache
 
 from .counted_days import YEARS, Days
 from .moving_feasts import EAST_ASIAN_NAMES, NAMES, Feast
+from .text import has_cjk
 from .time_patterns import not_about
 from .time_ranges import NamedDays, named_at
-from .time_words import BEHIND_TIMES, CJK, LAST_AFTER, LAST_BEFORE, YEAR, either, numbered, split
+from .time_words import BEHIND_TIMES, LAST_AFTER, LAST_BEFORE, YEAR, either, numbered, split
 
 _Fixed = tuple[tuple[int, int], tuple[int, int]]  # the month and day of the first and of the last day
 _Part = _Fixed | Feast
@@ -203,7 +204,7 @@ def without_parts_of_year(plain: str) -> str:
     """Return a text without the parts of a year that may be times."""
     for _, pattern, _ in () if signs().isdisjoint(re.findall(r"\w+", plain)) else _rows():
         plain = pattern.sub(lambda match: " " if _may_be_a_time(match) else match[0], plain)
-    return _asian("").sub(" ", plain) if CJK.search(plain) else plain
+    return _asian("").sub(" ", plain) if has_cjk(plain) else plain
 
 
 def _is_over(match: re.Match[str]) -> bool:

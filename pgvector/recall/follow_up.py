@@ -14,6 +14,7 @@ from ..domain.function_words import telling_words
 from ..domain.named_times import at_another_time, named_periods
 from ..domain.patterns import late_pattern
 from ..domain.small_talk import CJK_LEAST, says_something
+from ..domain.text import has_cjk
 from ..domain.time_words import split
 from .asking import asks
 from .questions import MAX_CHARS, has_name, questions_in
@@ -269,7 +270,7 @@ def _names_something(text: str) -> bool:
     """Return whether a text has something to speak of, which "Great, that helped a lot!" has not."""
     if asks(text, of_a_turn=True):
         return says_something(text)
-    return CJK_LEAST.search(text) is not None or _has_content(text, _CONTENT_LEAST)
+    return has_cjk(text, CJK_LEAST) or _has_content(text, _CONTENT_LEAST)
 
 
 def _has_content(text: str, least: int) -> bool:

@@ -14,6 +14,7 @@ from itertools import chain, zip_longest
 
 from ..domain.patterns import late_pattern
 from ..domain.small_talk import CJK_LEAST, says_something, without_small_talk
+from ..domain.text import has_cjk
 from ..domain.types import Answer, Hit
 from .asking import asks
 from .ranking import statement_of
@@ -84,7 +85,7 @@ def has_name(text: str) -> bool:
 
 def _is_a_rest(question: str) -> bool:
     """Return whether a question is the rest of the one before it, as in "Where is the key? In the drawer?"."""
-    few = len(_WORD.findall(question)) < _WORDS_LEAST and CJK_LEAST.search(question) is None
+    few = len(_WORD.findall(question)) < _WORDS_LEAST and not has_cjk(question, CJK_LEAST)
     return few and not asks(question.rstrip("?!\u061f\uff1f\uff01 "), of_a_turn=True)
 
 

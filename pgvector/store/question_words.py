@@ -98,7 +98,7 @@ def _is_left_over(term: str, terms: Collection[str]) -> bool:
 
 def is_pair(term: str) -> bool:
     """Return whether a term is one or two characters of a script without spaces."""
-    return _PAIR.fullmatch(term) is not None
+    return not term.isascii() and _PAIR.fullmatch(term) is not None
 
 
 @lru_cache(maxsize=1024)
