@@ -174,7 +174,7 @@ def moved(near: MinSimilarity | None, memories: float, turns: float) -> MinSimil
     """The bars so many spreads higher."""
     if near is None:
         return None
-    return replace(near, memories=near.memories + memories * near.spread, turns=near.turns + turns * near.spread)
+    return near._replace(memories=near.memories + memories * near.spread, turns=near.turns + turns * near.spread)
 
 
 def table(found: list[Found], *, meaning: bool) -> list[dict[str, Any]]:

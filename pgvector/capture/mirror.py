@@ -10,9 +10,9 @@ import socket
 import time
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from ..domain.files import (
     how_to_let_read,
@@ -39,8 +39,7 @@ _LAST_ORIGIN = Path("pgvector", "last_origin")  # in the home: its last origin, 
 _Signature = tuple[int, ...] | None
 
 
-@dataclass(frozen=True)
-class FileState:
+class FileState(NamedTuple):
     """The entries of one file, and when it was written (seconds since the epoch, 0 if it is missing).
 
     `damaged`: it contains bytes that are not text, so an entry missing from it may still be wanted. `read_at`: the time
@@ -157,7 +156,7 @@ class Mirror:
                 if signature is not None or self._was_there(target):
                     # The time is taken before the file is read: later writes are not part of this reading.
                     state = _read(target, path, signature, read_at=self.now())
-                    states.append(replace(state, former=former, copied_from=copied_from))
+                    states.append(state._replace(former=former, copied_from=copied_from))
                 seen[target] = signature
                 self._unreadable.pop(target, None)
             except OSError as exc:

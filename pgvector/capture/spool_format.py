@@ -8,9 +8,8 @@ import os
 import sqlite3
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..domain.errors import SpoolBusy, SpoolError, SpoolGone
 from ..domain.files import leave_to_owner
@@ -49,8 +48,7 @@ HOOK_PATIENCE_MS = 5  # how long a hook waits for another program's lock before 
 _OPENING_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class RejectedWrite:
+class RejectedWrite(NamedTuple):
     """An operation that Postgres will never accept as it is, with the reason."""
 
     operation: Operation

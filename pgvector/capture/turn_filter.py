@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import chain, takewhile
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from ..domain.function_words import stating_words, telling_words
 from ..domain.patterns import late_pattern
@@ -90,8 +89,7 @@ _RUN = late_pattern(r"(.)\1+")
 _ASCII_WORD = late_pattern(r"[a-z0-9][a-z0-9']*")
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """Which sides of a turn to store. `reason` says why the first omitted side is left out; "" if both are stored."""
 
     store_user: bool

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Set
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from itertools import islice
+from typing import NamedTuple
 
 from . import east_asian_times as east_asian
 from . import function_words
@@ -36,8 +36,7 @@ _LEADS = late_pattern(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class TimeSpan:
+class TimeSpan(NamedTuple):
     """From `start` to before `end`."""
 
     start: datetime

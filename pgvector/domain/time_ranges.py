@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass
 from datetime import date
 from functools import cache
+from typing import NamedTuple
 
 from . import time_patterns as patterns
 from . import time_words as words
@@ -46,8 +46,7 @@ _DAY_AFTER = late_pattern(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NamedDays:
+class NamedDays(NamedTuple):
     """What `start` to `stop` of a text names: several days or months if it does not say of which year, latest first.
 
     `reaches`: from one named time to another.

@@ -14,8 +14,7 @@ Store = Literal["memories", "turns"]
 ScopeKind = Literal["theme", "session", "all"]
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     """Where to look: one theme, one session of that theme, or every theme.
 
     `own`: `theme` is the asking session's own, and everything in it is readable; otherwise, and in the other themes of
@@ -29,8 +28,7 @@ class Scope:
     shared: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
+class Filters(NamedTuple):
     """Conditions on a row besides matching. `target` and `kinds` are for memories, `role` for turns.
 
     `until` is exclusive. A memory without a kind is a fact.
@@ -128,8 +126,7 @@ class EmbeddingSpace:
 HeldTurns = tuple[tuple[str, float, float], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(NamedTuple):
     """A question to recall: its text, where to look, and how many results to return.
 
     `around`: return the turns before and after each hit as well. `rerank`: order by a cross-encoder, if there is one.
@@ -142,7 +139,7 @@ class Question:
     scope: Scope
     limit: int
     deadline_s: float
-    filters: Filters = field(default_factory=Filters)
+    filters: Filters = Filters()
     offset: int = 0
     around: bool = False
     rerank: bool = False
@@ -154,8 +151,7 @@ class Question:
     as_written: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What was found; `mode` is `hybrid` if the vector leg took part, `lexical` if only words did.
 
     `reranked`: the order is a cross-encoder's. `procedures` are the theme's newest ones that name a situation, whether

@@ -8,8 +8,7 @@ import re
 import sys
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..domain.errors import ConfigurationError, EmbedderError, InputTooLong
 from ..domain.gil import yielding_gil
@@ -72,8 +71,7 @@ class BodyRefused(EmbedderError):
         return _DIMENSIONS.search(str(self)) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class RequestOptions:
+class RequestOptions(NamedTuple):
     """How a request is made beyond model and texts, and how its reply is read.
 
     base64: ask for vectors as the bytes of 32-bit floats, a third of the JSON's size; only OpenAI's protocol has that.

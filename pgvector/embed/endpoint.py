@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from ..domain.errors import ConfigurationError, EmbedderError, EmbedderUnavailable
@@ -29,8 +29,7 @@ _BEGINS_WITH_NUMBER = late_pattern(rb"\[\s*-?[0-9]")
 _MARK = "\0numbers"  # a key that no reply has: JSON can spell it, but nobody does
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """Where to post, in which protocol, and the setting that names it. `url` holds no user or password."""
 
     api: str

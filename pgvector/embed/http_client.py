@@ -12,8 +12,7 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 from ..domain.errors import ConfigurationError, EmbedderError, EmbedderUnavailable, InputTooLong
@@ -41,8 +40,7 @@ _NO_PROXY = "the proxy that the environment names cannot be used"
 _deadline_at: ContextVar[float] = ContextVar("hermes_pgvector_embed_deadline_at")
 
 
-@dataclass(frozen=True, slots=True)
-class Deadline:
+class Deadline(NamedTuple):
     """A moment on the monotonic clock, and how many seconds it was away when it was set."""
 
     at: float

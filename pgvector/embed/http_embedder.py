@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ..domain.errors import EmbedderUnavailable, InputTooLong
 from .embedder import Counters, Vector, readable
@@ -176,16 +175,16 @@ class HttpEmbedder:
         if isinstance(exc, TooManyDimensions):
             return self._for_shorter_vectors(options)
         if options.dimensions and self._may_cut and exc.names_dimensions():
-            return replace(options, dimensions=False, cut=True)
+            return options._replace(dimensions=False, cut=True)
         if options.base64 and endpoint.api == "openai" and not self._options_work:
-            return replace(options, base64=False)
+            return options._replace(base64=False)
         return None
 
     def _for_shorter_vectors(self, options: RequestOptions) -> RequestOptions | None:
         if not self._may_cut or options.cut:
             return None
         # Fewer dimensions were asked for in vain: this server does not know `dimensions`.
-        return replace(options, cut=True) if options.dimensions else replace(options, dimensions=True)
+        return options._replace(cut=True) if options.dimensions else options._replace(dimensions=True)
 
     def _post(self, endpoint: Endpoint, texts: Sequence[str], options: RequestOptions, deadline: Deadline) -> Reply:
         request_deadline = min(deadline, Deadline.after(self._timeout_s), key=lambda each: each.at)

@@ -6,7 +6,7 @@ Models trained with such instructions lose recall without them; models trained w
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..domain.patterns import late_pattern
 from ..domain.text import is_of_other_script
@@ -16,8 +16,7 @@ _TASK = "Instruct: Given a web search query, retrieve relevant passages that ans
 KNOWN = "auto"  # the setting that stands for the prefix that the model is known to want
 
 
-@dataclass(frozen=True, slots=True)
-class Instructions:
+class Instructions(NamedTuple):
     """Prefixes, put before the text without anything between."""
 
     document: str = ""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from ..domain.errors import ConfigurationError, EmbedderError
 from ..domain.files import read_regular_file
@@ -32,8 +31,7 @@ _LAST_FAMILIES = late_pattern(r"qwen3-embedding|e5-mistral", re.IGNORECASE)
 _SHIFTED = frozenset({"roberta", "xlm-roberta", "camembert", "mpnet"})
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFolder:
+class ModelFolder(NamedTuple):
     """The facts of a model's folder. `prompts` are the prefixes that it wants before a text, None if it names none."""
 
     name: str

@@ -6,9 +6,9 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..capture.sanitize import Sanitizer
 from ..capture.turn_filter import judge, own_words
@@ -64,8 +64,7 @@ def question_in(message: object, max_chars: int) -> str:
     return own_words(both_ends(asked, QUESTION_MAX_CHARS))
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(NamedTuple):
     """Where a turn was said (theme and session), what is stored with it, and what of it is worth keeping."""
 
     place: tuple[str, str]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from ..domain.dates import Zone, parse_when
@@ -102,11 +101,11 @@ def query_in(args: Args) -> str:
 def _found(here: ToolScope, store: Store, asked: Question) -> Answer:
     """Return the requested memories or turns, with the turns around each; of an exchange, only one half."""
     if store == "memories" or asked.filters.role is not None:
-        return here.recall(store, replace(asked, around=store == "turns"))
+        return here.recall(store, asked._replace(around=store == "turns"))
     end = asked.offset + asked.limit
     # Twice as many, because both halves of an exchange may be found.
-    found = here.recall(store, replace(asked, offset=0, limit=min(2 * end, PAGES_END), around=True))
-    return replace(found, hits=tuple(folded(found.hits)[asked.offset : end]))
+    found = here.recall(store, asked._replace(offset=0, limit=min(2 * end, PAGES_END), around=True))
+    return found._replace(hits=tuple(folded(found.hits)[asked.offset : end]))
 
 
 def _left_out(count: int, offset: int) -> str:

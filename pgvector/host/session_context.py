@@ -7,9 +7,9 @@ import os
 import shlex
 from collections import ChainMap, Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..capture.sanitize import Sanitizer
 from ..config.loading import Loaded, load
@@ -37,8 +37,7 @@ _PLACES = {f"{ENV_PREFIX}DSN", f"{ENV_PREFIX}EMBEDDED_DIR"}  # without them it w
 _WORD_MAX_CHARS = 64
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(NamedTuple):
     """The settings that concern themes, in a form ready for use."""
 
     rules: ThemeRules
@@ -79,8 +78,7 @@ class Policy:
             raise InvalidArgument("recall is off in this theme (setting `recall_off`)")
 
 
-@dataclass(frozen=True, slots=True)
-class SessionContext:
+class SessionContext(NamedTuple):
     """Who is speaking, and in which themes. The session id is kept in the provider because it changes.
 
     `scope` holds what is stored with a row to filter by: profile and platform by name; user, chat and thread as
@@ -130,7 +128,7 @@ class SessionContext:
     def of_author(self, author: object, rules: ThemeRules) -> SessionContext:
         """Return the context of a turn whose author the host names: a chat has others than the user who opened it."""
         user = _told_apart(author.get("id"), rules) if isinstance(author, Mapping) else ""
-        return self if user in ("", self.opened_by) else replace(self, scope={**self.scope, "user": user})
+        return self if user in ("", self.opened_by) else self._replace(scope={**self.scope, "user": user})
 
     def provenance(self, session_id: str, parent_session_id: str) -> dict[str, str]:
         """Return what is stored with a row to say where it came from."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import merge, nlargest
 from typing import TYPE_CHECKING, Any, Final
 
@@ -96,7 +96,7 @@ class ToolScope:
                 names = self._readable(theme_names(conn))
             near = self._alike(scope.theme, names)  # without holding a connection: for thousands it takes seconds
             with self.runtime.backend.connection(self._left_s) as conn:
-                known = [name for name in near if theme_holds(conn, replace(scope, theme=name))][:_SUGGESTED_MOST]
+                known = [name for name in near if theme_holds(conn, scope._replace(theme=name))][:_SUGGESTED_MOST]
         except HermesPgvectorError:
             return ""
         meant = f"; did you mean {' or '.join(map(repr, known))}?" if known else ""
@@ -164,9 +164,9 @@ class ChatSearcher:
         if turns == memories or asked.scope != Scope("theme", turns) or set(stores) != {"memories", "turns"}:
             return self._searcher.recall(stores, asked, begun)
         end = time.monotonic() + asked.deadline_s
-        whole = replace(asked, offset=0, limit=asked.offset + asked.limit)
+        whole = asked._replace(offset=0, limit=asked.offset + asked.limit)
         first = self._searcher.recall(["turns"], whole, begun)
-        left = replace(whole, scope=Scope("theme", memories), deadline_s=max(0.01, end - time.monotonic()))
+        left = whole._replace(scope=Scope("theme", memories), deadline_s=max(0.01, end - time.monotonic()))
         second = self._searcher.recall(["memories"], left, begun)
         # Each list keeps its own order, which may be a cross-encoder's rather than that of the scores.
         hits: list[Hit] = list(merge(first.hits, second.hits, key=lambda hit: -hit.score))

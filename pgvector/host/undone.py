@@ -12,7 +12,6 @@ import itertools
 import sqlite3
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -42,8 +41,7 @@ _AT_ONCE_S = 5e-6  # messages that a compression writes are a microsecond apart,
 _OWN_TIMES = 2  # so many consecutive messages of a compression may have kept their own times
 
 
-@dataclass(frozen=True)
-class Rewound:
+class Rewound(NamedTuple):
     """How often something of a session was undone, and when those turns were accepted.
 
     `before`: the sessions that it continues after a compression and that lost turns as well.

@@ -48,11 +48,11 @@ class ClientMemory(PgvectorMemoryProvider):
             raise InvalidArgument(f"allowed_themes does not name {place.theme!r}, the theme of this token")
         client = mask_identifiers(clean(place.client), self._settings.identity_key)
         scope = {**self._context.scope, "client": client or "mcp"}
-        self._context = replace(self._context, scope=scope)
+        self._context = self._context._replace(scope=scope)
         self.opened()[0].counts["mcp_servers"] = 1  # in this process, for `status`
         if place.access.themes:
             shared = SharedChats(self._settings.shared_chats, self._settings.identity_key)
-            self._policy = replace(self._policy, reach=Reach.of_token(place.access.themes, self._policy.rules, shared))
+            self._policy = self._policy._replace(reach=Reach.of_token(place.access.themes, self._policy.rules, shared))
 
     def _reconcile(self, runtime: Runtime, context: SessionContext) -> None:
         """Leave the host's memory files to the host."""
@@ -120,7 +120,7 @@ class ClientMemory(PgvectorMemoryProvider):
     def hot_block(self, max_tokens: int) -> str:
         """Return the hot block of the theme, see recall/hot.py; "" if it is empty or recall is off."""
         runtime, context = self.opened()
-        limits = replace(HotLimits.of(self._settings), tokens=min(self._settings.hot_tokens, max_tokens))
+        limits = HotLimits.of(self._settings)._replace(tokens=min(self._settings.hot_tokens, max_tokens))
         if not limits.tokens or self._policy.silences(context.place, runtime.counts):
             return ""
         memories, turns = context.place.memories.name, context.place.turns.name

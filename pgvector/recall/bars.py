@@ -13,9 +13,9 @@ from array import array
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from operator import mul
+from typing import NamedTuple
 
 from ..domain.errors import EmbedderError
 from ..domain.gil import yielding_gil
@@ -141,8 +141,7 @@ _QUESTIONS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class MinSimilarity:
+class MinSimilarity(NamedTuple):
     """Cosine similarities from which a row is worth showing; differences from them are counted in units of `spread`."""
 
     memories: float
@@ -152,13 +151,13 @@ class MinSimilarity:
     @property
     def of_other_language(self) -> MinSimilarity:
         """Return the same for memories in a language that the model is not for, which it finds more alike."""
-        return replace(self, memories=max(self.memories, self.turns))
+        return self._replace(memories=max(self.memories, self.turns))
 
     @property
     def of_other_question(self) -> MinSimilarity:
         """Return the same for a question in a language that the model is not for."""
         more = OTHER_LANGUAGE_ABOVE * self.spread
-        return replace(self, memories=self.memories + more, turns=self.turns + more)
+        return self._replace(memories=self.memories + more, turns=self.turns + more)
 
     @property
     def situations(self) -> float:
@@ -166,8 +165,7 @@ class MinSimilarity:
         return self.memories + (SITUATIONS_ABOVE - MEMORIES_ABOVE) * self.spread
 
 
-@dataclass(frozen=True, slots=True)
-class Unrelated:
+class Unrelated(NamedTuple):
     """The similarities of questions and texts that have nothing to do with each other.
 
     `centre` is the mean vector of the texts, `usual` the mean similarity, and `spread` how far the similarities of a

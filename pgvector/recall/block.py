@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, product, starmap
+from typing import NamedTuple
 
 from ..domain.dates import in_zone, read_moment
 from ..domain.named_times import asks_what_was_said, named_periods
@@ -25,8 +26,7 @@ _WORD_WITHOUT_DIGITS = late_pattern(r"(?<!\w)[^\W\d]+(?!\w)")
 _ECHO_MAX_CHARS = 160  # a longer reply says more than the statement that it confirms
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A hit that is quoted (`told`), and the other half of its exchange in brief where that is needed (`beside`).
 
     `replaced`: the part of an older text that no longer holds, and when that was said. `repeats`: its question is like
@@ -195,7 +195,7 @@ def _current(lines: Sequence[Line]) -> list[Line]:
             other = kept[place]
             newer, older = (line, other) if line.told.at > other.told.at else (other, line)
             if part := _replaced_part(older, newer):
-                kept[place] = replace(newer, replaced=(part, older.told.at))
+                kept[place] = newer._replace(replaced=(part, older.told.at))
                 break
         else:
             for each in alike:
@@ -274,7 +274,7 @@ def _folded(lines: Sequence[Line]) -> list[Line]:
             if words:
                 asked.append(words)
         elif line.told is not line.question:
-            repeated.append(replace(line, repeats=True))
+            repeated.append(line._replace(repeats=True))
     return first + repeated
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..config.settings import Settings
 from ..domain.chunks import estimate_tokens
@@ -31,8 +31,7 @@ _NOTATION = late_pattern(r"\A\s*[CDV?~]\[[^\[\]\n]*\]\s*:\s*")  # how a fact wri
 _BRACKETS = str.maketrans("[]", "()")
 
 
-@dataclass(frozen=True, slots=True)
-class HotLimits:
+class HotLimits(NamedTuple):
     """The size of the block, and after how many days or turns of silence a scope has cooled."""
 
     tokens: int
@@ -95,8 +94,7 @@ class HotFact:
 Turns = Sequence[tuple[datetime, frozenset[str]]]
 
 
-@dataclass(frozen=True)
-class HotBlock:
+class HotBlock(NamedTuple):
     """The block and how it was made.
 
     `pressure` is the size of all candidate facts as a share of the budget, and `merged` the number of lines saved by

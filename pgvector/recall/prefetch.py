@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, zip_longest
 from operator import itemgetter
+from typing import NamedTuple
 
 from ..config.settings import Settings
 from ..domain.errors import HermesPgvectorError
@@ -41,8 +42,7 @@ _LEAST_CHANCE = 1e-7
 _SPARE = 3  # hits looked at for each line shown: some are not relevant enough, some were shown before
 
 
-@dataclass(frozen=True, slots=True)
-class MessagePlace:
+class MessagePlace(NamedTuple):
     """The session of a message. `starts`: the session began empty, not as a copy or a summary of another one.
 
     `subject`: the last of its messages that says what it is about. `reply`: what was answered last, in brief.
@@ -75,7 +75,7 @@ def prefetch_block(
     """
     end = time.monotonic() + settings.prefetch_deadline_s
     begins = where.starts and not transcripts.was_asked(where.session)
-    where = replace(where, subject=transcripts.subject(where.session), reply=transcripts.reply(where.session))
+    where = where._replace(subject=transcripts.subject(where.session), reply=transcripts.reply(where.session))
     transcripts.is_about(where.session, subject_of(text, where.subject))
     before = _end_of_the_sessions_before(searcher, transcripts, where, settings) if begins else []
     lines = _lines(searcher, transcripts, text, where, settings, before, end, begins=begins)

@@ -94,7 +94,7 @@ def found_by(question: str, answer: Answer) -> Answer:
     hits, held = (
         tuple(replace(hit, asked=hit.asked or question) for hit in rows) for rows in (answer.hits, answer.held)
     )
-    return replace(answer, hits=hits, held=held)
+    return answer._replace(hits=hits, held=held)
 
 
 def in_turn(every: Sequence[Answer]) -> Answer:

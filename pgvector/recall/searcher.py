@@ -102,7 +102,7 @@ class Searcher:
         self.counts["searches"] += 1
         self._latencies.add("search", time.monotonic() - started)
         page = self._dated(found.hits[asked.offset : asked.offset + asked.limit])
-        return replace(found, hits=page, procedures=self._dated(found.procedures))
+        return found._replace(hits=page, procedures=self._dated(found.procedures))
 
     def _answers(self, stores: Sequence[Store], asked: Question, questions: Sequence[str], begun: Begun) -> Answer:
         """Return the answers to the questions of a message as one. Raises as `recall` if not even the first has one."""
@@ -110,10 +110,10 @@ class Searcher:
         for text in questions[1:]:
             self._embed(text, asked.deadline_s)  # so that its vector is there when it is its turn
         first, *others = questions
-        found = [found_by(first, self._answer(stores, replace(asked, text=first), begun))]
+        found = [found_by(first, self._answer(stores, asked._replace(text=first), begun))]
         for text in others:
             with suppress(HermesPgvectorError):
-                left = replace(asked, text=text, deadline_s=_left_s(end))
+                left = asked._replace(text=text, deadline_s=_left_s(end))
                 found.append(found_by(text, self._answer(stores, left, begun)))
         return in_turn(found) if others else found[0]
 
@@ -127,7 +127,7 @@ class Searcher:
         found = self._best(stores, asked, begun)
         if found.mode == "hybrid" and any(hit.asked for hit in found.hits):
             with suppress(HermesPgvectorError):
-                left = replace(asked, as_written=True, begins_task=False, deadline_s=_left_s(end))
+                left = asked._replace(as_written=True, begins_task=False, deadline_s=_left_s(end))
                 return in_turn([found, self._best(stores, left, begun)])
         return found
 
@@ -149,7 +149,7 @@ class Searcher:
         reranked = False
         if reorderer is not None:
             hits, reranked = reorderer.reorder(hits[0].asked or text if hits else text, hits, end)
-        return replace(found, hits=tuple(hits[: asked.offset + asked.limit]), reranked=reranked)
+        return found._replace(hits=tuple(hits[: asked.offset + asked.limit]), reranked=reranked)
 
     def _asked_to_rerank(self, asked: Question, text: str) -> Reorderer | None:
         """Return the reranker, or None if it is off, the page lies beyond its candidates, or it lacks the language."""

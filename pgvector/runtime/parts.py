@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ..capture.document_embedding import DocumentEmbedder
 from ..config.settings import Settings
@@ -20,8 +20,7 @@ from ..recall.searcher import Searcher
 from ..store.backend import Backend
 
 
-@dataclass(frozen=True)
-class Models:
+class Models(NamedTuple):
     """The embedder and the reranker; None if the settings name none, or one that cannot be used.
 
     `problems` maps each consequence to its reason.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..domain.errors import EmbeddedServerError
 from .layout import PORT, Layout
@@ -31,8 +30,7 @@ class ServerState(Enum):
     SILENT = "no answer"
 
 
-@dataclass(frozen=True)
-class ServerAnswer:
+class ServerAnswer(NamedTuple):
     """The state of the server, and libpq's error message if it is silent."""
 
     state: ServerState

@@ -6,8 +6,8 @@ import hashlib
 import os
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ..domain.errors import EmbeddedServerError
 from ..domain.patterns import late_pattern
@@ -28,8 +28,7 @@ def require_posix() -> None:
         )
 
 
-@dataclass(frozen=True)
-class Account:
+class Account(NamedTuple):
     """An OS account; `switched` when it is not the account of this process."""
 
     name: str
@@ -156,8 +155,7 @@ def default_root(home: Path | None = None, uid: int | None = None) -> Path:
     return home / ".local" / "share" / "hermes-pgvector"
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """The paths of one server, and the name of the account that owns them."""
 
     root: Path

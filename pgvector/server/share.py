@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from ..domain.errors import EmbeddedServerError
 from .connecting import ADMIN, RUNTIME, ServerState, conninfo, look
@@ -18,8 +18,7 @@ from .layout import Account, Layout, choose_account, default_root, require_posix
 from .locks import Presence, is_free
 
 
-@dataclass(frozen=True)
-class Conninfo:
+class Conninfo(NamedTuple):
     """libpq connection strings over the socket: `admin` may do everything, `runtime` is for daily work."""
 
     admin: str

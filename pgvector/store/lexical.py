@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
@@ -38,8 +37,7 @@ EXACT_ROWS = 5000  # of a theme; the statements count_some_* stop counting one r
 MIN_ROWS = 20  # in a nearly empty theme, words that no row holds would outweigh all that match
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
+class _Words(NamedTuple):
     """What to look up in the text index: the terms by word, those of each phrase.
 
     A phrase has different terms in each language; a row of that language holds all of them. `has_trigrams`: pg_trgm,
@@ -375,4 +373,4 @@ def _quoting(found: Candidate | None, row_id: int, count: int) -> Candidate:
 def _estimated(each: QuestionWord, holding: int, sampled: int, rows: float) -> QuestionWord:
     """Return the word with the number of `rows` that hold it, as `holding` of `sampled` rows do."""
     # Half a row more: other rows may hold a word that no row of the sample does.
-    return replace(each, holding=(holding + 0.5) / (sampled + 1) * rows)
+    return each._replace(holding=(holding + 0.5) / (sampled + 1) * rows)

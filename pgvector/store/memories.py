@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pgvector import Vector
 from psycopg import sql
@@ -64,8 +64,7 @@ def forget_old_texts(conn: DeadlineConnection, theme: str, ids: Sequence[int] | 
     return conn.execute(query("forget_old_texts"), {"theme": theme, "ids": None if ids is None else list(ids)}).rowcount
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(NamedTuple):
     """An entry that `old_text` may mean. `owned`: it has an owner who keeps it whatever the memory files hold."""
 
     id: int
@@ -240,8 +239,7 @@ def _warn_ambiguous(op: ReplaceMemory | RemoveMemory, count: int) -> None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A stored memory. `chars` is the length of the whole text, of which `content` may be the beginning."""
 
     id: int

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, combinations
+from typing import NamedTuple
 
 from ..domain.patterns import late_pattern
 
@@ -39,8 +39,7 @@ _PHRASE = late_pattern(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class QuestionWord:
+class QuestionWord(NamedTuple):
     """A word of a question.
 
     `matcher` is its tsquery, `holding` the estimated number of rows that hold it (None: count them), `absent` the share
@@ -55,8 +54,7 @@ class QuestionWord:
     proposes: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class WordChoice:
+class WordChoice(NamedTuple):
     """How to search for words.
 
     `match` is the tsquery for the index, None if no word is rare enough; `partial` says that it misses rows that hold
@@ -112,19 +110,19 @@ def word(term: str) -> QuestionWord:
 
 def of_a_time(term: str) -> QuestionWord:
     """Return the word for a term of a time that is counted back from today."""
-    return replace(word(term), absent=_TIME_SHARE)
+    return word(term)._replace(absent=_TIME_SHARE)
 
 
 def of_the_sentence(term: str) -> QuestionWord:
     """Return the word for a term that only tells how the question is built, in a language other than the index's."""
-    return replace(word(term), share=_FUNCTION_SHARE)
+    return word(term)._replace(share=_FUNCTION_SHARE)
 
 
 def spelt(of: QuestionWord, others: Collection[str]) -> QuestionWord:
     """Return a word for which other spellings stand as well."""
     if not others:
         return of
-    return replace(of, matcher=f"({' | '.join([of.matcher, *sorted(word(other).matcher for other in others)])})")
+    return of._replace(matcher=f"({' | '.join([of.matcher, *sorted(word(other).matcher for other in others)])})")
 
 
 def characters(terms: Collection[str]) -> dict[QuestionWord, str]:
@@ -133,7 +131,7 @@ def characters(terms: Collection[str]) -> dict[QuestionWord, str]:
     Many rows hold such a character, across all themes too many to look it up in the index.
     """
     found = sorted({char for term in terms if len(term) == 2 and is_pair(term) for char in term})
-    return {replace(word(char), share=_CHARACTER_SHARE, proposes=False): char for char in found}
+    return {word(char)._replace(share=_CHARACTER_SHARE, proposes=False): char for char in found}
 
 
 def every(spoken: Collection[Collection[str]]) -> str:
@@ -144,7 +142,7 @@ def every(spoken: Collection[Collection[str]]) -> str:
 
 def exactly(words: Sequence[QuestionWord]) -> WordChoice:
     """Choose every row with any of the words; a word is weighed by the rows found that hold it."""
-    counted = tuple(word if word.holding is None else replace(word, holding=None) for word in words)
+    counted = tuple(word if word.holding is None else word._replace(holding=None) for word in words)
     return WordChoice(counted, _any_of(words), partial=False)
 
 
@@ -159,7 +157,7 @@ def choose(words: Sequence[QuestionWord], rows: float) -> WordChoice:
     for word in sorted((word for word in words if word.proposes), key=_estimate):
         if not common and _estimate(word) <= budget:
             budget -= _estimate(word)
-            rare.append(replace(word, holding=None))
+            rare.append(word._replace(holding=None))
         else:
             common.append(word)
     clauses = [word.matcher for word in rare] + _together(common, rows, budget)
@@ -185,22 +183,22 @@ def _together(common: Sequence[QuestionWord], rows: float, budget: float) -> lis
 
 def weighed_by(choice: WordChoice, holding: Mapping[str, float]) -> WordChoice:
     """Choose the same rows, but weigh a word by the number of rows in `holding`, by its matcher, if that is given."""
-    words = (replace(word, holding=holding.get(word.matcher, word.holding)) for word in choice.words)
-    return replace(choice, words=tuple(words))
+    words = (word._replace(holding=holding.get(word.matcher, word.holding)) for word in choice.words)
+    return choice._replace(words=tuple(words))
 
 
 def widened(choice: WordChoice) -> WordChoice | None:
     """Choose every row with any word, for a question that found too little; None if that would be too many rows."""
     if sum(_estimate(word) for word in choice.words if word.proposes) > WIDE_BUDGET:
         return None
-    return replace(choice, match=_any_of(choice.words), partial=False)
+    return choice._replace(match=_any_of(choice.words), partial=False)
 
 
 def replaced(choice: WordChoice, spellings: Mapping[str, str]) -> WordChoice:
     """Return the choice with some matchers replaced, by the old one; as few rows hold the new ones, look these up."""
-    words = tuple(replace(word, matcher=spellings.get(word.matcher, word.matcher)) for word in choice.words)
+    words = tuple(word._replace(matcher=spellings.get(word.matcher, word.matcher)) for word in choice.words)
     match = " | ".join([*([choice.match] if choice.match else []), *spellings.values()])
-    return replace(choice, words=words, match=match)
+    return choice._replace(words=words, match=match)
 
 
 def _any_of(words: Sequence[QuestionWord]) -> str:

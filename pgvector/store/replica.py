@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..domain.errors import HermesPgvectorError, StoreMisconfigured, StoreUnavailable
 from .connection import DeadlineConnection, translated
@@ -20,8 +20,7 @@ class ReplicaBehind(StoreUnavailable):
     """The replica has not replayed yet what the answer must know."""
 
 
-@dataclass(frozen=True, slots=True)
-class DatabaseIdentity:
+class DatabaseIdentity(NamedTuple):
     """The identity of a database and its copies on replicas. `system` is 0 if this role may not read it."""
 
     system: int
@@ -34,8 +33,7 @@ class DatabaseIdentity:
         return f"{self.system}/{self.database}" + ("" if self.system else f"/{self.migrations.partition(',')[0]}")
 
 
-@dataclass(frozen=True, slots=True)
-class PrimaryPosition:
+class PrimaryPosition(NamedTuple):
     """A primary: its database, its timeline (0: unknown), and the position up to which it has written."""
 
     identity: DatabaseIdentity

