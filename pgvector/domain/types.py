@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
@@ -61,8 +61,7 @@ class Candidate(NamedTuple):
     quoted: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     """A remembered text. `similarity` is the cosine with the question, None if either has no embedding.
 
     `vector_rank` and `word_rank` count from 1 and are None if that leg did not propose the row; a turn that neither
@@ -87,7 +86,7 @@ class Hit:
     nearest_char: int = 0
     first_char: int = 0
     size: int = 0
-    structure: Mapping[str, Any] | None = field(default=None, compare=False)
+    structure: Mapping[str, Any] | None = None
     coverage: float = 0.0
     score: float = 0.0
     vector_rank: int | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, product, starmap
@@ -181,7 +180,7 @@ def _predecessor(hit: Hit) -> tuple[str, datetime] | None:
 def _newest(lines: Sequence[Line]) -> list[Line]:
     """Return the lines without those that say nearly what a newer one says."""
     by_row = {(line.told.store, line.told.id): line for line in lines}
-    said = [replace(line.told, content=line.statement) for line in lines]
+    said = [line.told._replace(content=line.statement) for line in lines]
     return [by_row[hit.store, hit.id] for hit in newest_of_near_equals(said)]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, zip_longest
 from operator import itemgetter
@@ -274,7 +273,7 @@ def _judged(hit: Hit, text: str) -> Hit:
 
     Words and cross-encoder hardly tell the two things apart.
     """
-    return replace(hit, coverage=0.0, relevance=None) if names_another(text, hit.content) else hit
+    return hit._replace(coverage=0.0, relevance=None) if names_another(text, hit.content) else hit
 
 
 def _most_of(found: Sequence[Hit], text: str) -> float:
@@ -350,7 +349,7 @@ def _end_of_the_sessions_before(
     except HermesPgvectorError:
         return []  # the search that follows has an answer of its own, or reports what is wrong
     transcripts.add(where.session, [])
-    return [replace(hit, around=tuple(_beside(hit, before[max(0, n - 1) : n + 2]))) for n, hit in enumerate(before)]
+    return [hit._replace(around=tuple(_beside(hit, before[max(0, n - 1) : n + 2]))) for n, hit in enumerate(before)]
 
 
 def _beside(hit: Hit, near: Sequence[Hit]) -> Iterator[Hit]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, zip_longest
 
@@ -92,7 +91,7 @@ def _is_a_rest(question: str) -> bool:
 def found_by(question: str, answer: Answer) -> Answer:
     """Return the answer with the question noted at each row that has none."""
     hits, held = (
-        tuple(replace(hit, asked=hit.asked or question) for hit in rows) for rows in (answer.hits, answer.held)
+        tuple(hit._replace(asked=hit.asked or question) for hit in rows) for rows in (answer.hits, answer.held)
     )
     return answer._replace(hits=hits, held=held)
 
@@ -116,7 +115,7 @@ def _falling(hits: Iterator[Hit]) -> Iterator[Hit]:
         if (statement := statement_of(hit)) not in said:
             said.add(statement)
             least = min(least, hit.score)
-            yield replace(hit, score=least)
+            yield hit._replace(score=least)
 
 
 def _fullest(procedures: Iterator[Hit]) -> tuple[Hit, ...]:

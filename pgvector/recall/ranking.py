@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import replace
 from datetime import datetime
 from itertools import chain, pairwise
 
@@ -55,7 +54,7 @@ def settle(hits: Sequence[Hit]) -> dict[StatementKey, Hit]:
         same = statement_of(hit)
         other = kept.get(same)
         if other is None or (hit.at > other.at and hit.score >= FITS_AS_WELL * other.score):
-            kept[same] = hit if other is None else replace(hit, score=other.score)
+            kept[same] = hit if other is None else hit._replace(score=other.score)
     return kept
 
 

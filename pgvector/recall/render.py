@@ -6,7 +6,6 @@ import json
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from ..domain.chunks import estimate_tokens
@@ -170,7 +169,7 @@ def _shown_half(found: Sequence[Hit]) -> Hit:
     answer = found[1] if len(found) > 1 else other_half(first)
     if answer is None:
         return first
-    return answer if answer.around else replace(answer, around=(first,))
+    return answer if answer.around else answer._replace(around=(first,))
 
 
 def results_within(hits: Sequence[Hit], question: str, max_tokens: int, *, explain: bool) -> list[dict[str, Any]]:

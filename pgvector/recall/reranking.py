@@ -7,7 +7,6 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -117,7 +116,7 @@ class EndpointReorderer(Reorderer):
         self.counts["reranked"] += 1
         # sorted() is stable: hits with equal scores keep the order of the search.
         best = sorted(zip(first, scores, strict=True), key=lambda each: -each[1])
-        ranked = [replace(hit, rerank_rank=rank, rerank_score=score) for rank, (hit, score) in enumerate(best, 1)]
+        ranked = [hit._replace(rerank_rank=rank, rerank_score=score) for rank, (hit, score) in enumerate(best, 1)]
         return [*ranked, *hits[self.candidates :]], True
 
     def _scores(self, question: str, texts: Sequence[str], end: float) -> Scores:
@@ -198,7 +197,7 @@ def _blended(hits: Sequence[Hit], logits: Sequence[float]) -> list[Hit]:
     # sorted() is stable: hits with equal scores keep the order of the search.
     order = sorted(range(len(hits)), key=lambda place: -blend[place])
     return [
-        replace(hits[place], rerank_rank=rank, rerank_score=(how := _chance(logits[place])), relevance=how)
+        hits[place]._replace(rerank_rank=rank, rerank_score=(how := _chance(logits[place])), relevance=how)
         for rank, place in enumerate(order, 1)
     ]
 

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC
 from functools import partial
 from typing import TypeVar
@@ -198,7 +197,7 @@ class Searcher:
         if vector is None:
             return list(procedures)
         known = self._situations.similarities(vector, [hit.when for hit in procedures], until)
-        return [replace(hit, similarity=known.get(hit.when)) for hit in procedures]
+        return [hit._replace(similarity=known.get(hit.when)) for hit in procedures]
 
     def before_session(
         self, theme: str, session_id: str, parent_session_id: str, *, limit: int, sessions: int, deadline_s: float
@@ -360,7 +359,7 @@ class Searcher:
         """Return the hits with their times in the user's zone."""
         if self.zone is UTC:
             return tuple(hits)
-        return tuple(replace(hit, at=in_zone(hit.at, self.zone), around=self._dated(hit.around)) for hit in hits)
+        return tuple(hit._replace(at=in_zone(hit.at, self.zone), around=self._dated(hit.around)) for hit in hits)
 
     def _standing(self, hits: Sequence[Hit]) -> list[Hit]:
         """Return the hits without the turns that the user took back, which Postgres may not know yet."""
@@ -368,7 +367,7 @@ class Searcher:
         for hit in hits:
             if hit.session_id is None or not self._said.is_undone((hit.theme, hit.session_id), hit.at):
                 around = tuple(self._standing(hit.around)) if hit.around else ()
-                kept.append(hit if around == hit.around else replace(hit, around=around))
+                kept.append(hit if around == hit.around else hit._replace(around=around))
         return kept
 
 

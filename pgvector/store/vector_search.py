@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -316,7 +315,7 @@ def ask_procedures(pipe: Pipeline, scope: Scope) -> Rows:
 def procedures_in(rows: Rows, terms: Collection[str]) -> tuple[Hit, ...]:
     """Return the result of `ask_procedures`, each with the share of its situation's words that are among `terms`."""
     found = ((Hit("memories", *columns), frozenset(when)) for *columns, when in rows)
-    return tuple(replace(hit, coverage=len(when.intersection(terms)) / max(1, len(when))) for hit, when in found)
+    return tuple(hit._replace(coverage=len(when.intersection(terms)) / max(1, len(when))) for hit, when in found)
 
 
 def turns_before(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -310,9 +309,9 @@ def test_need_09_a_word_in_common_is_not_enough_when_the_meaning_is_far_off() ->
         (None, MIN_COVERAGE, True),
         (None, MIN_COVERAGE - 0.01, False),
     ):
-        hit = replace(memory, similarity=similarity, coverage=coverage)
+        hit = memory._replace(similarity=similarity, coverage=coverage)
         assert is_worth_showing(hit, near) is shown, (similarity, coverage)
-    assert not is_worth_showing(replace(memory, store="turns", similarity=0.55), near)
+    assert not is_worth_showing(memory._replace(store="turns", similarity=0.55), near)
 
 
 def test_need_09_a_limit_of_zero_turns_it_off_and_leaves_the_tools(make_provider: MakeProvider) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import permutations
 
@@ -25,8 +24,8 @@ def exchange(question: str, answer: str, row: int, *, day: int = 0) -> tuple[Hit
     """Both halves of an exchange, each with the other beside it."""
     at = AT + timedelta(days=day)
     asked = Hit("turns", row, "marketing", "user", f"session-{row}", question, at, 0.8)
-    answered = replace(asked, id=row + 1, kind="assistant", content=answer)
-    return replace(asked, around=(answered,)), replace(answered, around=(asked,))
+    answered = asked._replace(id=row + 1, kind="assistant", content=answer)
+    return asked._replace(around=(answered,)), answered._replace(around=(asked,))
 
 
 def told(*hits: Hit) -> list[tuple[str, str]]:
@@ -104,14 +103,14 @@ def test_need_37_a_question_to_the_assistant_about_something_else_gets_none(ques
 
 
 def test_need_37_an_answer_that_came_without_its_question_is_told_once_with_it() -> None:
-    went_on = replace(ASKED, id=12, content="Thank you, I will send them there.", around=())
-    at_the_end = replace(ANSWERED, around=(went_on,))
+    went_on = ASKED._replace(id=12, content="Thank you, I will send them there.", around=())
+    at_the_end = ANSWERED._replace(around=(went_on,))
     for hits in ((at_the_end, ASKED), (ASKED, at_the_end)):
         assert told(*hits) == [(ANSWERED.content, ASKED.content)]
 
 
 def test_need_37_of_what_is_found_by_its_question_alone_everything_else_comes_first() -> None:
-    unanswered = replace(ASKED, id=30, around=(), content="Who greases the harbour crane?")
+    unanswered = ASKED._replace(id=30, around=(), content="Who greases the harbour crane?")
     assert told(unanswered, ASKED, SAID, memory("The crane is red.")) == [
         (SAID.content, ""),
         ("The crane is red.", ""),
@@ -135,7 +134,7 @@ def test_need_37_repeated_questions_fold_and_yield() -> None:
     lines = told(*tickets, policy, SAID)
     assert lines[1:3] == [(policy.content, ""), (SAID.content, "")]
     assert lines[0][1].startswith("Ticket 4000")
-    alone = [replace(each, around=()) for each in tickets if each.kind == "user"]
+    alone = [each._replace(around=()) for each in tickets if each.kind == "user"]
     assert told(*alone, policy) == [(policy.content, ""), (alone[0].content, "")]
 
 
@@ -193,7 +192,7 @@ def test_need_37_the_same_short_answer_to_another_question_is_another_line() -> 
     ],
 )
 def test_need_37_a_fact_stands_before_the_question_that_asked_for_it_later(fact: str, asked: str) -> None:
-    question = replace(ASKED, content=asked, around=(), at=AT + timedelta(days=2))
+    question = ASKED._replace(content=asked, around=(), at=AT + timedelta(days=2))
     for hits in ((memory(fact), question), (question, memory(fact))):
         assert told(*hits) == [(fact, ""), (asked, "")]
 
@@ -202,9 +201,9 @@ def test_need_37_a_fact_stands_before_the_question_that_asked_for_it_later(fact:
     "text", ["May we?", "Dürfen wir? 🙂", "可以吗？", "هل يمكن؟", "可以吗", "行ってもいいですか。", "Μπορούμε;"]
 )
 def test_need_37_what_asks_is_a_question_unless_an_assistant_asks(text: str) -> None:
-    assert is_question(replace(ASKED, content=text))
-    assert not is_question(replace(ANSWERED, content=text))
-    assert not is_question(replace(ASKED, content=f"{text} Yes, we may."))
+    assert is_question(ASKED._replace(content=text))
+    assert not is_question(ANSWERED._replace(content=text))
+    assert not is_question(ASKED._replace(content=f"{text} Yes, we may."))
 
 
 @pytest.mark.parametrize(
@@ -259,8 +258,8 @@ def test_need_37_what_asks_is_a_question_unless_an_assistant_asks(text: str) -> 
     ],
 )
 def test_need_37_what_asks_without_a_question_mark_is_a_question_too(text: str) -> None:
-    assert is_question(replace(ASKED, content=text))
-    assert not is_question(replace(ANSWERED, content=text))
+    assert is_question(ASKED._replace(content=text))
+    assert not is_question(ANSWERED._replace(content=text))
     assert not is_question(memory(text)), "a memory that orders something is a rule to keep to"
 
 
@@ -311,7 +310,7 @@ def test_need_37_what_asks_without_a_question_mark_is_a_question_too(text: str) 
     ],
 )
 def test_need_37_what_states_something_is_no_question_whatever_it_begins_with(text: str) -> None:
-    assert not is_question(replace(ASKED, content=text))
+    assert not is_question(ASKED._replace(content=text))
 
 
 @pytest.mark.parametrize(
@@ -381,7 +380,7 @@ def test_need_37_what_states_something_is_no_question_whatever_it_begins_with(te
 def test_need_37_only_another_value_of_the_same_replaces(older: str, newer: str, part: str) -> None:
     assert replaced_part(memory(older), memory(newer, day=2)) == part
     assert replaced_part(memory(older, day=2), memory(newer)) == "", "never the newer by the older"
-    assert replaced_part(memory(older), replace(memory(newer, day=2), theme="sales")) == ""
+    assert replaced_part(memory(older), memory(newer, day=2)._replace(theme="sales")) == ""
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -396,7 +395,7 @@ def test_need_37_of_what_contradicts_the_newer_stands_first_and_says_what_it_rep
 def confirmed(said: str, reply: str, row: int, *, day: int = 0, coverage: float = 0.5) -> tuple[Hit, Hit]:
     """An exchange in which the assistant confirms a statement, the assistant's half as the better match."""
     asked, answered = exchange(said, reply, row, day=day)
-    return replace(answered, coverage=coverage), replace(asked, coverage=coverage)
+    return answered._replace(coverage=coverage), asked._replace(coverage=coverage)
 
 
 def test_need_37_a_newer_value_replaces_the_older_one_also_where_its_confirmation_was_found_first() -> None:
@@ -429,7 +428,7 @@ def test_need_37_a_newer_value_replaces_the_older_one_also_where_its_confirmatio
 def test_need_17_of_what_is_said_of_the_same_the_newer_stands_first(older: str, newer: str) -> None:
     before, after = memory(older), memory(newer, 2, day=2)
     for hits in ((before, SAID, after), (after, SAID, before)):
-        hits = tuple(replace(hit, coverage=0.5) for hit in hits)
+        hits = tuple(hit._replace(coverage=0.5) for hit in hits)
         assert [text for text, _ in told(*hits)] == [newer, SAID.content, older]
     replies = confirmed(older, "Noted.", 10), confirmed(newer, "All right.", 20, day=2)
     assert [line.told.content for line in lines_of([*replies[0], *replies[1]])] == ["All right.", "Noted."]
@@ -437,9 +436,9 @@ def test_need_17_of_what_is_said_of_the_same_the_newer_stands_first(older: str, 
 
 def test_need_17_the_order_stays_where_the_older_fits_better_or_is_of_something_else() -> None:
     older, newer = memory("The oak door has the code 4471."), memory("The oak door has a squeak.", 2, day=2)
-    words = replace(older, coverage=0.9), replace(newer, coverage=0.4)
-    beside = replace(older, coverage=0.5), replace(newer, coverage=0.5, score=0.4)  # what stands beside it matches
-    by_endpoint = tuple(replace(hit, coverage=0.5, rerank_rank=rank) for rank, hit in enumerate((older, newer), 1))
+    words = older._replace(coverage=0.9), newer._replace(coverage=0.4)
+    beside = older._replace(coverage=0.5), newer._replace(coverage=0.5, score=0.4)  # what stands beside it matches
+    by_endpoint = tuple(hit._replace(coverage=0.5, rerank_rank=rank) for rank, hit in enumerate((older, newer), 1))
     far = older, newer  # without a word of the question
     about_others = memory("The kitchen's budget is 900 euros."), memory("The cellar's budget is 200 euros.", 2, day=2)
     anything = memory("We are in the new house."), memory("We are getting a dog.", 2, day=2)
@@ -448,7 +447,7 @@ def test_need_17_the_order_stays_where_the_older_fits_better_or_is_of_something_
         beside,
         by_endpoint,
         far,
-        *(tuple(replace(hit, coverage=0.5) for hit in pair) for pair in (about_others, anything)),
+        *(tuple(hit._replace(coverage=0.5) for hit in pair) for pair in (about_others, anything)),
     ):
         assert [text for text, _ in told(*hits)] == [hit.content for hit in hits]
 
@@ -475,17 +474,17 @@ def test_need_17_what_says_that_something_changed_stands_before_what_was_so(
     question: str, older: str, newer: str
 ) -> None:
     before, after = (
-        replace(memory(older), coverage=0.9, score=0.9),
-        replace(memory(newer, 2, day=2), coverage=0.4, score=0.7),
+        memory(older)._replace(coverage=0.9, score=0.9),
+        memory(newer, 2, day=2)._replace(coverage=0.4, score=0.7),
     )
 
     def order(*hits: Hit, asked: str = question) -> list[str]:
         return [line.told.content for line in lines_of(hits, asked)]
 
     assert order(before, SAID, after) == [newer, older, SAID.content]
-    far = replace(after, score=0.3)
-    by_endpoint = tuple(replace(hit, rerank_rank=rank) for rank, hit in enumerate((before, after), 1))
-    for hits in ((before, far), (replace(before, at=after.at, id=3), after), by_endpoint):
+    far = after._replace(score=0.3)
+    by_endpoint = tuple(hit._replace(rerank_rank=rank) for rank, hit in enumerate((before, after), 1))
+    for hits in ((before, far), (before._replace(at=after.at, id=3), after), by_endpoint):
         assert order(*hits) == [older, newer]
     assert order(before, after, asked="What about the harbour crane?") == [older, newer]
     assert order(before, after, asked=f"{question[:-1]} as it was before?") == [older, newer]
@@ -550,7 +549,7 @@ def test_need_17_what_changed_of_another_thing_does_not_come_first(question: str
 def test_need_17_a_name_in_common_does_not_make_two_texts_about_the_same() -> None:
     older, newer = memory("Jamal has played the cello since school"), memory("Jamal moved to Split", 2, day=2)
     assert [line.told for line in lines_of((older, newer), "Does Jamal still play?")] == [older, newer]
-    newer = replace(newer, content="User's friend Jamal moved to Split")
+    newer = newer._replace(content="User's friend Jamal moved to Split")
     assert [line.told for line in lines_of((older, newer), "does jamal still play?")] == [older, newer]
     paid = memory("Das Klavier hat 900 Euro gekostet"), memory("Das Klavier ist jetzt beim Stimmer", 2, day=2)
     assert [line.told for line in lines_of(paid, "Was habe ich für das Klavier bezahlt?")] == list(paid)
@@ -570,9 +569,9 @@ def test_need_01_long_questions_are_compared_in_a_moment() -> None:
 def test_need_17_what_corrects_an_exchange_belongs_to_it_and_stands_right_behind_it() -> None:
     asked, answered = exchange("The raffle of the club made 684.", "684, noted.", 10)
     other, _ = exchange("The club meets on Fridays.", "On Fridays.", 20)
-    corrected = replace(asked, id=12, content="No, I meant 648, typo.", at=AT + timedelta(minutes=1))
-    said, reply = replace(corrected, around=(answered,)), replace(answered, around=(asked, corrected))
-    elsewhere = replace(corrected, id=32, around=(replace(answered, id=31),))
+    corrected = asked._replace(id=12, content="No, I meant 648, typo.", at=AT + timedelta(minutes=1))
+    said, reply = corrected._replace(around=(answered,)), answered._replace(around=(asked, corrected))
+    elsewhere = corrected._replace(id=32, around=(answered._replace(id=31),))
     assert list(goes_on_about((other, said, elsewhere), (other, asked))) == [said]
     assert list(goes_on_about((), (reply,))) == [corrected], "it stands beside what was found"
     assert not list(goes_on_about((said,), (other,)))
@@ -584,13 +583,13 @@ def test_need_17_what_corrects_an_exchange_belongs_to_it_and_stands_right_behind
 def test_need_37_of_an_error_that_was_pasted_without_a_word_the_reply_is_told() -> None:
     pasted, helped = exchange("Error: the harbour crane is offline", "Press the green button at its foot.", 10)
     assert told(pasted) == [(helped.content, pasted.content)]
-    long = replace(
-        pasted, content="Traceback (most recent call last):\n" + '  File "crane.py"\n' * 20 + "CraneError: 7"
+    long = pasted._replace(
+        content="Traceback (most recent call last):\n" + '  File "crane.py"\n' * 20 + "CraneError: 7"
     )
     assert told(long) == [(long.content, helped.content)]
-    explained = replace(long, content=f"{long.content}\n\nIt went away when I pressed the green button.")
+    explained = long._replace(content=f"{long.content}\n\nIt went away when I pressed the green button.")
     assert told(explained) == [(explained.content, "")]
-    at_length = replace(
-        explained, content=f"{explained.content} It took me all day to find that out." + " It is green." * 80
+    at_length = explained._replace(
+        content=f"{explained.content} It took me all day to find that out." + " It is green." * 80
     )
     assert told(at_length) == [(at_length.content, "")]

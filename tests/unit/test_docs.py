@@ -10,7 +10,6 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
-from dataclasses import fields, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -222,14 +221,14 @@ def test_every_field_of_a_tools_answer_is_documented() -> None:
         "at": datetime(2026, 1, 1, tzinfo=UTC), "similarity": 1.0, "coverage": 1.0, "score": 1.0, "told_then": True,
     }  # fmt: skip
     hit = Hit(**known)  # type: ignore[arg-type]
-    long = replace(hit, content="c " * RESULT_MAX_CHARS, around=(hit,))
+    long = hit._replace(content="c " * RESULT_MAX_CHARS, around=(hit,))
     legs = {"vector_rank", "word_rank", "rerank_rank", "rerank_score", "nearest_char", "first_char", "size"}
-    assert set(known) | legs | {"around", "relevance", "structure", "asked"} == {field.name for field in fields(Hit)}
+    assert set(known) | legs | {"around", "relevance", "structure", "asked"} == set(Hit._fields)
     keys: set[str] = set()
     said = {"kind", "subject", "scope", "state", "when", "confidence", "expires_at", "replaced"}
-    structured = replace(hit, structure=dict.fromkeys(said, "x"))
-    found = replace(hit, rerank_rank=1, rerank_score=0.9, asked="c")
-    for each in (hit, long, structured, replace(hit, store="turns"), found):
+    structured = hit._replace(structure=dict.fromkeys(said, "x"))
+    found = hit._replace(rerank_rank=1, rerank_score=0.9, asked="c")
+    for each in (hit, long, structured, hit._replace(store="turns"), found):
         result = as_result(each, "c", explain=True)
         keys |= set(result) | set(result["explain"])
 

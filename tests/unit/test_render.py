@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import get_args
 
@@ -189,7 +188,7 @@ def test_need_24_explain_says_which_leg_found_a_hit_at_which_rank() -> None:
 def test_need_19_a_result_shows_the_part_of_a_long_text_that_answers_and_says_how_long_it_is() -> None:
     text = "Nothing was said. " * 1500 + "The vault code is QUARTZ-7719. " + "Nothing was said. " * 700
     beside = hit(text, store="turns", kind="assistant")
-    result = as_result(replace(hit(text, store="turns", kind="user"), around=(beside,)), "vault code?", explain=False)
+    result = as_result(hit(text, store="turns", kind="user")._replace(around=(beside,)), "vault code?", explain=False)
     assert "QUARTZ-7719" in result["content"] and len(result["content"]) <= RESULT_MAX_CHARS
     assert result["excerpt_of_chars"] == len(text)
     (around,) = result["around"]

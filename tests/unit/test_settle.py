@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice, permutations
 from string import ascii_lowercase
@@ -26,7 +25,7 @@ def hit(content: str, *, age_days: float = 0.0, score: float = 0.5, theme: str =
 
 def settled(given_hits: list[Hit]) -> list[Hit]:
     """The hits in their order, each with the weight of its age."""
-    return list(settle([replace(each, score=weighed(each.score, each.at, NOW)) for each in given_hits]).values())
+    return list(settle([each._replace(score=weighed(each.score, each.at, NOW)) for each in given_hits]).values())
 
 
 hits = st.lists(
