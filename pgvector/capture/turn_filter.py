@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import chain, takewhile
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -246,8 +247,9 @@ def _word_is_known(word: str) -> bool:
     """Return whether a word is a stretched phrase, such as "okkkkay", or phrases written together."""
     if word.isascii() or word[0] < "\u0900":
         squeezed = _RUN.sub(r"\1", word)
-        return len(word) - len(squeezed) > 1 and squeezed in _SQUEEZED
-    return _can_be_cut(len(word), _LONGEST_CHARS, lambda start, end: word[start:end] in _UNSPACED_PHRASES)
+        return len(word) - len(squeezed) > 1 and squeezed in _squeezed()
+    phrases, longest = _unspaced_phrases()
+    return _can_be_cut(len(word), longest, lambda start, end: word[start:end] in phrases)
 
 
 def _can_be_cut(length: int, longest: int, known: Callable[[int, int], bool]) -> bool:
@@ -278,14 +280,28 @@ def _fold(text: str) -> str:
     return "".join(char for char in level if unicodedata.category(char) != "Mn").translate(_LETTERS)
 
 
+@cache
 def _phrases(file: str) -> frozenset[str]:
-    listing = Path(__file__).with_name(file).read_text(encoding="utf-8")
-    return frozenset(phrase for part in listing.split(",") if (phrase := " ".join(_words(part))))
+    """Return the phrases of a file, in which only folding is left to do to have the words that `_words` finds."""
+    lines = Path(__file__).with_name(file).read_text(encoding="utf-8").splitlines()
+    listing = " ".join(line if line.isascii() else _fold(line) for line in lines)
+    return frozenset(phrase for part in listing.split(",") if (phrase := " ".join(part.split())))
 
 
-# At import rather than in the first hook: it takes milliseconds.
-_PHRASES, _UNSPACED_PHRASES = _phrases("acknowledgements.txt"), _phrases("acknowledgements_unspaced.txt")
+@cache
+def _unspaced_phrases() -> tuple[frozenset[str], int]:
+    """Return the phrases of languages that do not separate words, and the length of the longest."""
+    phrases = _phrases("acknowledgements_unspaced.txt")
+    return phrases, max(map(len, phrases))
+
+
+@cache
+def _squeezed() -> frozenset[str]:
+    """Return the phrases of one word, with each letter once that stands in a row."""
+    return frozenset(_RUN.sub(r"\1", phrase) for phrase in _PHRASES if " " not in phrase and len(phrase) > 1)
+
+
+# At import rather than in the first hook: it takes a millisecond.
+_PHRASES = _phrases("acknowledgements.txt")
 _LONGEST_WORDS = max(phrase.count(" ") + 1 for phrase in _PHRASES)
-_LONGEST_CHARS = max(map(len, _UNSPACED_PHRASES))
 _FIRST_WORDS = frozenset(phrase.split(" ", 1)[0] for phrase in _PHRASES)
-_SQUEEZED = frozenset(_RUN.sub(r"\1", phrase) for phrase in _PHRASES if " " not in phrase and len(phrase) > 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from importlib.resources import files
 
 import pytest
 from hypothesis import given, settings
@@ -62,6 +63,14 @@ def test_acknowledgements_are_neither_stored_nor_searched(text: str) -> None:
         False, False, "acknowledgement"
     )
     assert reason_to_skip(text, "Sure.") == "acknowledgement"
+
+
+@pytest.mark.parametrize("file", ["acknowledgements.txt", "acknowledgements_unspaced.txt"])
+def test_every_phrase_of_the_lists_is_an_acknowledgement(file: str) -> None:
+    listing = files("hermes_memory_pgvector.capture").joinpath(file).read_text(encoding="utf-8")
+    phrases = [phrase for part in listing.split(",") if (phrase := part.strip())]
+    assert len(phrases) > 200
+    assert [phrase for phrase in phrases if not is_trivial_query(phrase)] == []
 
 
 @pytest.mark.parametrize("text", ACKNOWLEDGEMENTS)
