@@ -126,10 +126,12 @@ def own_words(user: str) -> str:
 
     Where the host wrote everything else, too, that is unchanged: `is_synthetic`.
     """
-    images = _IMAGES.match(user)
-    start = images.end() if images else 0
-    while note := _NOTE.match(user, start):
-        start = note.end()
+    start = 0
+    if user.lstrip().startswith("["):
+        images = _IMAGES.match(user)
+        start = images.end() if images else 0
+        while note := _NOTE.match(user, start):
+            start = note.end()
     return _without_skill(_without_images(user[start:]))
 
 
