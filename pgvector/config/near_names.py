@@ -1,14 +1,15 @@
-"""What a name that is no setting may have meant: a setting, or the database."""
+"""What a name that means nothing here may have meant: a setting, the database, or the section of the settings."""
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from ..domain.fork_safety import at_import
 from ..domain.patterns import late_pattern
-from .settings import ENV_PREFIX, FIELDS, KNOWN_ENV
+from .settings import ENV_PREFIX, FIELDS, KNOWN_ENV, SECTION
 
 _KEYS = tuple(field.key for field in FIELDS)
 _VARIABLES = frozenset(field.env for field in FIELDS)
@@ -19,6 +20,10 @@ _CONNINFO = late_pattern(
 _PATH = late_pattern(r"\s*(?:[/\\~.$]|[a-z]:)", re.IGNORECASE)
 _LIKE = 0.6  # least likeness of a name to the setting that was meant
 _LIKE_FOLDER = 0.7  # to embedded_dir; "model_dir" is less
+_LIKE_SECTION = 0.85  # to pgvector; "pgvector_old" is less
+_PLACES = ("dsn", "embedded_dir")
+_DEPTH = 2  # levels of a config.yaml above a section, at most; ours is below one
+_SLIPS = 2  # characters too many or too few
 # Settings of the other provider of this name, which a config.yaml may still hold.
 _OF_OTHERS = {"hybrid_search": "recall always goes by meaning and by words; take it out"}
 
@@ -31,6 +36,65 @@ def misnames_database(section: object, environ: Mapping[str, str]) -> bool:
     # A variable with a DSN may be a script's; one with nearly the name of ours is not.
     unknown = (name for name in environ.keys() - KNOWN_ENV - _VARIABLES if name.startswith(ENV_PREFIX))
     return any(_may_be_place(name.removeprefix(ENV_PREFIX), environ[name]) for name in unknown)
+
+
+class Misplaced(NamedTuple):
+    """Settings of this plugin where nobody reads them; `has_place` if one of them says where its memory is."""
+
+    where: str
+    has_place: bool
+
+    def __str__(self) -> str:
+        """Return what is wrong, without the values of the settings."""
+        return f"{self.where} holds settings of this plugin, and nothing reads them there: move them to {SECTION}"
+
+
+def misplaced_settings(config: object) -> Misplaced | None:
+    """Return where a file that has no section of ours holds what was meant as one, as `plugins.pgvektor` does."""
+    found = [Misplaced(path, _has_place(section)) for path, section in _like_ours(config) if _has_settings(section)]
+    plugins = config.get("plugins") if isinstance(config, Mapping) else None
+    if isinstance(plugins, Mapping) and _has_place(plugins):
+        found.append(Misplaced("plugins", has_place=True))
+    return max(found, key=lambda each: each.has_place, default=None)
+
+
+def names_place(misplaced: Misplaced | None) -> bool:
+    """Return whether misplaced settings say where the memory is."""
+    return misplaced is not None and misplaced.has_place
+
+
+def _like_ours(level: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield, with their paths, mappings named like our section, where somebody may expect it to be.
+
+    Elsewhere it is that of another program.
+    """
+    for key, value in level.items() if isinstance(level, Mapping) else ():
+        if not isinstance(key, str) or not isinstance(value, Mapping):
+            continue
+        if _is_like(key, "pgvector"):
+            yield ".".join((*path, key)), value
+        elif len(path) < _DEPTH and (path or _is_like(key, "plugins") or _is_like(key, "memory")):
+            yield from _like_ours(value, (*path, key))
+
+
+def _has_settings(section: Mapping[str, Any]) -> bool:
+    return any(section.get(key) not in (None, "") for key in _KEYS)
+
+
+def _has_place(section: Mapping[str, Any]) -> bool:
+    return any(isinstance(section.get(key), str) and section[key].strip() for key in _PLACES)
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_like(key: str, name: str) -> bool:
+    """Return whether a key of a file is a section's name with a slip in it."""
+    meant = _folded(key).replace(" ", "_").removeprefix("hermes_").removeprefix("memory_")
+    if abs(len(meant) - len(name)) > _SLIPS:
+        return False
+    with at_import:
+        import difflib
+
+    return difflib.SequenceMatcher(None, meant, name).ratio() >= _LIKE_SECTION
 
 
 def is_dsn(value: object) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from ..domain.files import is_utf16, read_regular_file
 from ..domain.patterns import late_pattern
+from .near_names import Misplaced, misplaced_settings
 from .settings import ENV_PREFIX, FIELDS
 
 PROVIDER: Final = "pgvector"
@@ -55,6 +56,13 @@ def read_section(home: Path) -> tuple[object, list[str]]:
             return None, [f"{path}: {at} must be a mapping of names to values; settings from it are not used"]
         level, at = (level or {}).get(name), name
     return level, [problem] if problem else []
+
+
+def misplaced_section(home: Path) -> Misplaced | None:
+    """Return where a config.yaml without the section `plugins.pgvector` holds settings that were meant to be in it."""
+    with suppress(OSError, ValueError):
+        return misplaced_settings(_config(home / CONFIG_NAME)[0])
+    return None
 
 
 def read_timezone(home: Path) -> str:

@@ -13,11 +13,13 @@ from typing import Any, NamedTuple
 
 from ..capture.sanitize import Sanitizer
 from ..config.loading import Loaded, load
-from ..config.near_names import misnames_database
+from ..config.near_names import misnames_database, names_place
 from ..config.settings import ENV_PREFIX, FIELDS, Settings
 from ..config.sources import (
+    CONFIG_NAME,
     DOTENV_NAME,
     dotenv_problem,
+    misplaced_section,
     read_dotenv,
     read_form,
     read_section,
@@ -228,8 +230,10 @@ def load_settings(config: Mapping[str, Any] | None, home: Path, environ: dict[st
     variables = ChainMap(read_dotenv(home, "", environ), environ)
     loaded = load(section, environ, form, variables)
     placed = bool(loaded.settings.dsn or loaded.settings.embedded_dir)
-    loaded = loaded._replace(warnings=(*loaded.warnings, *_warnings(home, unread, placed=placed)))
-    misnamed = bool(_PLACES.intersection(unread)) or misnames_database(section, environ)
+    misplaced = misplaced_section(home) if section is None else None
+    told = [f"{home / CONFIG_NAME}: {misplaced}"] if misplaced else []
+    loaded = loaded._replace(warnings=(*loaded.warnings, *told, *_warnings(home, unread, placed=placed)))
+    misnamed = bool(_PLACES.intersection(unread)) or misnames_database(section, environ) or names_place(misplaced)
     if (_may_name_one(section) and not loaded.settings.dsn) or (misnamed and not placed):
         why = "; ".join(loaded.warnings) or "plugins.pgvector.dsn holds nothing but blanks"
         raise ConfigurationError(f"{why}; memory stays off rather than use another database")

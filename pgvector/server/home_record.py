@@ -114,6 +114,14 @@ def _last_place(raw: bytes) -> str:
     return "" if last == EMBEDDED_PLACE else last
 
 
+def note_embedded(home: Path) -> None:
+    """Record that the embedded server has the home's memory from now on, as an operator has said."""
+    with suppress(OSError, ValueError, TypeError):
+        places = dict(json.loads(read_regular_file(home / DATABASES)))
+        database = places.pop(EMBEDDED_PLACE, "")
+        note_text(home / DATABASES, json.dumps(places | {EMBEDDED_PLACE: database}, indent=1))
+
+
 def knows_only_servers(home: Path) -> bool:
     """Return True when the home says which databases it has used, and the embedded one is none of them."""
     with suppress(OSError, ValueError):

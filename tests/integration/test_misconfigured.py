@@ -254,6 +254,43 @@ def test_need_02_a_server_that_is_only_down_needs_nobody(home: Path, cli: Run, r
 
 
 @pytest.mark.parametrize(
+    "config",
+    [
+        "memory: {{provider: pgvector}}\nplugins: {{pgvektor: {{dsn: {dsn!r}, dims: {dims}}}}}\n",
+        "memory: {{provider: pgvector}}\nplugin: {{pgvector: {{dsn: {dsn!r}, dims: {dims}}}}}\n",
+        "memory: {{provider: pgvector, pgvector: {{dsn: {dsn!r}, dims: {dims}}}}}\n",
+    ],
+)
+def test_trap_12_a_section_that_nobody_reads_sends_no_memory_to_another_database(
+    config: str, home: Path, dsn: str, cli: Run, records: Records
+) -> None:
+    (home / "config.yaml").write_text(config.format(dsn=dsn, dims=DIMS), encoding="utf-8")
+
+    for command in (["status"], ["add", "Atlas is blue"], ["doctor"]):
+        ran = cli(*command)
+        assert ran.returncode == 1, ran.stdout
+        assert "move them to plugins.pgvector" in ran.stdout + ran.stderr
+        assert "starting Postgres" not in ran.stderr, "no other memory is begun"
+    provider = PgvectorMemoryProvider()
+    provider.initialize("s-1", hermes_home=str(home), platform="cli")
+
+    (said,) = [line for line in records(logging.WARNING) if "move them to" in line]
+    assert said.endswith("memory stays off rather than use another database")
+
+
+def test_settings_of_a_section_that_nobody_reads_are_told_where_the_database_is_named_elsewhere(
+    home: Path, dsn: str, cli: Run
+) -> None:
+    text = f"memory: {{provider: pgvector}}\nplugins: {{pgvektor: {{dsn: {dsn!r}, recall_off: [support]}}}}\n"
+    (home / "config.yaml").write_text(text, encoding="utf-8")
+    (home / ".env").write_text(f"HERMES_PGVECTOR_DSN='{dsn}'\nHERMES_PGVECTOR_DIMS={DIMS}\n", encoding="utf-8")
+
+    doctor = cli("doctor")
+
+    assert "note  settings: " in doctor.stdout and "plugins.pgvektor holds settings of this plugin" in doctor.stdout
+
+
+@pytest.mark.parametrize(
     "config", ["plugins:\n  pgvector:\n    dsn: 'never closed\n", "plugins: {pgvector: {dsn: [1]}}\n"]
 )
 def test_need_02_a_broken_configuration_is_named_by_the_doctor(config: str, home: Path, cli: Run) -> None:

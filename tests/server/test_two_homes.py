@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from hermes_memory_pgvector.admin.common.embedded_server import borrowed_server, embedded_server
+from hermes_memory_pgvector.admin.common.saving import set_settings
 from hermes_memory_pgvector.admin.doctor.checklist import examine
 from hermes_memory_pgvector.admin.setup.uninstall import plan_removal, remove
 from hermes_memory_pgvector.domain.errors import ConfigurationError
@@ -410,6 +411,20 @@ def test_trap_12_a_home_whose_dsn_is_gone_does_not_go_on_elsewhere_without_a_wor
     assert load_settings(None, home).warnings == (), "said once: it is in the embedded one by now"
     (home / "config.yaml").write_text("plugins: {pgvector: {dsn: host=db.example}}\n")
     assert load_settings(None, home).warnings == ()
+
+
+def test_need_40_nobody_is_asked_about_a_dsn_that_an_operator_took_out(user: Path) -> None:
+    home = user / "one"
+    (root_of(home) / "data" / "base").mkdir(parents=True)
+    (home / "pgvector").mkdir(parents=True)
+    known = home / "pgvector" / "databases.json"
+    known.write_text(f'{{"{EMBEDDED_PLACE}": "7/1", "db.example:5432/memory": "8/2"}}')
+    (home / "config.yaml").write_text("plugins: {pgvector: {dsn: host=db.example dbname=memory}}\n")
+
+    assert set_settings(home, {"dsn": ""})
+
+    assert load_settings(None, home).warnings == ()
+    assert json.loads(known.read_text()) == {EMBEDDED_PLACE: "7/1", "db.example:5432/memory": "8/2"}
 
 
 def test_need_04_a_home_that_has_used_a_server_of_its_own_gets_no_part_of_the_users(user: Path, run: Run) -> None:

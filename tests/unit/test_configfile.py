@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.admin.common.yaml_file import set_values
-from hermes_memory_pgvector.config.sources import dotenv_problem, read_dotenv, read_section
+from hermes_memory_pgvector.config.sources import dotenv_problem, misplaced_section, read_dotenv, read_section
 from hermes_memory_pgvector.domain.errors import ConfigurationError
 
 PROVIDER = ("memory", "provider")
@@ -35,6 +35,50 @@ def test_reading_without_a_file_is_no_warning(tmp_path: Path) -> None:
 def test_no_section_is_no_warning(tmp_path: Path, text: str) -> None:
     _write(tmp_path, text)
     assert read_section(tmp_path) == (None, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("plugins: {pgvektor: {dsn: host=db}}", "plugins.pgvektor"),
+        ("plugins: {PG-Vector: {dsn: host=db}}", "plugins.PG-Vector"),
+        ("plugins: {hermes_memory_pgvector: {embedded_dir: /pg}}", "plugins.hermes_memory_pgvector"),
+        ("plugins: {entries: {pgvector: {dsn: host=db}}}", "plugins.entries.pgvector"),
+        ("plugin: {pgvector: {dsn: host=db}}", "plugin.pgvector"),
+        ("plugins: {enabled: [pgvector], dsn: host=db}", "plugins"),
+        ("memory: {provider: pgvector, pgvector: {dsn: host=db}}", "memory.pgvector"),
+        ("pgvector: {dsn: host=db}", "pgvector"),
+        ("memory: {pgvector: {dims: 384}}\nplugins: {pgvetcor: {dsn: host=db}}", "plugins.pgvetcor"),
+    ],
+)
+def test_trap_12_settings_in_a_section_that_nobody_reads_are_found(tmp_path: Path, text: str, where: str) -> None:
+    _write(tmp_path, text)
+    found = misplaced_section(tmp_path)
+    assert found is not None and found.where == where and found.has_place
+    assert str(found).endswith("move them to plugins.pgvector") and "host=db" not in str(found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mcp_servers: {pgvector: {command: hermes-pgvector, args: [mcp]}}",
+        "rag: {pgvector: {dsn: host=db}}",  # another program's
+        "plugins: {pgvector_old: {dsn: host=db}}",  # put away
+        "plugins: {pgvektor: {dsn: '', dims: }}",
+        "plugins: {pgvektor: {colour: blue}, enabled: [pgvector]}",
+        "- pgvector\n",
+        "plugins: {1: {pgvector: {dsn: host=db}}, pgvector: }",
+    ],
+)
+def test_what_is_no_section_of_ours_is_left_alone(tmp_path: Path, text: str) -> None:
+    _write(tmp_path, text)
+    assert misplaced_section(tmp_path) is None
+
+
+def test_settings_that_name_no_database_are_found_as_such(tmp_path: Path) -> None:
+    _write(tmp_path, "plugins: {pgvektor: {recall_off: [support]}}")
+    found = misplaced_section(tmp_path)
+    assert found is not None and not found.has_place
 
 
 def test_the_section_is_what_the_file_says(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from ...config.sources import (
 from ...domain.errors import ConfigurationError
 from ...domain.redaction import mask_dsn
 from ...host.session_context import came_from_dotenv, environment, load_settings, process_home
+from ...server.home_record import has_data, last_server, note_embedded
+from ...server.layout import root_of
 from .conninfo import has_secret
 from .console import warn
 from .dotenv_file import set_dotenv
@@ -177,6 +179,16 @@ def save(home: Path, changes: Changes) -> None:
             f"({error.strerror or error}); delete it"
         ) from error
     _follow_environment(home, changes.variables)
+    if "dsn" in changes.settings or _BY_KEY["dsn"].env in changes.variables:
+        _note_place(home)
+
+
+def _note_place(home: Path) -> None:
+    """Record that the embedded Postgres has the memory, so that nobody is asked where `dsn` has gone."""
+    with suppress(ConfigurationError):
+        # One that is not there yet may not be this home's: which is decided by what the home has used so far.
+        if last_server(home) and not load_settings(None, home).settings.dsn and has_data(root_of(home)):
+            note_embedded(home)
 
 
 def _follow_environment(home: Path, variables: Mapping[str, str | None]) -> None:
