@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ..capture.sanitize import Sanitizer
 from ..config.loading import Loaded, load
-from ..config.near_names import misnames_database, names_place
+from ..config.near_names import Misplaced, misnames_database, names_place
 from ..config.settings import ENV_PREFIX, FIELDS, Settings
 from ..config.sources import (
     CONFIG_NAME,
@@ -231,10 +231,9 @@ def load_settings(config: Mapping[str, Any] | None, home: Path, environ: dict[st
     loaded = load(section, environ, form, variables)
     placed = bool(loaded.settings.dsn or loaded.settings.embedded_dir)
     misplaced = misplaced_section(home) if section is None else None
-    told = [f"{home / CONFIG_NAME}: {misplaced}"] if misplaced else []
-    loaded = loaded._replace(warnings=(*loaded.warnings, *told, *_warnings(home, unread, placed=placed)))
-    misnamed = bool(_PLACES.intersection(unread)) or misnames_database(section, environ) or names_place(misplaced)
-    if (_may_name_one(section) and not loaded.settings.dsn) or (misnamed and not placed):
+    loaded = loaded._replace(warnings=(*loaded.warnings, *_warnings(home, unread, misplaced, placed=placed)))
+    misnamed = _PLACES.intersection(unread) or misnames_database(section, environ) or names_place(misplaced)
+    if _is_elsewhere(section, loaded.settings, misnamed=bool(misnamed)):
         why = "; ".join(loaded.warnings) or "plugins.pgvector.dsn holds nothing but blanks"
         raise ConfigurationError(f"{why}; memory stays off rather than use another database")
     return _with_directory(_in_zone_of_host(loaded, home, variables), home)
@@ -250,8 +249,10 @@ def _read_files(home: Path) -> tuple[object, dict[str, object], Sequence[str]]:
     return section, read_form(home), unread_in_dotenv(home)
 
 
-def _warnings(home: Path, unread: Sequence[str], *, placed: bool) -> Iterator[str]:
-    """Yield what is told of `unread` names in .env, and of a home whose settings name no database any more."""
+def _warnings(home: Path, unread: Sequence[str], misplaced: Misplaced | None, *, placed: bool) -> Iterator[str]:
+    """Yield what is told of settings that are not read, and of a home whose settings name no database any more."""
+    if misplaced:
+        yield f"{home / CONFIG_NAME}: {misplaced}"
     for name in unread:
         yield f"{home / DOTENV_NAME}: a line names {name}, but does not set it: write {name}=VALUE"
     if not placed and (server := last_server(home)):
@@ -271,6 +272,11 @@ def _in_zone_of_host(loaded: Loaded, home: Path, variables: Mapping[str, str]) -
     except WrongUsage:  # the host logs it
         return loaded
     return loaded._replace(settings=replace(loaded.settings, timezone=named))
+
+
+def _is_elsewhere(section: object, settings: Settings, *, misnamed: bool) -> bool:
+    """Return whether these settings would mean another database than the one that was named."""
+    return (_may_name_one(section) and not settings.dsn) or (misnamed and not (settings.dsn or settings.embedded_dir))
 
 
 def _may_name_one(section: object) -> bool:

@@ -179,12 +179,13 @@ def save(home: Path, changes: Changes) -> None:
             f"({error.strerror or error}); delete it"
         ) from error
     _follow_environment(home, changes.variables)
-    if "dsn" in changes.settings or _BY_KEY["dsn"].env in changes.variables:
-        _note_place(home)
+    _note_place(home, changes)
 
 
-def _note_place(home: Path) -> None:
-    """Record that the embedded Postgres has the memory, so that nobody is asked where `dsn` has gone."""
+def _note_place(home: Path, changes: Changes) -> None:
+    """Record that the embedded Postgres has the memory if the changes said so: nobody is asked where `dsn` has gone."""
+    if "dsn" not in changes.settings and _BY_KEY["dsn"].env not in changes.variables:
+        return
     with suppress(ConfigurationError):
         # One that is not there yet may not be this home's: which is decided by what the home has used so far.
         if last_server(home) and not load_settings(None, home).settings.dsn and has_data(root_of(home)):
