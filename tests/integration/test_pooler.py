@@ -15,9 +15,10 @@ import yaml
 
 from hermes_memory_pgvector.admin.common import row_security
 from hermes_memory_pgvector.admin.common.migrations import migrate
+from hermes_memory_pgvector.admin.common.pooler import shares_sessions
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store.pool import connect
+from hermes_memory_pgvector.store.pool import backend_pid, connect
 from hermes_memory_pgvector.store.round_trip import make_round_trip
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import called, landed, recalled, runtime_of
@@ -41,6 +42,19 @@ def pooler(postgres: EmbeddedServer) -> Iterator[Pooler]:
 def session_pooler(postgres: EmbeddedServer) -> Iterator[Pooler]:
     with pgbouncer(postgres.ensure().admin, "session") as running:
         yield running
+
+
+def test_need_30_a_pooler_that_takes_turns_among_two_sessions_is_known_to_lend_them(
+    postgres: EmbeddedServer, dsn: str
+) -> None:
+    """Each client of it gets the same session again while the other one is in a transaction."""
+    with pgbouncer(postgres.ensure().admin, sessions=2, port=6434) as pooler:
+        through = pooler.conninfo(dsn)
+        # Both sessions are open from then on.
+        with connect(through) as first, connect(through) as second, first.transaction(), second.transaction():
+            assert backend_pid(first) != backend_pid(second)
+        with connect(through) as conn:
+            assert shares_sessions(conn, through)
 
 
 def use_everything(make_provider: MakeProvider, config: dict[str, Any]) -> None:

@@ -21,6 +21,9 @@ def shares_sessions(conn: DeadlineConnection, conninfo: str) -> bool:
             for _ in range(_ROUNDS):
                 other.deadline = time.monotonic() + _PATIENCE_S
                 mine = backend_pid(conn)
+                # One that takes turns among its connections lends the same again while the other is in a transaction.
+                if backend_pid(conn) != mine:
+                    return True
                 with other.transaction():
                     if backend_pid(other) == mine or backend_pid(conn) != mine:
                         return True
