@@ -651,10 +651,38 @@ def test_need_40_doctor_names_itself_as_no_remedy(home: Path, capsys: Capture) -
     assert "nobody-wrote-this" in said and "doctor" not in said
 
 
+@pytest.mark.parametrize(
+    ("granted", "state", "said"),
+    [
+        ((), "fail", "this role has no theme: it finds nothing, and its writes are refused"),
+        (("marketing",), "note", "this role lacks the theme 'default': sessions that name no other find nothing"),
+    ],
+)
+def test_need_40_a_tenant_without_the_theme_of_its_home_is_told_so(
+    postgres: EmbeddedServer,
+    admin_dsn: str,
+    home: Path,
+    capsys: Capture,
+    granted: tuple[str, ...],
+    state: str,
+    said: str,
+) -> None:
+    configure(home, dsn=tenant_of(postgres, admin_dsn, "marketing"))
+    if not granted:
+        with connect(admin_dsn) as conn:
+            conn.execute("DELETE FROM hermes_tenants WHERE role = 'tenant_marketing'::regrole")
+
+    found = {check["name"]: check for check in doctor(home, capsys)[1]["checks"]}
+
+    assert found["row security"]["state"] == state and said in found["row security"]["said"]
+    assert main(["status", "--hermes-home", str(home)]) == 0
+    assert said in capsys.readouterr().out
+
+
 def test_need_02_a_tenants_home_is_checked_to_the_end_and_told_whose_the_log_is(
     postgres: EmbeddedServer, admin_dsn: str, home: Path, capsys: Capture
 ) -> None:
-    configure(home, dsn=tenant_of(postgres, admin_dsn, "marketing", "ads"))
+    configure(home, dsn=tenant_of(postgres, admin_dsn, "default", "ads"))
 
     found = {check["name"]: (check["state"], check["said"]) for check in doctor(home, capsys)[1]["checks"]}
 

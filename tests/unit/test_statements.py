@@ -84,7 +84,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "old_relations", "old_writers", "old_themes", "count_old_rows", "last_old_id",  # names and counts of these
         "begin_upgrade", "note_upgrade", "note_old_memories", "note_old_turns", "go_on_with_ids", "drop_hnsw_indexes",
         "missing_indexes", "missing_keys", "missing_triggers", "disabled_triggers", "unlogged_tables",
-        "other_collation", "row_security_in_force", "who_could_replace", "functions_astray",
+        "other_collation", "who_could_replace", "functions_astray",
         "functions_out_of_reach",  # the catalogue
         "invalid_indexes", "own_rights", "lacking_rights", "versions", "themes_of_roles",  # touch no stored text
         "theme_moves", "noted_entries", "folded_words",  # names, and digests of this host's own file

@@ -1,6 +1,6 @@
 """Themes enforced by Postgres: row-level security, and which role has which themes.
 
-Every function but `has_own_themes` needs an administrator's connection.
+Every function needs an administrator's connection, but `has_own_themes`, `own_themes` and `missing_theme`.
 """
 
 from __future__ import annotations
@@ -34,6 +34,31 @@ def has_own_themes(conn: DeadlineConnection) -> bool:
     with translated():
         active = one(conn, "SELECT row_security_active(to_regclass('conversations'))")
         return bool(active[0] and one(conn, query("has_own_themes"))[0])
+
+
+def own_themes(conn: DeadlineConnection) -> list[str] | None:
+    """Return the themes that row-level security allows this role, ["*"] for every theme; None if it is off."""
+    # Without the function, nobody has made the policies of ours.
+    asked = (
+        "SELECT row_security_active(to_regclass('conversations')) "
+        "AND to_regprocedure('hermes_themes_of(name)') IS NOT NULL AS active"
+    )
+    with translated():
+        if not one(conn, asked).active:
+            return None
+        return list(one(conn, "SELECT hermes_themes_of(current_user) AS themes").themes)
+
+
+def missing_theme(conn: DeadlineConnection, theme: str) -> str:
+    """Return what it means that row-level security keeps this role from a home's own theme; "" if it does not."""
+    themes = own_themes(conn)
+    if themes is None or not {EVERY_THEME, theme}.isdisjoint(themes):
+        return ""
+    if not themes:
+        return "this role has no theme: it finds nothing, and its writes are refused"
+    return (
+        f"this role lacks the theme {theme!r}: sessions that name no other find nothing, and their writes are refused"
+    )
 
 
 def enable(conn: DeadlineConnection) -> None:

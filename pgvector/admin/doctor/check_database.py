@@ -10,8 +10,10 @@ from ...config.settings import Settings
 from ...domain.dates import days_after, in_zone
 from ...domain.errors import DimensionMismatch, HermesPgvectorError, SchemaNotApplied, UpgradeNeeded
 from ...domain.files import how_to_let_read, memory_file_paths, read_memory_file
+from ...domain.format import plural
 from ...domain.redaction import mask_dsn
 from ...domain.types import MEMORY_FILES
+from ...host.session_context import Policy
 from ...store import schema
 from ...store.connection import WRITABLE, DeadlineConnection, translated
 from ...store.memory_files import WHY
@@ -21,7 +23,9 @@ from ..common.embedded_server import account_notice
 from ..common.holdings import held_removals
 from ..common.migrations import changed_migrations
 from ..common.retention_report import described, empty_themes, retention_state
+from ..common.row_security import missing_theme, own_themes
 from ..common.schema_checks import CREATE_DATABASE, OLDEST_PGVECTOR, OLDEST_POSTGRES
+from ..common.theme_names import own_theme
 from ..common.upgrade_progress import SCHEMA, UpgradeProgress, under_way
 from . import server_health
 from .check import Check, DoctorContext, fail, note, ok
@@ -42,6 +46,7 @@ _LOCALES = {
     "I": "this database's locale makes a capital I a dotless one, as Turkish does: a word such as INDEX, or Info at "
     "the beginning of a sentence, is found only as it was written, in capitals or not",
 }
+_GRANT = "hermes-pgvector tenants grant ROLE THEME, as an admin"
 _FEWER_RIGHTS = (
     "let agents log in as a role of their own, made by CREATE ROLE, with rights by: hermes-pgvector migrate "
     "--admin-dsn DSN --runtime-role ROLE; then name that role in `dsn`"
@@ -125,7 +130,7 @@ def _tables(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]
         yield fail("pgvector", "the extension is not installed in this database", how, "migrate")
         return
     yield _extension(conn, vector)
-    themes = _themes(conn)
+    themes = _themes(conn, own_theme(Policy.of(context.settings).rules, context.home))
     if themes.state == "fail":
         yield themes
         return
@@ -232,9 +237,9 @@ def _rights(conn: DeadlineConnection) -> Check:
     return ok("rights", "reads and writes rows, nothing more")
 
 
-def _themes(conn: DeadlineConnection) -> Check:
-    """Return which themes row-level security allows this role."""
-    themes = server_health.own_themes(conn)
+def _themes(conn: DeadlineConnection, own: str) -> Check:
+    """Return which themes row-level security allows this role; `own` is that of the home's sessions."""
+    themes = own_themes(conn)
     name = "row security"
     if themes is None:
         return ok(name, "off: the statements alone keep themes apart")
@@ -243,14 +248,13 @@ def _themes(conn: DeadlineConnection) -> Check:
     bar = "; ".join(each.statement for each in ways) + ", as an admin"
     if any(each.anybody for each in ways):
         return fail(name, f"on, but {round_it}", bar)
+    missing = missing_theme(conn, own)
     if not themes:
-        return fail(
-            name,
-            "on, and this role has no theme: it finds nothing, and its writes are refused",
-            "hermes-pgvector tenants grant ROLE THEME, as an admin",
-        )
-    has = "on, and this role has " + ("every theme" if themes == ["*"] else f"{len(themes)} themes")
-    return note(name, f"{has}; {round_it}", bar) if ways else ok(name, has)
+        return fail(name, f"on, and {missing}", _GRANT)
+    has = "on, and this role has " + ("every theme" if themes == ["*"] else plural(len(themes), "theme"))
+    if ways:
+        return note(name, f"{has}; {round_it}", bar)
+    return note(name, f"on, and {missing}", _GRANT) if missing else ok(name, has)
 
 
 def _retention(conn: DeadlineConnection, settings: Settings) -> Check:

@@ -5,10 +5,6 @@
 SELECT extract(epoch FROM clock_timestamp())::float8 AS at,
        pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean AS read_only;
 
--- name: row_security_in_force
--- exempt: reads the catalogue only. Without the function, nobody has made the policies of ours.
-SELECT row_security_active(to_regclass('conversations')) AND to_regprocedure('hermes_themes_of(name)') IS NOT NULL AS active;
-
 -- name: who_could_replace
 -- exempt: reads the catalogue only. Who may create objects that take the place of ours, and owns neither the place nor our
 -- tables: an operator that fits better than Postgres' own is what policies call, with their owner's rights.

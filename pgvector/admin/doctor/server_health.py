@@ -41,14 +41,6 @@ def look_at(conn: DeadlineConnection, now: float) -> Server:
     return Server(row.read_only, row.at - now - took_s / 2, took_s)
 
 
-def own_themes(conn: DeadlineConnection) -> list[str] | None:
-    """Return the themes that row-level security allows this role, ["*"] for every theme; None if it is off."""
-    with translated():
-        if not one(conn, _query("row_security_in_force")).active:
-            return None
-        return list(one(conn, "SELECT hermes_themes_of(current_user) AS themes").themes)
-
-
 def ways_round(conn: DeadlineConnection) -> list[Any]:
     """Return the REVOKE statements that bar ways round row-level security, and whether each is open to `anybody`."""
     with translated():

@@ -18,8 +18,8 @@ from ...host.session_context import load_settings
 from ...store.connection import WRITABLE, DeadlineConnection
 from ..common.commands import EXIT_FAILED, EXIT_OK, print_json
 from ..common.database import connection, settings_of
-from ..common.row_security import EVERY_THEME
-from .server_health import look_at, own_themes
+from ..common.row_security import EVERY_THEME, own_themes
+from .server_health import look_at
 
 # Settings on what a home stores, and under which names, do not apply to a trial: its rows would be missing, or end up
 # among others. The memory files are left to the agents, who know their theme. And of what is removed at the end no file

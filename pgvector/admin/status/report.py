@@ -16,6 +16,7 @@ from ...domain.commandline import typed
 from ...domain.errors import HermesPgvectorError, StoreMisconfigured, StoreUnavailable
 from ...domain.format import format_bytes, format_duration, plural
 from ...domain.text import harmless
+from ...host.session_context import Policy
 from ...runtime.parts import backend_of
 from ...store.backend import STILL_STARTING
 from ...store.connection import DeadlineConnection
@@ -23,7 +24,9 @@ from ..common.file_fill import fills
 from ..common.holdings import held_removals, holdings
 from ..common.outcome import counted
 from ..common.retention_report import described, retention_state
+from ..common.row_security import missing_theme
 from ..common.spool_views import SpoolView, inspect_spools, last_error, persists, short_id
+from ..common.theme_names import own_theme
 from .detail import detail
 from .hot_report import hot_lines, hot_themes
 
@@ -129,7 +132,7 @@ def look(
             }
             for view in views
         ],
-        "database": _database(settings, connection, verbose=verbose),
+        "database": _database(settings, home, connection, verbose=verbose),
         "memory_files": [each.row() | {"nearly_full": each.nearly_full} for each in fills(home)],
     }
 
@@ -147,7 +150,11 @@ def _spooled(views: Sequence[SpoolView], settings: Settings, here: Destination) 
 
 
 def _database(
-    settings: Settings, connection: Callable[[], AbstractContextManager[DeadlineConnection]], *, verbose: bool
+    settings: Settings,
+    home: Path,
+    connection: Callable[[], AbstractContextManager[DeadlineConnection]],
+    *,
+    verbose: bool,
 ) -> dict[str, Any]:
     try:
         with connection() as conn:
@@ -155,6 +162,7 @@ def _database(
             held = holdings(conn) | {"retention": retention_state(conn, settings)}
             held["removals_held"] = sum(each.count for each in held_removals(conn))
             held["hot"] = hot_themes(conn, settings)
+            held["not_granted"] = missing_theme(conn, own_theme(Policy.of(settings).rules, home))
             held["by_meaning"] = bool(settings.embed_url.strip())
             if verbose:
                 held["detail"] = detail(conn)
@@ -250,6 +258,8 @@ def _database_lines(database: Mapping[str, Any]) -> list[str]:
         f"retention  {described(database['retention'])}",
         *hot_lines(database["hot"]),
     ]
+    if missing := database["not_granted"]:
+        lines.insert(1, typed(f"refused    {missing}; as an admin: hermes-pgvector tenants grant ROLE THEME"))
     if held := database["removals_held"]:
         lines.append(
             f"removals   {held:,} wait{'s' if held == 1 else ''} for a decision, as a memory file was lost; "
