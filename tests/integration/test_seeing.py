@@ -466,9 +466,23 @@ def test_need_16_a_session_that_is_named_is_found_in_whichever_theme_it_is(
     assert len(ask("list", "--store", "turns", "--session", "s-1")) == 2
     assert [row["content"] for row in ask("list", "--session", "s-1")] == ["Atlas costs 900"]
     assert [row["action"] for row in ask("history", "--session", "s-1")] == ["added"]
-    assert ask("list", "--session", "s-1", "--theme", "default") == ask("list", "--session", "nobody") == []
+    assert ask("list", "--session", "s-1", "--theme", "default") == []
     talk(make_provider, "s-1", "the colour", gateway_session_key="ads")
     assert "--theme: ads, sales" in say("list", "--store", "turns", "--session", "s-1", code=1)
+
+
+def test_need_40_a_session_that_nobody_had_is_no_empty_one(make_provider: MakeProvider, say: Say, ask: Ask) -> None:
+    provider = make_provider(session_id="s-1", gateway_session_key="sales")
+    provider.on_memory_write("add", "memory", "Atlas costs 900")
+    landed(provider)
+    assert ask("list", "--store", "turns", "--session", "s-1", "--theme", "sales") == [], "it has a memory, and no turn"
+    assert "nothing to delete" in say("prune", "--theme", "sales", "--session", "s-1", "--yes")
+    for command in (
+        ("list",), ("list", "--store", "turns"), ("list", "--theme", "sales"), ("history",),
+        ("prune", "--all-themes"), ("prune", "--theme", "sales", "--yes"),
+    ):  # fmt: skip
+        told = say(*command, "--session", "s-l", code=1)
+        assert "nothing is stored of a session 's-l'; see: hermes-pgvector sessions list" in told
 
 
 def test_forgetting_earlier_texts_where_there_are_none_changes_nothing(say: Say, ask: Ask) -> None:

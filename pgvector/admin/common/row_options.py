@@ -24,7 +24,7 @@ from .commands import Argument, add_login, argument, filled, not_negative
 from .console import remark
 from .database import database
 from .stored_rows import SessionRows
-from .theme_names import theme_to_read, theme_with_session
+from .theme_names import require_session, theme_to_read, theme_with_session
 
 WHOLE = 2**31 - 1  # characters
 PIPED_CHARS = 2000  # of a text that is printed into a pipe; --json has all of it
@@ -123,11 +123,14 @@ def reading_theme(
 ) -> Iterator[tuple[DeadlineConnection, str]]:
     """Yield a reading transaction and the theme that is meant; it is reported if none was named.
 
-    `of`: what is read of the session that --session may name, which is looked for in every theme.
+    `of`: what is read of the session that --session may name, which is looked for in every theme. Raises
+    InvalidArgument if there is no such theme or session.
     """
     with reading(args, home) as (conn, rules):
-        named = args.session if of and args.theme is None else None
-        found = theme_with_session(conn, named, of) if named and of else None
+        named = args.session if of else None
+        found = theme_with_session(conn, named, of) if named and of and args.theme is None else None
+        if named and not found:
+            require_session(conn, named)
         theme = found or theme_to_read(conn, args.theme, rules, home)
         tell_theme(args, conn, theme)
         yield conn, theme

@@ -50,6 +50,13 @@ def theme_with_session(conn: DeadlineConnection, session_id: str, of: SessionRow
     return themes[0] if themes else None
 
 
+def require_session(conn: DeadlineConnection, session_id: str) -> None:
+    """Raise InvalidArgument if no theme has a turn, a memory or a change of a session of that name."""
+    left: tuple[SessionRows, ...] = ("turns", "memories", "history")
+    if not any(stored_rows.themes_of_session(conn, session_id, of) for of in left):
+        raise InvalidArgument(f"nothing is stored of a session {session_id!r}; see: hermes-pgvector sessions list")
+
+
 def theme_to_write(given: str | None, rules: ThemeRules, home: Path) -> tuple[str, str]:
     """Return the theme for a new memory, and a note about it, or "".
 

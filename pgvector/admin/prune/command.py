@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ...domain.dates import in_zone
 from ...domain.format import format_bytes
 from ...domain.theme import ROLES, ThemeRules
+from ...store.connection import DeadlineConnection
 from ..common.commands import Command, add_login, add_yes, argument, filled, positive, printed, read_or_not
 from ..common.console import Column, say, say_line, show_table, warn
 from ..common.database import database
@@ -17,7 +18,7 @@ from ..common.outcome import ADD_YES, Outcome, changed_by_others, counted, print
 from ..common.row_options import THEME_CHOICE
 from ..common.spool_copies import SpoolCopies, of_session
 from ..common.stopped import said_if_stopped
-from ..common.theme_names import ThemeChoice
+from ..common.theme_names import ThemeChoice, require_session
 from .pruning import PrunePlan, PruneRequest, Pruning, plan
 
 
@@ -34,7 +35,9 @@ def _prune(args: argparse.Namespace, home: Path) -> int:
     request.check()
     with database(args, home) as (conn, _, rules):
         planned = plan(conn, request, rules)
-        planned = replace(planned, notes=(*planned.notes, *_not_stored_yet(home, planned, rules)))
+        waiting = _not_stored_yet(home, planned, rules)
+        _require_known(conn, planned, waiting)
+        planned = replace(planned, notes=(*planned.notes, *waiting))
         meant = planned.outcome()
         if not args.yes:
             summary = ADD_YES if planned.parts else ""
@@ -48,6 +51,14 @@ def _prune(args: argparse.Namespace, home: Path) -> int:
     if (gone := sum(meant.counts.values()) - sum(done.counts.values()) - pruning.left.total()) > 0:
         warn(changed_by_others(gone))
     return printed(args, done.as_json(), lambda: _show_deleted(done, pruning.left))
+
+
+def _require_known(conn: DeadlineConnection, planned: PrunePlan, waiting: Sequence[str]) -> None:
+    """Raise InvalidArgument if nothing is known of the session that is named, not even in the spool."""
+    session_id = planned.request.session_id
+    if session_id and not planned.parts and not waiting:
+        with conn.transaction():
+            require_session(conn, session_id)
 
 
 def _not_stored_yet(home: Path, planned: PrunePlan, rules: ThemeRules) -> list[str]:
