@@ -266,6 +266,17 @@ def test_a_day_ends_where_the_machine_stands_and_is_shown_as_it_was_named(ask: A
     assert "until 2099-12-24" in say("facts", "list", "--theme", "sre")
 
 
+def test_need_40_a_memory_that_has_expired_is_told_from_one_that_will(ask: Ask, say: Say) -> None:
+    old, new = (
+        add(ask, f"The fair of {year} costs 5 euros", "--expires-at", f"{year}-05-31") for year in ("2020", "2099")
+    )
+    listed = {line.split()[0]: line for line in say("list", "--theme", "sre").splitlines()}
+    assert "expired" in listed[old] and "expired" not in listed[new]
+    told = {line.split()[0]: line for line in say("facts", "list", "--theme", "sre", "--state", "all").splitlines()}
+    assert "expired 2020-05-31" in told[old] and "until 2099-05-31" in told[new]
+    assert "so it is not recalled" in say("show", old) and "not recalled" not in say("show", new)
+
+
 def test_purge_deletes_what_expired_longer_ago_than_it_is_told(ask: Ask, say: Say, dsn: str) -> None:
     added = ask("facts", "add", "The fair is in May", "--theme", "sre", "--expires-at", "2020-05-31")
     old = added["rows"][0]["ref"]

@@ -36,6 +36,7 @@ from ..common.row_options import (
     reading_theme,
     theme_option,
 )
+from ..common.stored_rows import has_expired
 from ..common.theme_names import theme_of_session
 from . import browsing
 
@@ -98,6 +99,7 @@ def _show_rows(rows: list[dict[str, Any]], *, empty: str, waits: bool) -> None:
     for row in rows:
         notes = ["no vector yet"] if row["pending"] and waits else []
         notes += [row["state"]] if row.get("state", "active") != "active" else []
+        notes += ["expired"] if has_expired(row) else []
         about = " ".join(str(row[name]) for name in ("kind", "subject", "scope") if name in row)
         who = row.get("target") or row.get("role")
         row |= {"who": who, "date": local_minute(row["at"]), "about": about, "note": ", ".join(notes)}
@@ -130,7 +132,7 @@ def _show_row(row: dict[str, Any]) -> None:
         row.pop(name, None)
     known = {name: value for name, value in row.items() if value not in (None, "", 0)}
     show_pairs((name.replace("_", " "), _told(name, value)) for name, value in known.items())
-    show_pairs((f"says {name.replace('_', ' ')}", _plain(_told(name, value))) for name, value in said.items())
+    show_pairs((f"says {name.replace('_', ' ')}", value) for name, value in _says(said).items())
     show_pairs((f"metadata {name}", _plain(value)) for name, value in metadata.items())
     if content is not None:
         say()
@@ -138,6 +140,12 @@ def _show_row(row: dict[str, Any]) -> None:
     if past:
         say()
         _show_events(past)
+
+
+def _says(said: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a memory says of itself as text."""
+    says = {name: _plain(_told(name, value)) for name, value in said.items()}
+    return says | ({"expires_at": says["expires_at"] + ", so it is not recalled"} if has_expired(said) else {})
 
 
 def _told(name: str, value: Any) -> Any:

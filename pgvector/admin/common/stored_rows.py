@@ -6,6 +6,7 @@ Functions that take a connection work inside the caller's transaction, which tra
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal
 
@@ -64,6 +65,12 @@ def structure_as_json(said: Mapping[str, Any]) -> dict[str, Any]:
     shown = fit_for_json(said)
     shown |= {name: str(Ref("memories", said[name])) for name in ("replaces", "replaced_by") if name in said}
     return shown | ({"sources": [str(Ref("turns", each)) for each in said["sources"]]} if "sources" in said else {})
+
+
+def has_expired(said: Mapping[str, Any]) -> bool:
+    """Return whether a memory, as `structure_as_json` shows it, has expired by this machine's clock."""
+    expires_at = said.get("expires_at")
+    return expires_at is not None and datetime.fromisoformat(expires_at) <= datetime.now(UTC)
 
 
 def structure_column(said: Mapping[str, Any] | None) -> dict[str, Any]:

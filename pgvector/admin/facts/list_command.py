@@ -76,7 +76,8 @@ def _state(row: dict[str, Any]) -> str:
     """Return the state unless it is active, with what replaced the fact, when it expires, and whether it is pinned."""
     parts = [] if row.get("state", "active") == "active" else [str(row["state"])]
     parts += [f"by {row['replaced_by']}"] if row.get("state") == "superseded" and "replaced_by" in row else []
-    parts += [f"until {_last_day(row['expires_at'])}"] if "expires_at" in row else []
+    ends = "expired" if stored_rows.has_expired(row) else "until"
+    parts += [f"{ends} {_last_day(row['expires_at'])}"] if "expires_at" in row else []
     return " ".join([*parts, *(["pinned"] if row.get("pinned") else [])])
 
 
