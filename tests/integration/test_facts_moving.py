@@ -157,7 +157,9 @@ def test_a_merge_keeps_what_was_said_later_of_what_both_themes_hold(run: Run, ds
         ("Port 4", "shop", "--kind", "value", "--subject", "Queue"),
     ):
         run("facts" if more else "add", *(["add"] if more else []), text, "--theme", where, *more)
-    run("themes", "merge", "sales", "shop", "--yes")
+    for really in ((), ("--yes",)):
+        notes = run("themes", "merge", "sales", "shop", *really)["notes"]
+        assert any(note.startswith("1 subject has a current memory in both: the one said last") for note in notes)
     assert Database(dsn).column(STRUCTURE) == [
         "shop | Port 1 | value | srv | active",
         "shop | Port 2 | value | db | active | t",

@@ -66,8 +66,19 @@ def merge(conn: DeadlineConnection, old: str, into: str, rules: ThemeRules, *, r
         if kept == theme:
             raise InvalidArgument(f"both names mean the theme {theme!r}")
         notes = [] if _is_reachable(kept, rules) else [f"no session can name {kept!r} as it is stored: rename it"]
+        notes += _superseding(theme_moves.contested(conn, theme, kept))
         notes += _still_named(theme, kept, rules)
         return _move(conn, "merge", theme, kept, counts, notes, really=really)
+
+
+def _superseding(contested: int) -> Iterator[str]:
+    """Yield a note on memories that a merge supersedes, which moving them back does not undo."""
+    if contested:
+        have = "has" if contested == 1 else "have"
+        yield (
+            f"{plural(contested, 'subject')} {have} a current memory in both: the one said last stays current, the "
+            "other is superseded, and recall does not find it any more"
+        )
 
 
 def _still_named(theme: str, into: str, rules: ThemeRules) -> Iterator[str]:

@@ -39,6 +39,18 @@ def shared(conn: DeadlineConnection, theme: str, into: str) -> int:
     return sum(len(pairs) for pairs in _shared(conn, theme, into, "memory_digests"))
 
 
+def contested(conn: DeadlineConnection, theme: str, into: str) -> int:
+    """Return of how many subjects the two themes have different current memories, of which one stays current."""
+    here, there = (
+        {
+            (row.kind, row.subject, row.scope): row.digest
+            for row in conn.execute(_query("active_subjects"), {"theme": each})
+        }
+        for each in (theme, into)
+    )
+    return sum(here[subject] != there[subject] for subject in here.keys() & there.keys())
+
+
 def move(conn: DeadlineConnection, theme: str, into: str, advance: Advance) -> dict[str, int]:
     """Move everything of `theme` to `into`, keeping a memory that both hold once; return the counts.
 

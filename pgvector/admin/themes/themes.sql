@@ -22,6 +22,11 @@ SELECT id, target, digest, created_at, updated_at, array_to_string(owners, ',') 
 -- name: same_memories
 SELECT id, target, digest FROM memory_entries WHERE agent_identity = %(theme)s AND digest = ANY(%(digests)s::bytea[]);
 
+-- name: active_subjects
+-- In the form in which the trigger of 006_facts.sql compares them.
+SELECT kind, lower(subject) AS subject, coalesce(lower(scope), '') AS scope, digest FROM memory_entries
+ WHERE agent_identity = %(theme)s AND state = 'active' AND subject IS NOT NULL;
+
 -- name: merge_memories
 -- A memory that both themes hold is kept once, with the older creation time, the newer update time and both rows' owners.
 -- Each field takes the later row's value, or the earlier one's if that is NULL. A later row without a state is active.
