@@ -287,13 +287,13 @@ class Backend:
         recorded, self._own = self._space, space
         if recorded is None or not recorded.model or recorded.comparable(space):
             return self._dims_fit
-        if space.model not in self._warned_models:
+        # Of another length, the settings have been told already.
+        if space.model not in self._warned_models and (self._dims_fit or recorded.model != space.model):
             self._warned_models.add(space.model)
             logger.warning(
-                "hermes-pgvector: the database holds vectors of the model %r, this process uses %r: recall is lexical "
+                "hermes-pgvector: the database holds vectors of the model %s, this process uses %s: recall is lexical "
                 "only; restart it if the settings name the first by now, else set that, or change the vectors: %s",
-                recorded.model,
-                space.model,
+                *_told_apart(recorded, space),
                 typed("hermes-pgvector reembed --yes"),
             )
         return False
@@ -379,3 +379,13 @@ class Backend:
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
+
+
+def _told_apart(recorded: EmbeddingSpace, space: EmbeddingSpace) -> tuple[str, str]:
+    """Return both models by their names and, if those are the same, by the prefixes of stored texts."""
+    if recorded.model != space.model:
+        return repr(recorded.model), repr(space.model)
+    return (
+        f"{recorded.model!r} with the prefix {recorded.document_prefix!r}",
+        f"it with {space.document_prefix!r}",
+    )

@@ -17,6 +17,7 @@ from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import called, landed, recalled, runtime_of
 from tests.support.password_role import password_role
+from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
 from tests.support.waiting import until
 
@@ -121,6 +122,18 @@ def test_need_02_another_dimension_leaves_recall_by_words(
     assert recalled(provider, "atlas") == ["Atlas is blue"]
     (said,) = records(logging.WARNING)
     assert "recall is lexical only" in said and f"set plugins.pgvector.dims to {DIMS}" in said
+
+
+def test_need_40_the_same_model_with_another_prefix_is_told_by_the_prefix(
+    make_provider: MakeProvider, records: Records, embedder: ScriptedEmbedder
+) -> None:
+    provider = make_provider({"embed_url": embedder.url})
+    provider.on_memory_write("add", "memory", "Atlas is blue")
+    landed(provider)
+    other = make_provider({"embed_url": embedder.url, "embed_document_prefix": "passage: "})
+    assert recalled(other, "atlas") == ["Atlas is blue"]
+    (said,) = [line for line in records(logging.WARNING) if "recall is lexical only" in line]
+    assert "with the prefix 'search_document: '" in said and "this process uses it with 'passage: '" in said
 
 
 @pytest.mark.parametrize(
