@@ -427,6 +427,24 @@ def test_need_40_nobody_is_asked_about_a_dsn_that_an_operator_took_out(user: Pat
     assert json.loads(known.read_text()) == {EMBEDDED_PLACE: "7/1", "db.example:5432/memory": "8/2"}
 
 
+def test_need_40_no_command_saves_settings_with_which_memory_would_be_off(
+    user: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever takes `dsn` out would be told nothing of the database of before, which nobody else may know."""
+    home = user / "one"
+    home.mkdir()
+    config = home / "config.yaml"
+    config.write_text("plugins: {pgvector: {dsn: host=db.example dbname=memory}}\n")
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN_OLD", "host=old.example dbname=memory")
+
+    with pytest.raises(ConfigurationError, match=r"left as it is, since memory would be off .* HERMES_PGVECTOR_DSN"):
+        set_settings(home, {"dsn": ""})
+
+    assert config.read_text() == "plugins: {pgvector: {dsn: host=db.example dbname=memory}}\n"
+    monkeypatch.delenv("HERMES_PGVECTOR_DSN_OLD")
+    assert set_settings(home, {"dsn": ""}) and load_settings(None, home).settings.dsn == ""
+
+
 def test_need_04_a_home_that_has_used_a_server_of_its_own_gets_no_part_of_the_users(user: Path, run: Run) -> None:
     first = agent(user / ".hermes")
     first.on_memory_write("add", "memory", "The Atlas budget of the main home is secret")

@@ -163,7 +163,7 @@ def save(home: Path, changes: Changes) -> None:
 
     given = {name: value for name, value in changes.variables.items() if value is not None}
     removed = {name: None for name in changes.variables if name not in given}
-    with restored_on_failure(home / DOTENV_NAME, home / CONFIG_NAME):
+    with restored_on_failure(home / DOTENV_NAME, home / CONFIG_NAME), _still_in_use(home):
         if given:
             set_dotenv(home, given)
         if changes.settings:
@@ -180,6 +180,26 @@ def save(home: Path, changes: Changes) -> None:
         ) from error
     _follow_environment(home, changes.variables)
     _note_place(home, changes)
+
+
+@contextmanager
+def _still_in_use(home: Path) -> Iterator[None]:
+    """Raise ConfigurationError if the settings could be used, and cannot be any more after the block.
+
+    As where a variable with nearly the name of `dsn` turns memory off once `dsn` itself is taken out.
+    """
+    in_use = False
+    with suppress(ConfigurationError):
+        load_settings(None, home)
+        in_use = True
+    yield
+    try:
+        load_settings(None, home)
+    except ConfigurationError as exc:
+        if in_use:
+            raise ConfigurationError(
+                f"{home / CONFIG_NAME} was left as it is, since memory would be off with these settings: {exc}"
+            ) from exc
 
 
 def _note_place(home: Path, changes: Changes) -> None:
