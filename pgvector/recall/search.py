@@ -209,9 +209,18 @@ class Search:
         found = dict(zip(self._stores, search_words(searches), strict=True))
         self._rows = {store: search.rows for store, search in zip(self._stores, searches, strict=True)}
         unheld = frozenset.intersection(*(search.unheld for search in searches))
-        of_theme = {wrote: meant for search in searches for wrote, meant in search.meant.items() if wrote in unheld}
+        of_theme = {
+            wrote: meant
+            for search in searches
+            for wrote, meant in search.meant.items()
+            if wrote in unheld and not self._is_no_word(meant, wrote)
+        }
         self._meant = common_words_meant(self._question.text, unheld - of_theme.keys(), self._rank_of_word) | of_theme
         return found
+
+    def _is_no_word(self, meant: str, wrote: str) -> bool:
+        """Return whether a word that is known is taken for one that is not, as "application" beside "applying"."""
+        return self._rank_of_word(wrote) is not None and self._rank_of_word(meant) is None
 
     def _search_vectors(
         self, pipe: Pipeline, vector: SentVector, depth: int, lookup: Lookup | None = None

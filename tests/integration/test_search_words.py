@@ -429,6 +429,20 @@ def test_need_20_a_word_that_only_resembles_another_one_is_looked_for_as_well(
         assert row in recalled(provider, question, limit=3), question
 
 
+def test_need_20_a_word_that_exists_is_taken_for_none_that_does_not(
+    home: Path, make_provider: MakeProvider, admin_dsn: str
+) -> None:
+    """The stem of "applying" resembles that of "application", but there is no "appliation"."""
+    _add_trigrams(admin_dsn)
+    link_model(home)
+    provider = make_provider({"embed_url": f"local:{MODEL_NAME}", "recall_deadline_s": 30.0})
+    provider.on_memory_write("add", "memory", "We are applying for the grant of the river trust.")
+    landed(provider)
+    query = {"query": "What should the application not mention?", "explain": True}
+    (found,) = called(provider, "recall_memory", query)["results"]
+    assert "question" not in found["explain"]
+
+
 def test_need_20_a_common_word_is_mended_that_the_theme_does_not_hold(
     home: Path, make_provider: MakeProvider, admin_dsn: str
 ) -> None:
