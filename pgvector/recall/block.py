@@ -161,12 +161,25 @@ def _line(found: Sequence[Hit], *, replies: bool) -> Line:
         return Line(first, replaced=_predecessor(first))
     if is_question(first):
         return Line(other, first)
-    if first.kind == "user" and (replies or pastes_error(first.content)):
+    if first.kind == "assistant":
+        return _line_of_reply(first, other)
+    if replies or pastes_error(first.content):
         # Whoever has found out what helps says so, and gets few words in reply: then both are shown as they are.
-        brief = len(other.content) <= _ECHO_MAX_CHARS < len(first.content)
-        return Line(first, other) if brief else Line(other, first)
-    # An answer is not understood without what it answers; a statement is understood without the reply.
-    return Line(first, other if len(found) > 1 or first.kind == "assistant" else None)
+        return Line(first, other) if _only_confirms(other, first) else Line(other, first)
+    return Line(first, other if len(found) > 1 else None)  # a statement is understood without the reply
+
+
+def _line_of_reply(reply: Hit, said: Hit) -> Line:
+    """Return the line of a reply, which is not understood without what it answers.
+
+    One that only confirms a statement stands beside it, where otherwise the statement would be cut.
+    """
+    return Line(said, reply) if _only_confirms(reply, said) and not is_question(said) else Line(reply, said)
+
+
+def _only_confirms(reply: Hit, said: Hit) -> bool:
+    """Return whether a reply is so brief beside what it answers that it hardly says anything else."""
+    return len(reply.content) <= _ECHO_MAX_CHARS < len(said.content)
 
 
 def _predecessor(hit: Hit) -> tuple[str, datetime] | None:

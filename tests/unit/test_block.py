@@ -47,6 +47,14 @@ def test_need_37_a_statement_needs_no_reply_and_an_answer_what_it_answers() -> N
     assert told(SAID, REPLIED) == [(SAID.content, REPLIED.content)]
 
 
+def test_need_37_a_long_statement_is_told_whole_where_its_brief_confirmation_was_found_first() -> None:
+    facts = "The fitter put in a new seal for 340 euros. " * 5
+    stated, confirmed = exchange(facts, "All noted.", 40)
+    assert told(confirmed, stated) == told(confirmed) == [(facts, "All noted.")]
+    asked, answered = exchange(f"{facts} What was it in pounds?", "About 290 pounds.", 50)
+    assert told(answered) == [(answered.content, asked.content)]
+
+
 @pytest.mark.parametrize(
     "question",
     [
