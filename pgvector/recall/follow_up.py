@@ -123,9 +123,9 @@ def is_follow_up(text: str) -> bool:
 
 def goes_on(text: str) -> bool:
     """Return whether a statement is about what was said right before it: "No, I meant 648", "We raised it to 9,500"."""
-    if len(text) > _STATED_MOST_CHARS or asks(text, of_a_turn=True) or not _tells_something(text):
+    if not _tells_something(text):
         return False
-    if _corrects().match(text.strip()):
+    if _says_it_goes_on(text.strip()):
         return True
     plain = _nothing_stated().sub(" ", _NOTHING.sub(" ", text))
     pronoun = _points_back().search(plain) or _PRONOUN.search(plain)
@@ -138,6 +138,10 @@ def goes_on(text: str) -> bool:
     if _OWN.match(plain, pronoun.start()):
         return named == 0
     return named < _CONTENT_MOST if _PERSON.fullmatch(pronoun[0]) else named <= _CONTENT_MOST
+
+
+def _says_it_goes_on(text: str) -> bool:
+    return bool(_corrects().match(text) or _helped().search(text))
 
 
 def in_context(text: str, subject: str, reply: str = "") -> tuple[str, ...]:
@@ -196,7 +200,9 @@ def names_answered(message: str, reply: str, before: str) -> str:
 
 
 def _tells_something(text: str) -> bool:
-    """Return whether a statement tells more than "No, that's fine, thanks" does."""
+    """Return whether a text is a short statement that tells more than "No, that's fine, thanks" does."""
+    if len(text) > _STATED_MOST_CHARS or asks(text, of_a_turn=True):
+        return False
     return not _ASSENT.issuperset(telling_words(text)) or "that did it" in text.casefold()
 
 
@@ -205,16 +211,20 @@ def _corrects() -> re.Pattern[str]:
     """Return the pattern for statements that correct what was said right before them, and do not repeat it."""
     sorry = r"(?:oh|ah|hm+|oops|ups|sorry|wait|well|so|but|perd[oó]n|pardon|entschuldigung)"
     meant = (
-        r"(?:make that|i (?:really |actually )?(?:meant(?! (?:well|to (?!say|write|type|put)\w))|misspoke|mistyped)"
-        r"|ich mein(?:t)?e|(?:quise|quer[ií]a) decir)\b"
+        r"(?:make (?:that|it(?= \d))|i (?:really |actually )?(?:meant(?! (?:well|to (?!say|write|type|put)\w))"
+        r"|misspoke|mistyped)|ich mein(?:t)?e|(?:quise|quer[ií]a) decir)\b"
     )
     ends = r"(?=\W|$)(?! \w)"
     return re.compile(
         rf"(?:{sorry}[,.!]? )*(?:(?:(?:no|actually|nein|non)[,.]? )?(?:{meant}|je voulais dire\b)"
         r"|(?:scratch|strike) that\b"
         r"|no[,.]? (?:not|i mean|wait|sorry|it['\u2019]?s|it is|that['\u2019]s|era|es|son)\b"
-        r"|nein[,.]? (?:nicht|doch|es ist|das ist)\b|non[,.]? (?:c['\u2019]est|pas)\b"
-        rf"|(?:correction|korrektur|correcci[oó]n|erratum|typo|tippfehler|wrong|falsch){ends}"
+        r"|nein[,.]? (?:nicht|doch|quatsch|es ist|das ist)\b|non[,.]? (?:c['\u2019]est|pas)\b"
+        rf"|(?:correction|korrektur|correcci[oó]n|erratum|typo|tippfehler|wrong|falsch|(?:ach )?quatsch){ends}"
+        r"|(?:change(?: of plans?)?|update|änderung|planänderung|cambio(?: de planes)?|changement(?: de programme)?) ?:"
+        r"|(?:(?:i|we)(?:['\u2019]ve)? )?changed (?:my|our) minds?\b|(?:ich )?habe? es mir anders überlegt\b"
+        r"|(?:he|hemos) cambiado de (?:idea|opinión)\b|(?:j['\u2019]ai|on a) changé d['\u2019]avis\b"
+        r"|doch (?:erst|nicht|lieber)\b|finalement\b|al final (?!del?\b)|sorry[,.:]? (?=\d)"
         r"|(?:that['\u2019]s|that was|(?:you|i) got that|i was) wrong\b"
         rf"|my (?:mistake|bad){ends}"
         r"|das (?:stimmt nicht|war falsch)\b"
@@ -222,6 +232,23 @@ def _corrects() -> re.Pattern[str]:
         r"|ich habe? mich (?:vertan|verschrieben|geirrt)\b|me equivoqu[eé]\b|mejor dicho\b|je me suis tromp[eé]e?\b)"
         rf"|.*[,.;(-] *(?:{meant}|(?:(?:my|that was a) )?(?:typo|tippfehler)\W*$)",
         re.IGNORECASE | re.DOTALL,
+    )
+
+
+@cache
+def _helped() -> re.Pattern[str]:
+    """Return the pattern for what somebody says of a remedy, naming it but not the trouble: "the new fuse did it"."""
+    again = r"(?:geht|läuft|funktioniert|klappt)"
+    return re.compile(
+        r"\bdid (?:it(?=\W*$|[,.;:!])|the (?:trick|job)\b)"
+        r"|\bwork(?:s|ed) (?:a treat|like a charm|now|fine|perfectly|wonders)\b|\b(?:has|have)? ?helped\W*$"
+        r"|\b(?:is|are) (?:gone|back to normal)\b|\bback to normal\W*$|\bno (?:more )?\w+ since\b"
+        r"|\bhat (?:\w+ ){0,3}(?:geholfen|geklappt|funktioniert|gereicht|gelegen)\b"
+        r"|(?:^|[,;] )(?:es )?lag an\b|\bwar schuld\b"
+        rf"|\b{again} (?:\w+ )?wieder\b|\bjetzt {again} (?:es|er|sie|alles)\b"
+        r"|\b(?:funcionó|sirvió|ayudó)\b|\bya (?:funciona|va|anda)\b|^(?:sí,? )?era eso\b"
+        r"|\b(?:a|ont) (?:suffi|marché|aidé|fonctionné|tout réglé)\b|\b(?:ça|tout) (?:re)?marche\b",
+        re.IGNORECASE,
     )
 
 

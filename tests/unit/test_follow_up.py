@@ -206,6 +206,20 @@ my mistake, Birte
 not Monday, Tuesday
 not at 5, at 6
 Non, je voulais dire mardi
+moving the db off nfs did it
+The ground lift did the trick
+lag an der Butter, war zu warm
+Der neue Filter hat geholfen
+le nettoyage du tambour a suffi
+con otro cable funcionó
+no 502s since, with the shorter timeout
+Change of plan: the 2nd, same time
+Änderung: doch erst am 2. Dezember
+Nein Quatsch, 46 Euro
+sorry, 48. 72 was the old plan
+changed my mind about the limit. 5000
+finalement 3 décembre, ils ont avancé
+make it 6, Poppy is in
 """
 STAND_ALONE = """
 The raffle at the autumn regatta made 648
@@ -233,6 +247,9 @@ Not urgent, take your time
 Not much, just reading
 My bad knee hurts
 My mistake was to trust the plumber
+Al final de mes pagamos el alquiler
+The plumber did it by hand
+make it a good one for Ben
 """
 
 
