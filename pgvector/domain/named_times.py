@@ -43,8 +43,10 @@ class TimeSpan(NamedTuple):
     end: datetime
 
 
-def named_periods(text: str, now: datetime, zone: Zone = UTC) -> list[TimeSpan]:
+def named_periods(text: str, now: datetime, zone: Zone = UTC, *, ahead: bool = False) -> list[TimeSpan]:
     """Return the times that `text` names, at most MAX_PERIODS; none in most texts. Days begin as in `zone`.
+
+    Without `ahead` only those that have begun.
 
     A time without a year means that time in each of the last years, or beside "last year" in that one only.
     "2026" alone names no time: it is more often a part of a name. Neither does a "Monday" that may as well be the next
@@ -56,7 +58,8 @@ def named_periods(text: str, now: datetime, zone: Zone = UTC) -> list[TimeSpan]:
     hours = [TimeSpan(now - far, now - near) for far, near in islice(hours_ago(plain, said), MAX_PERIODS)]
     only = asks_what_was_said(text)
     asian = east_asian.named_days(text, today, only_said=only) if has_cjk(text) else ()
-    days = [*_past(plain, _western(plain, said, today, only_said=only), today), *_past(text, asian, today)]
+    western = _western(plain, said, today, only_said=only)
+    days = [*_begun(plain, western, today, ahead=ahead), *_begun(text, asian, today, ahead=ahead)]
     found = _narrowest(days[:MAX_PERIODS], today)
     if not found and not hours and only and names_today(plain):  # other texts with such a word are about plans
         found = [(day_awake(local), today)]
@@ -193,9 +196,9 @@ def _narrowest(spans: list[Days], today: date) -> list[Days]:
     return spans
 
 
-def _past(text: str, named: Iterable[NamedDays], today: date) -> list[Days]:
-    """Return the times of a text without those that are ahead."""
-    return [days for days in joined(text, islice(named, MAX_PERIODS), today) if days[0] <= today]
+def _begun(text: str, named: Iterable[NamedDays], today: date, *, ahead: bool) -> list[Days]:
+    """Return the times of a text, without those that are ahead unless they are wanted."""
+    return [days for days in joined(text, islice(named, MAX_PERIODS), today) if ahead or days[0] <= today]
 
 
 def _western(plain: str, said: Set[str], today: date, *, only_said: bool) -> Iterator[NamedDays]:

@@ -11,9 +11,11 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from ..config.settings import Settings
+from ..domain.dates import in_zone
 from ..domain.errors import HermesPgvectorError
 from ..domain.function_words import language_of
 from ..domain.named_times import asks_what_was_said, named_periods, session_asked
+from ..domain.times_ahead import days_ahead, only_what_comes, with_names
 from ..domain.types import PAGES_END, Answer, HeldTurns, Hit, Question, Scope, Store
 from .asking import asks
 from .bars import MinSimilarity
@@ -21,9 +23,10 @@ from .block import Line, ask_alike, exchanges_in, goes_on_about, lines_of
 from .follow_up import subject_of
 from .numbered_names import names_another
 from .questions import questions_in
+from .ranking import is_question
 from .render import render_block
 from .searcher import Begun, Searcher
-from .told_of import tells_of
+from .told_of import announces_any, tells_of
 from .transcripts import Transcripts
 
 MIN_COVERAGE = 0.35  # share of the weight of the question's words that makes a hit good enough
@@ -78,7 +81,8 @@ def prefetch_block(
     transcripts.is_about(where.session, subject_of(text, where.subject))
     before = _end_of_the_sessions_before(searcher, transcripts, where, settings) if begins else []
     lines = _lines(searcher, transcripts, text, where, settings, before, end, begins=begins)
-    block, told = render_block(lines, text, max_tokens=settings.prefetch_max_tokens)
+    named = with_names(text, in_zone(datetime.now(UTC), searcher.zone).date())
+    block, told = render_block(lines, named, max_tokens=settings.prefetch_max_tokens)
     transcripts.add(where.session, [line.statement for line in told])
     return block
 
@@ -116,7 +120,7 @@ def _lines(
         # All together, as the last turns may say the same as what was found.
         said = lines_of([*besides, *_in_order(new, settings.prefetch_passes)], text)
         lines = [line for line in said if not transcripts.was_shown(where.session, line.statement)]
-        if len(some) < limit or not _may_miss_some(said, worth, some, settings.prefetch_limit):
+        if len(some) < limit or not _may_miss_some(said, worth, some, settings.prefetch_limit, text):
             break
     return _limited(lines, besides, settings.prefetch_limit)
 
@@ -181,12 +185,12 @@ def _fits(hit: Hit, near: MinSimilarity | None) -> bool:
 
 
 def _may_miss_some(
-    said: Sequence[Line], worth: Sequence[Hit], found: Collection[tuple[Store, int]], limit: int
+    said: Sequence[Line], worth: Sequence[Hit], found: Collection[tuple[Store, int]], limit: int, text: str
 ) -> bool:
-    """Return whether other rows may rank behind an often repeated question."""
+    """Return whether other rows may rank behind an often repeated question, or say of the days ahead that it names."""
     firm = sum(not line.repeats for line in said)
     looked_at = [hit for hit in worth if (hit.store, hit.id) in found]
-    return firm < limit and len(exchanges_in(looked_at)) - firm > firm
+    return firm < limit and (only_what_comes(text) or len(exchanges_in(looked_at)) - firm > firm)
 
 
 def _bars(
@@ -208,6 +212,10 @@ def worth_showing(
     Of a message with several questions, each row is compared with the one that has found it. `held` are the best of the
     turns that the session still has: questions like this one among them tell what a row can be expected to hold.
     """
+    coming = _coming(found, text, until)
+    if coming and only_what_comes(text):
+        return _with_what_goes_on(found, {(hit.store, hit.id) for hit in coming.values()})
+    found = [coming.get(place, hit) for place, hit in enumerate(found)]
     alike, ordered = _by_question(held, text), asks(text, of_a_turn=True)
     answering = {
         (hit.store, hit.id)
@@ -266,6 +274,16 @@ def _then(found: Sequence[Hit], text: str, until: float) -> list[Hit] | None:
     if not asked and not any(hit.told_then for hit in found):
         return None
     return [hit for hit in found if hit.told_then or (time.monotonic() < until and tells_of(hit, asked))]
+
+
+def _coming(found: Sequence[Hit], text: str, until: float) -> dict[int, Hit]:
+    """Return by their places the rows that state something of a day ahead which a question names, as told then."""
+    zone = next((hit.at.tzinfo for hit in found), None) or UTC
+    ahead = days_ahead(text, in_zone(datetime.now(UTC), zone).date())
+    states = filter(
+        lambda each: time.monotonic() < until and not is_question(each[1]), enumerate(found if ahead else ())
+    )
+    return {place: hit._replace(told_then=True) for place, hit in states if announces_any(hit, ahead)}
 
 
 def _judged(hit: Hit, text: str) -> Hit:

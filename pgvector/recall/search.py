@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-from ..domain.dates import Zone
+from ..domain.dates import Zone, in_zone
+from ..domain.times_ahead import with_names
 from ..domain.types import PAGES_END, Candidate, EmbeddingSpace, Hit, Question, Store
 from ..embed.embedder import Vector
 from ..embed.instructions import cannot_read
@@ -111,7 +112,9 @@ class Search:
 
     def ask_question(self, pipe: Pipeline) -> None:
         """Queue the statements that read the question and count the rows; to be called first."""
-        self._question = QuestionReader(pipe, self.text, self._languages, as_written=self.asked.as_written)
+        named = with_names(self.text, in_zone(self._now, self._zone).date())
+        as_written = self.asked.as_written or named != self.text
+        self._question = QuestionReader(pipe, named, self._languages, as_written=as_written)
         self._counted = {store: ask_size(pipe, store, self.asked.scope) for store in self._stores}
         if self.asked.begins_task and "memories" in self._stores:
             self._asked_procedures = ask_procedures(pipe, self.asked.scope)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import product
 
 from ..domain.coming_days import announced_days
-from ..domain.dates import Zone, in_zone
+from ..domain.dates import Zone, in_zone, midnight
 from ..domain.named_times import TimeSpan, named_periods
 from ..domain.types import Hit
 
 _TEXT_MAX_CHARS = 400  # a longer text names many times
+_AHEAD_MAX_CHARS = 1200  # of a text about what comes, in which a list of dates is as good as one
+_LASTS_MOST = timedelta(days=14, hours=1)  # of what happens on each of its days, such as a visit
 _DAY_MOST = timedelta(days=1, hours=1)
 _SAME_YEAR = timedelta(days=183)  # from when a text was written to a day that it names without a year
 
@@ -28,6 +30,22 @@ def tells_of(hit: Hit, asked: Sequence[TimeSpan]) -> bool:
     return bool(days) and (_names(hit, days) or _announces(hit, days))
 
 
+def announces_any(hit: Hit, ahead: Sequence[date]) -> bool:
+    """Return whether a text names one of the days `ahead` of now, each of which begins as where the hit's time is."""
+    near = [day for day in ahead if timedelta() <= day - hit.at.date() < _SAME_YEAR]
+    if not near or len(hit.content) > _AHEAD_MAX_CHARS:
+        return False
+    return not set(near).isdisjoint(announced_days(hit.content, hit.at.date())) or _lasts_over(hit, near)
+
+
+def _lasts_over(hit: Hit, days: Sequence[date]) -> bool:
+    """Return whether a text names one of some days, or a short time such as that of a visit to which one belongs."""
+    zone = hit.at.tzinfo or UTC
+    spans = [(midnight(day, zone), midnight(day + timedelta(days=1), zone)) for day in days]
+    named = [each for each in _named(hit) if each.end - each.start <= _LASTS_MOST]
+    return any(each.start < end and start < each.end for each, (start, end) in product(named, spans))
+
+
 def _days(asked: Sequence[TimeSpan], at: datetime) -> list[TimeSpan]:
     """Return the single days that are asked for; one of a known year only if the text is of about that time."""
     days = [span for span in asked if span.end - span.start <= _DAY_MOST]
@@ -35,12 +53,16 @@ def _days(asked: Sequence[TimeSpan], at: datetime) -> list[TimeSpan]:
     return [day for day in days if _in_year(day, at.tzinfo) in each_year or abs(at - day.start) < _SAME_YEAR]
 
 
+def _named(hit: Hit) -> Sequence[TimeSpan]:
+    try:
+        return named_periods(hit.content, hit.at, hit.at.tzinfo or UTC, ahead=True)
+    except (OverflowError, ValueError):  # "yesterday" on the calendar's first day
+        return ()
+
+
 def _names(hit: Hit, days: Sequence[TimeSpan]) -> bool:
     zone = hit.at.tzinfo
-    try:
-        named = named_periods(hit.content, hit.at, zone)
-    except (OverflowError, ValueError):  # "yesterday" on the calendar's first day
-        return False
+    named = _named(hit)
     if any(day.start <= each.start and each.end <= day.end for each, day in product(named, days)):
         return True
     # "By 26 November" may as well be meant of the next one.

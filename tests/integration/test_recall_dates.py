@@ -124,6 +124,28 @@ def test_need_39_what_names_the_day_itself_was_perhaps_said_on_another(
     assert not make_provider(config, session_id="asking-9").prefetch(on(11, "What did I do on %-d %B?"))
 
 
+@pytest.mark.parametrize("question", ["What do I have tomorrow?", "was steht morgen an?", "anything on tomorrow"])
+def test_need_39_what_was_told_of_tomorrow_answers_a_question_for_it(
+    question: str, make_provider: MakeProvider, embedder: ScriptedEmbedder, dsn: str
+) -> None:
+    """Also among many other rows, which have as little in common with the question."""
+    config = {"embed_url": embedder.url}
+    made = make_provider(config)
+    tuner = "The tuner looks at the piano tomorrow at eleven."
+    glasses = f"I fetch the glasses on {on(-1, '%-d %B %Y')}."
+    harbour = f"The visit of the harbour office is on {on(-1, '%A')}."
+    others = [f"The crane number {number} of the harbour was greased." for number in range(40)]
+    told_before = {tuner: 0, glasses: 30, harbour: 3, tuner.replace("tuner", "plumber"): 2} | dict.fromkeys(others, 4)
+    for number, text in enumerate(told_before):
+        made.sync_turn(text, None, session_id=f"session-of-{number}")
+    landed(made)
+    for text, days in told_before.items():
+        age(dsn, text, days=days)
+    block = make_provider(config, session_id="asking").prefetch(question)
+    assert len(block.splitlines()) == 4, block
+    assert all(text in block for text in (tuner, glasses, harbour)), block
+
+
 def test_need_19_many_texts_that_are_full_of_dates_are_not_read_for_longer_than_a_turn_waits(
     make_provider: MakeProvider,
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hermes_memory_pgvector.domain.dates import FIRST_MOMENT, LAST_MOMENT
 from hermes_memory_pgvector.domain.named_times import named_periods
 from hermes_memory_pgvector.domain.types import Hit
-from hermes_memory_pgvector.recall.told_of import tells_of
+from hermes_memory_pgvector.recall.told_of import announces_any, tells_of
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
 
@@ -53,3 +53,22 @@ def test_need_39_a_day_of_another_year_is_another_day() -> None:
     both = "What did I do on 27 November 2026 and 28 November 2026?"
     assert told("Tomorrow I pay", NOW - timedelta(days=2), both)
     assert not told("Tomorrow I pay", NOW - timedelta(days=2 + 365), both)
+
+
+@pytest.mark.parametrize(
+    ("text", "days", "announced"),
+    [
+        ("The exam is on 4 December", 20, True),
+        ("The exam is on 4 December 2026", 20, True),
+        ("The exam is on 4 December 2025", 20, False),
+        ("Grandma stays from 3 to 7 December", 20, True),
+        ("Abroad from 1 August to 20 December", 20, False),
+        ("The fitter comes on Friday", 1, True),
+        ("The fitter comes on Friday", 9, False),
+        ("Notes. " * 100 + "The exam is on 4 December", 20, True),
+        ("The exam was on 4 December", 300, False),
+    ],
+)
+def test_need_39_a_text_announces_a_day_ahead(text: str, days: int, announced: bool) -> None:
+    said = Hit("turns", 1, "team", "user", "s-1", text, NOW - timedelta(days=days), None)
+    assert announces_any(said, [date(2026, 12, 4)]) is announced
