@@ -15,7 +15,7 @@ from ..domain.text import both_ends
 from ..domain.types import Hit
 from .asking import asks_for_reply, pastes_error
 from .changes import asked_in, asks_for_past, what_changed
-from .follow_up import goes_on
+from .follow_up import goes_on, takes_up
 from .ranking import FITS_AS_WELL, are_alike, is_question, newest_of_near_equals
 from .values import about, by_endpoint, replaced_part, values_in
 
@@ -71,22 +71,35 @@ def lines_of(hits: Sequence[Hit], question: str = "") -> list[Line]:
     if not timed:
         lines = _newer_first(lines)
         lines = lines if asks_for_past(question) else _changed_first(lines, question)
-    return _with_what_follows(_folded(lines))
+    return _with_what_follows(_folded(lines), question)
 
 
-def goes_on_about(hits: Iterable[Hit], shown: Sequence[Hit]) -> Iterator[Hit]:
+def goes_on_about(hits: Iterable[Hit], shown: Sequence[Hit], question: str = "") -> Iterator[Hit]:
     """Yield the user's statements that go on about an exchange that is shown, as "No, I meant 648" does.
 
     They are among `hits`, or stand beside what is shown. What such a statement names is named in that exchange only, so
-    it is not found by itself; and without it what it corrects would be told as it was said first.
+    it is not found by itself; and without it what it corrects would be told as it was said first. To a question for
+    what helped these are also the statements that take up what the reply advised.
     """
-    ends = {_end_of_exchange(hit).id for hit in _turns(shown)}
+    ended, before_it = _exchanges_before(shown)
     beside = {turn.id: turn for turn in _messages(chain.from_iterable(map(_turns_after, _turns(shown))))}
+    helped = asks_for_reply(question)
     for hit in (beside | {hit.id: hit for hit in _messages(hits)}).values():
         before = _turn_before(hit)
-        follows = hit.id in beside if before is None else before.id in ends
-        if follows and goes_on(hit.content):
+        exchange = before_it.get(hit.id) if before is None else ended.get(before.id)
+        if exchange and (goes_on(hit.content) or (helped and takes_up(hit.content, *exchange))):
             yield hit
+
+
+def _exchanges_before(shown: Sequence[Hit]) -> tuple[dict[int, tuple[str, str]], dict[int, tuple[str, str]]]:
+    """Return what was said and replied in the exchanges shown, by the id of their end, and of the turns beside them."""
+    ended: dict[int, tuple[str, str]] = {}
+    before: dict[int, tuple[str, str]] = {}
+    for hit in _turns(shown):
+        said, reply = _halves_of_exchange(hit)
+        ended[reply.id] = said.content, reply.content
+        before |= dict.fromkeys((turn.id for turn in _turns_after(hit)), ended[reply.id])
+    return ended, before
 
 
 def exchanges_in(hits: Sequence[Hit]) -> list[list[Hit]]:
@@ -129,9 +142,10 @@ def _turns(hits: Iterable[Hit]) -> Iterator[Hit]:
     return (hit for hit in hits if hit.store == "turns")
 
 
-def _end_of_exchange(hit: Hit) -> Hit:
-    """Return the answer to a user's message, or else the hit itself."""
-    return _answer_to(hit) or hit
+def _halves_of_exchange(hit: Hit) -> tuple[Hit, Hit]:
+    """Return what somebody said and the answer to it, or twice the hit itself where the other half is not there."""
+    other = other_half(hit) or hit
+    return (other, hit) if hit.kind == "assistant" else (hit, other)
 
 
 def _messages(hits: Iterable[Hit]) -> Iterator[Hit]:
@@ -290,12 +304,15 @@ def _folded(lines: Sequence[Line]) -> list[Line]:
     return first + repeated
 
 
-def _with_what_follows(lines: Sequence[Line]) -> list[Line]:
+def _with_what_follows(lines: Sequence[Line], question: str) -> list[Line]:
     """Return the lines; one that goes on about an exchange stands right behind that, unless it stands before it."""
+    helped = asks_for_reply(question)
     ordered: list[Line] = []
     for line in lines:
-        on = [half for half in _messages(_halves(line)) if goes_on(half.content)]
-        about = (place for place, other in enumerate(ordered) if on and any(goes_on_about(on, _halves(other))))
+        on = [half for half in _messages(_halves(line)) if helped or goes_on(half.content)]
+        about = (
+            place for place, other in enumerate(ordered) if on and any(goes_on_about(on, _halves(other), question))
+        )
         ordered.insert(next(about, len(ordered)) + 1, line)
     return ordered
 

@@ -23,6 +23,8 @@ _MOST_CHARS = 120  # of a message that needs an earlier one
 _CONTENT_MOST = 2  # words before the pronoun that may be what it is about
 _CONTENT_LEAST = 3  # words of a statement that others can be about
 _STATED_MOST_CHARS = 250  # of a statement that goes on about what was said right before it
+_STEM_CHARS = 6  # enough to tell words apart, few enough that "rescanning" takes up "rescan"
+_TAKEN_UP_LEAST = 4  # letters of a word that a statement takes up from a reply
 _NAMES_MOST = 4  # of a reply; a longer list is not what one pronoun stands for
 _REPLY_CHARS = 400  # of a reply, in which its first sentence that says something is
 # Not after "Dr." or "Mrs.".
@@ -138,6 +140,19 @@ def goes_on(text: str) -> bool:
     if _OWN.match(plain, pronoun.start()):
         return named == 0
     return named < _CONTENT_MOST if _PERSON.fullmatch(pronoun[0]) else named <= _CONTENT_MOST
+
+
+def takes_up(text: str, said: str, reply: str) -> bool:
+    """Return whether a short statement has a word that a reply brought up, and not what it replied to.
+
+    "Upside down, thanks" takes up "The labels are in upside down, or the sensor is dirty".
+    """
+    return _tells_something(text) and bool(_stems(text) & _stems(reply) - _stems(said))
+
+
+def _stems(text: str) -> set[str]:
+    """Return the beginnings of the words of a text that tell something."""
+    return {word[:_STEM_CHARS] for word in telling_words(text) if len(word) >= _TAKEN_UP_LEAST or word.isdecimal()}
 
 
 def _says_it_goes_on(text: str) -> bool:

@@ -214,7 +214,7 @@ def worth_showing(
     """
     coming = _coming(found, text, until)
     if coming and only_what_comes(text):
-        return _with_what_goes_on(found, {(hit.store, hit.id) for hit in coming.values()})
+        return _with_what_goes_on(found, {(hit.store, hit.id) for hit in coming.values()}, text)
     found = [coming.get(place, hit) for place, hit in enumerate(found)]
     alike, ordered = _by_question(held, text), asks(text, of_a_turn=True)
     answering = {
@@ -222,12 +222,12 @@ def worth_showing(
         for question, hits in _by_question(found, text).items()
         for hit in _answering(searcher, hits, question, settings, until, alike.get(question, []), ordered=ordered)
     }
-    return _with_what_goes_on(found, answering)
+    return _with_what_goes_on(found, answering, text)
 
 
-def _with_what_goes_on(found: Sequence[Hit], answering: Collection[tuple[Store, int]]) -> list[Hit]:
+def _with_what_goes_on(found: Sequence[Hit], answering: Collection[tuple[Store, int]], text: str) -> list[Hit]:
     """Return the rows `answering`, in the order in which they were found, with what goes on about them."""
-    going_on = goes_on_about(found, [hit for hit in found if (hit.store, hit.id) in answering])
+    going_on = goes_on_about(found, [hit for hit in found if (hit.store, hit.id) in answering], text)
     further: dict[tuple[Store, int], Hit] = {(hit.store, hit.id): hit for hit in going_on}
     rows = {*answering, *further}
     worth = {row: hit for hit in found if (row := (hit.store, hit.id)) in rows}

@@ -588,6 +588,18 @@ def test_need_17_what_corrects_an_exchange_belongs_to_it_and_stands_right_behind
         assert lines.index(said) == lines.index(asked) + 1
 
 
+def test_need_37_to_a_question_for_what_helped_belongs_what_takes_up_the_advice() -> None:
+    asked, reply = exchange("The label printer prints blanks", "The labels may be in upside down. Calibrate it.", 10)
+    found = asked._replace(id=12, content="upside down. doh, thanks", around=(reply,))
+    other = found._replace(content="The printer stands in room 4 now")
+    for question in ("printer prints blanks again, what was it?", "how did we fix the label printer"):
+        assert list(goes_on_about((found,), (asked,), question)) == [found]
+        assert not list(goes_on_about((other,), (asked,), question))
+        lines = lines_of((asked, found), question)
+        assert [line.told.content for line in lines] == [reply.content, found.content]
+    assert not list(goes_on_about((found,), (asked,), "Where is the label printer?"))
+
+
 def test_need_37_of_an_error_that_was_pasted_without_a_word_the_reply_is_told() -> None:
     pasted, helped = exchange("Error: the harbour crane is offline", "Press the green button at its foot.", 10)
     assert told(pasted) == [(helped.content, pasted.content)]
