@@ -84,6 +84,20 @@ _ASKING = {
     ),
 }
 _GREETINGS = frozenset(split("hey hi hello ok okay so and und also hallo moin hola y oye et salut ciao e"))
+# Without one of these a text needs no pattern.
+_SIGNS = frozenset(
+    split(
+        """
+        tomorrow ubermorgen morgen manana demain dopodomani domani amanha today tonight morning afternoon
+        evening heute hui soir midi hoy noche tarde oggi stasera hoje vandaag vanavond сегодня week woche
+        semana semaine settimana неделе days tage tagen dias jours giorni dagen дни
+        """
+    )
+) | {
+    re.findall(r"\w+", name)[-1]
+    for names in (words.WEEKDAYS, words.ENGLISH_SHORT_WEEKDAYS, words.GERMAN_EVENINGS, words.WEEKENDS)
+    for name in names
+}
 _WORD = late_pattern(r"[\w'\u2019-]+")
 
 
@@ -99,17 +113,26 @@ def days_ahead(text: str, today: date) -> Sequence[date]:
 
 @lru_cache(maxsize=64)  # several steps of a recall ask it of one question
 def _days_ahead(text: str, today: date) -> Sequence[date]:
-    folded = plain(text).replace("\u2019", "'")
-    found = list(_pattern().finditer(folded))
+    folded = _folded(text)
     said = set(re.findall(r"\w+", folded))
-    if not found or (not _asks_only(text, folded) and (language_of(text) or "en") in past_languages(folded, said)):
+    found = [] if said.isdisjoint(_SIGNS) else list(_pattern().finditer(folded))
+    if not found or (not _asks_only(folded) and (language_of(text) or "en") in past_languages(folded, said)):
         return ()
     return tuple(sorted({day for match in found for day in _meant(match, today)}))
 
 
 def only_what_comes(text: str) -> bool:
     """Return whether a question asks what there is at a time ahead, and names nothing else: "What's on tomorrow?"."""
-    return len(text) <= _MAX_CHARS and _asks_only(text, plain(text).replace("\u2019", "'"))
+    return len(text) <= _MAX_CHARS and _only_what_comes(text)
+
+
+@lru_cache(maxsize=64)
+def _only_what_comes(text: str) -> bool:
+    return _asks_only(_folded(text))
+
+
+def _folded(text: str) -> str:
+    return plain(text).replace("\u2019", "'")
 
 
 def with_names(text: str, today: date) -> str:
@@ -136,8 +159,8 @@ def _weekday_names() -> dict[int, list[str]]:
     }
 
 
-def _asks_only(text: str, folded: str) -> bool:
-    if _pattern().search(folded) is None:
+def _asks_only(folded: str) -> bool:
+    if _SIGNS.isdisjoint(re.findall(r"\w+", folded)) or _pattern().search(folded) is None:
         return False
     said = _WORD.findall(_pattern().sub(" ", folded))
     while said and said[0] in _GREETINGS and len(said) > 1:
