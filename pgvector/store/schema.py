@@ -73,6 +73,11 @@ def missing_migrations(applied: Collection[int]) -> list[str]:
     return [name for version, name in shipped_migrations().items() if version not in applied]
 
 
+def if_elsewhere(conn: DeadlineConnection) -> str:
+    """Return what is wrong with a database that has nothing of ours if it is not the one that was meant."""
+    return f"if another database than {conn.info.dbname!r} has the memory, correct `dsn`"
+
+
 def ensure_schema(conn: DeadlineConnection, *, dims: int) -> None:
     """Verify, changing no table, that every migration is applied and vectors have `dims` floats.
 
@@ -83,9 +88,11 @@ def ensure_schema(conn: DeadlineConnection, *, dims: int) -> None:
     _require_in_sight(conn)
     _require_rows_in_sight(conn)
     _require_open(conn)
-    if missing := missing_migrations(applied_versions(conn)):
+    applied = applied_versions(conn)
+    if missing := missing_migrations(applied):
+        other = "" if applied else f"; {if_elsewhere(conn)}"
         raise SchemaNotApplied(
-            f"the memory schema is not applied (missing: {', '.join(missing)}); run: {MIGRATE_COMMAND}"
+            f"the memory schema is not applied (missing: {', '.join(missing)}){other}; run: {MIGRATE_COMMAND}"
         )
     if (schema := vectors_out_of_reach(conn)) is not None:
         role = conn.info.user

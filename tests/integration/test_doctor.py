@@ -264,6 +264,8 @@ INVALID = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'conversati
         (on("UPDATE pg_extension SET extversion = '0.7.4' WHERE extname = 'vector'"), "pgvector", "fail", "0.7.4"),
         (on("UPDATE pg_extension SET extversion = '0.8.2' WHERE extname = 'vector'"), "pgvector", "note", "0.8.2"),
         (on("DELETE FROM hermes_migrations"), "schema", "fail", "is not applied"),
+        (on("DELETE FROM hermes_migrations"), "schema", "fail", "has the memory, correct `dsn`"),
+        (lambda admin, dsn: make_conninfo(dsn, dbname="postgres"), "pgvector", "fail", "than 'postgres' has"),
         (on("UPDATE hermes_migrations SET checksum = repeat('a', 64)"), "schema", "note", "was another text"),
         (on(NEWER), "schema", "note", "migration 999 here is of a newer version"),
         (on(INVALID), "index", "fail", "conversations_theme_time_idx is invalid"),

@@ -127,7 +127,8 @@ def _tables(conn: DeadlineConnection, context: DoctorContext) -> Iterator[Check]
     _, vector = schema_checks.versions(conn)
     if not vector:
         how = migrating(conn, context.settings)
-        yield fail("pgvector", "the extension is not installed in this database", how, "migrate")
+        other = f"; {schema.if_elsewhere(conn)}" if context.settings.dsn else ""
+        yield fail("pgvector", f"the extension is not installed in this database{other}", how, "migrate")
         return
     yield _extension(conn, vector)
     themes = _themes(conn, own_theme(Policy.of(context.settings).rules, context.home))
