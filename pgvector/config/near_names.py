@@ -22,7 +22,8 @@ _LIKE = 0.6  # least likeness of a name to the setting that was meant
 _LIKE_FOLDER = 0.7  # to embedded_dir; "model_dir" is less
 _LIKE_SECTION = 0.85  # to pgvector; "pgvector_old" is less
 _PLACES = ("dsn", "embedded_dir")
-_DEPTH = 2  # levels of a config.yaml above a section, at most; ours is below one
+# What may stand between `plugins` and a section of ours; anything else there is another plugin, as is its "pgvector".
+_BETWEEN = frozenset(("config", "entries", "memory", "options", "plugins", "providers", "settings"))
 _SLIPS = 2  # characters too many or too few
 # Settings of the other provider of this name, which a config.yaml may still hold.
 _OF_OTHERS = {"hybrid_search": "recall always goes by meaning and by words; take it out"}
@@ -73,8 +74,12 @@ def _like_ours(level: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str,
             continue
         if _is_like(key, "pgvector"):
             yield ".".join((*path, key)), value
-        elif len(path) < _DEPTH and (path or _is_like(key, "plugins") or _is_like(key, "memory")):
+        elif _folded(key) in _BETWEEN if len(path) == 1 else not path and _may_hold_plugins(key):
             yield from _like_ours(value, (*path, key))
+
+
+def _may_hold_plugins(key: str) -> bool:
+    return _is_like(key, "plugins") or _is_like(key, "memory")
 
 
 def _has_settings(section: Mapping[str, Any]) -> bool:

@@ -44,6 +44,7 @@ def test_no_section_is_no_warning(tmp_path: Path, text: str) -> None:
         ("plugins: {PG-Vector: {dsn: host=db}}", "plugins.PG-Vector"),
         ("plugins: {hermes_memory_pgvector: {embedded_dir: /pg}}", "plugins.hermes_memory_pgvector"),
         ("plugins: {entries: {pgvector: {dsn: host=db}}}", "plugins.entries.pgvector"),
+        ("plugins: {memory: {pgvector: {dsn: host=db}}}", "plugins.memory.pgvector"),
         ("plugin: {pgvector: {dsn: host=db}}", "plugin.pgvector"),
         ("plugins: {enabled: [pgvector], dsn: host=db}", "plugins"),
         ("memory: {provider: pgvector, pgvector: {dsn: host=db}}", "memory.pgvector"),
@@ -63,6 +64,8 @@ def test_trap_12_settings_in_a_section_that_nobody_reads_are_found(tmp_path: Pat
     [
         "mcp_servers: {pgvector: {command: hermes-pgvector, args: [mcp]}}",
         "rag: {pgvector: {dsn: host=db}}",  # another program's
+        "plugins: {mem0: {pgvector: {dsn: host=db}}}",
+        "memory: {provider: pgvector, mem0: {pgvector: {dsn: host=db}}}",
         "plugins: {pgvector_old: {dsn: host=db}}",  # put away
         "plugins: {pgvektor: {dsn: '', dims: }}",
         "plugins: {pgvektor: {colour: blue}, enabled: [pgvector]}",
