@@ -437,12 +437,34 @@ def test_need_40_no_command_saves_settings_with_which_memory_would_be_off(
     config.write_text("plugins: {pgvector: {dsn: host=db.example dbname=memory}}\n")
     monkeypatch.setenv("HERMES_PGVECTOR_DSN_OLD", "host=old.example dbname=memory")
 
-    with pytest.raises(ConfigurationError, match=r"left as it is, since memory would be off .* HERMES_PGVECTOR_DSN"):
+    with pytest.raises(ConfigurationError, match=r"left as they are, since memory would be off .* HERMES_PGVECTOR_DSN"):
         set_settings(home, {"dsn": ""})
 
     assert config.read_text() == "plugins: {pgvector: {dsn: host=db.example dbname=memory}}\n"
     monkeypatch.delenv("HERMES_PGVECTOR_DSN_OLD")
     assert set_settings(home, {"dsn": ""}) and load_settings(None, home).settings.dsn == ""
+
+
+@pytest.mark.parametrize("file", ["pgvector/config.json", ".env"])
+def test_need_40_nor_where_the_form_or_the_environment_held_what_is_taken_out(
+    file: str, user: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host has loaded the .env of its own home into the environment."""
+    home, dsn = user / "one", "host=db.example dbname=memory"
+    (home / "pgvector").mkdir(parents=True)
+    held = json.dumps({"dsn": dsn}) if file.endswith(".json") else f"HERMES_PGVECTOR_DSN='{dsn}'\n"
+    (home / file).write_text(held)
+    monkeypatch.setenv("HERMES_HOME", str(home))
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN_OLD", "host=old.example dbname=memory")
+    if file == ".env":
+        monkeypatch.setenv("HERMES_PGVECTOR_DSN", dsn)
+
+    with pytest.raises(ConfigurationError, match="left as they are, since memory would be off"):
+        set_settings(home, {"dsn": ""})
+
+    assert (home / file).read_text() == held and not (home / "config.yaml").exists()
+    assert load_settings(None, home).settings.dsn == dsn
+    assert os.environ.get("HERMES_PGVECTOR_DSN") == (dsn if file == ".env" else None)
 
 
 def test_need_04_a_home_that_has_used_a_server_of_its_own_gets_no_part_of_the_users(user: Path, run: Run) -> None:

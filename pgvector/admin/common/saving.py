@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -163,22 +163,20 @@ def save(home: Path, changes: Changes) -> None:
 
     given = {name: value for name, value in changes.variables.items() if value is not None}
     removed = {name: None for name in changes.variables if name not in given}
-    with restored_on_failure(home / DOTENV_NAME, home / CONFIG_NAME), _still_in_use(home):
+    with (
+        restored_on_failure(home / DOTENV_NAME, home / CONFIG_NAME, form_path(home)),
+        _environment_restored(changes.variables),
+        _still_in_use(home),
+    ):
         if given:
             set_dotenv(home, given)
         if changes.settings:
             set_values(home, {(*_SECTION, key): value for key, value in changes.settings.items()})
-        # Last, as it overrules config.yaml: with neither, whoever starts now would use another database.
+        # After that, as they overrule config.yaml: with neither, whoever starts now would use another database.
         if removed:
             set_dotenv(home, removed)
-    try:
         _forget_form(home, frozenset(changes.settings))
-    except OSError as error:
-        raise ConfigurationError(
-            f"{form_path(home)}, what the desktop's form saved, overrules what was written now, and cannot be changed "
-            f"({error.strerror or error}); delete it"
-        ) from error
-    _follow_environment(home, changes.variables)
+        _follow_environment(home, changes.variables)
     _note_place(home, changes)
 
 
@@ -198,8 +196,23 @@ def _still_in_use(home: Path) -> Iterator[None]:
     except ConfigurationError as exc:
         if in_use:
             raise ConfigurationError(
-                f"{home / CONFIG_NAME} was left as it is, since memory would be off with these settings: {exc}"
+                f"the settings of {home} were left as they are, since memory would be off with the new ones: {exc}"
             ) from exc
+
+
+@contextmanager
+def _environment_restored(names: Iterable[str]) -> Iterator[None]:
+    """Restore variables of this process' environment that the block has changed if it raises."""
+    before = {name: os.environ.get(name) for name in names}
+    try:
+        yield
+    except BaseException:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        raise
 
 
 def _note_place(home: Path, changes: Changes) -> None:
@@ -226,13 +239,22 @@ def _follow_environment(home: Path, variables: Mapping[str, str | None]) -> None
 
 
 def _forget_form(home: Path, keys: frozenset[str]) -> None:
-    """Remove settings from the file of the desktop's form, so that their values in config.yaml count."""
+    """Remove settings from the file of the desktop's form, so that their values in config.yaml count.
+
+    Raises ConfigurationError.
+    """
     known = read_form(home)
     left = {key: value for key, value in known.items() if key not in keys}
-    if known and not left:
-        form_path(home).unlink(missing_ok=True)
-    elif left != known:
-        replace_file(form_path(home), (json.dumps(left, indent=2) + "\n").encode())
+    try:
+        if known and not left:
+            form_path(home).unlink(missing_ok=True)
+        elif left != known:
+            replace_file(form_path(home), (json.dumps(left, indent=2) + "\n").encode())
+    except OSError as error:
+        raise ConfigurationError(
+            f"{form_path(home)}, what the desktop's form saved, overrules config.yaml, and cannot be changed "
+            f"({error.strerror or error}); delete it"
+        ) from error
 
 
 def overruled(wanted: Settings, now: Settings) -> list[str]:
