@@ -25,6 +25,7 @@ _PLACES = ("dsn", "embedded_dir")
 # What may stand between `plugins` and a section of ours; anything else there is another plugin, as is its "pgvector".
 _BETWEEN = frozenset(("config", "entries", "memory", "options", "plugins", "providers", "settings"))
 _SLIPS = 2  # characters too many or too few
+_NO_SLIPS = frozenset(("vector", "pgvecto_rs"))  # names of something else, however like ours
 # Settings of the other provider of this name, which a config.yaml may still hold.
 _OF_OTHERS = {"hybrid_search": "recall always goes by meaning and by words; take it out"}
 
@@ -47,7 +48,8 @@ class Misplaced(NamedTuple):
 
     def __str__(self) -> str:
         """Return what is wrong, without the values of the settings."""
-        return f"{self.where} holds settings of this plugin, and nothing reads them there: move them to {SECTION}"
+        found = f"{self.where} holds settings of this plugin, and nothing reads them there"
+        return f"{found}: move them to {SECTION}, or take them out"
 
 
 def misplaced_settings(config: object) -> Misplaced | None:
@@ -94,7 +96,7 @@ def _has_place(section: Mapping[str, Any]) -> bool:
 def _is_like(key: str, name: str) -> bool:
     """Return whether a key of a file is a section's name with a slip in it."""
     meant = _folded(key).replace(" ", "_").removeprefix("hermes_").removeprefix("memory_")
-    if abs(len(meant) - len(name)) > _SLIPS:
+    if abs(len(meant) - len(name)) > _SLIPS or meant in _NO_SLIPS:
         return False
     with at_import:
         import difflib

@@ -56,7 +56,7 @@ def test_trap_12_settings_in_a_section_that_nobody_reads_are_found(tmp_path: Pat
     _write(tmp_path, text)
     found = misplaced_section(tmp_path)
     assert found is not None and found.where == where and found.has_place
-    assert str(found).endswith("move them to plugins.pgvector") and "host=db" not in str(found)
+    assert str(found).endswith("move them to plugins.pgvector, or take them out") and "host=db" not in str(found)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,8 @@ def test_trap_12_settings_in_a_section_that_nobody_reads_are_found(tmp_path: Pat
     [
         "mcp_servers: {pgvector: {command: hermes-pgvector, args: [mcp]}}",
         "rag: {pgvector: {dsn: host=db}}",  # another program's
+        "plugins: {vector: {dsn: host=db}}",
+        "plugins: {pgvecto-rs: {dsn: host=db}}",
         "plugins: {mem0: {pgvector: {dsn: host=db}}}",
         "memory: {provider: pgvector, mem0: {pgvector: {dsn: host=db}}}",
         "plugins: {pgvector_old: {dsn: host=db}}",  # put away
