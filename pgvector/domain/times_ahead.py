@@ -36,10 +36,10 @@ _ASKING = {
     "": (
         "what whats what's anything any do have is are which when show list tell remind got am plans appointments",
         """
-        a about again all at anybody anyone appointment appointments be been booked calendar come comes coming date
+        a about again agenda all at anybody anyone appointment appointments be booked busy calendar come comes coming
         dates deadline deadlines diary due else event events everything for free get go going happen happening happens
-        i in it ll look looks like looking m me meeting meetings must my need of on our planned plan plans please re s
-        schedule scheduled should so something the there to up ve we will with agenda busy
+        i in like ll look looking looks m me meeting meetings must my need of on our plan planned plans please re s
+        schedule scheduled should so something the there to up ve we will with
         """,
     ),
     "de": (
@@ -83,6 +83,25 @@ _ASKING = {
         "aan afspraak afspraken agenda de doen een er gepland het iets ik in mijn moet op onze plannen staan te we",
     ),
 }
+# With one of these a text asks only if who does or has it, or whatever there is, stands right behind: "do we have", but
+# not "do it tomorrow"; or else if it ends as a question.
+_VERBS = frozenset(
+    split(
+        "am are do got have is hab habe haben ist sind steht stehen liegt hay tengo tenemos ai avons c'est j'ai on y ho"
+        " abbiamo ha tenho temos heb hebben staat zijn"
+    )
+)
+_SUBJECTS = frozenset(
+    split(
+        "any anything something i there we etwas ich irgendwas irgendetwas was wir algo alguna algun quelque quoi cosa"
+        " qualcosa er iets ik"
+    )
+)
+# An order to tell says what of; "remind me tomorrow" is one to wait.
+_TELLING = frozenset(split("list remind show tell erinner zeig dime recuerdame dis rappelle ricordami"))
+_NOT_TOLD = frozenset(
+    split("at for in me of please something the to das etwas mal mich mir noch nochmal algo me ce moi")
+)
 _GREETINGS = frozenset(split("hey hi hello ok okay so and und also hallo moin hola y oye et salut ciao e"))
 # Without one of these a text needs no pattern.
 _SIGNS = frozenset(
@@ -165,7 +184,17 @@ def _asks_only(folded: str) -> bool:
     said = _WORD.findall(_pattern().sub(" ", folded))
     while said and said[0] in _GREETINGS and len(said) > 1:
         del said[0]
-    return bool(said) and any(said[0] in begins and begins | others >= set(said) for begins, others in _vocabularies())
+    known = any(said[0] in begins and begins | others >= set(said) for begins, others in _vocabularies() if said)
+    return known and _asks_for_some(said, folded)
+
+
+def _asks_for_some(said: Sequence[str], folded: str) -> bool:
+    """Return whether words ask for what there is, and do not order to do or tell an unnamed thing."""
+    if said[0] in _TELLING:
+        return not _NOT_TOLD.issuperset(said[1:])
+    if said[0] not in _VERBS:
+        return True
+    return not _SUBJECTS.isdisjoint(said[1:3]) or (len(said) > 1 and folded.rstrip().endswith("?"))
 
 
 @cache

@@ -279,7 +279,9 @@ def _then(found: Sequence[Hit], text: str, until: float) -> list[Hit] | None:
 def _coming(found: Sequence[Hit], text: str, until: float) -> dict[int, Hit]:
     """Return by their places the rows that state something of a day ahead which a question names, as told then."""
     zone = next((hit.at.tzinfo for hit in found), None) or UTC
-    ahead = days_ahead(text, in_zone(datetime.now(UTC), zone).date())
+    # "See you tomorrow" asks for nothing of that day.
+    wanted = only_what_comes(text) or asks(text, of_a_turn=True)
+    ahead = days_ahead(text, in_zone(datetime.now(UTC), zone).date()) if wanted else ()
     states = filter(
         lambda each: time.monotonic() < until and not is_question(each[1]), enumerate(found if ahead else ())
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,9 @@ from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall.prefetch import worth_showing
 from tests.conftest import MakeProvider
 from tests.support.aged import age, in_order
+from tests.support.local_models import link_model
 from tests.support.memory import landed, recalled, runtime_of
+from tests.support.model_files import MODEL_NAME
 from tests.support.scripted_embedder import ScriptedEmbedder
 
 TURNS = "recall_conversation"
@@ -144,6 +147,29 @@ def test_need_39_what_was_told_of_tomorrow_answers_a_question_for_it(
     block = make_provider(config, session_id="asking").prefetch(question)
     assert len(block.splitlines()) == 4, block
     assert all(text in block for text in (tuner, glasses, harbour)), block
+
+
+def test_need_09_a_message_that_asks_nothing_of_a_day_gets_nothing_of_it(
+    home: Path, make_provider: MakeProvider, dsn: str
+) -> None:
+    link_model(home)
+    config = {"embed_url": f"local:{MODEL_NAME}", "prefetch_deadline_s": 8.0}
+    made = make_provider(config)
+    tuner = "The tuner comes tomorrow at eleven."
+    others = [
+        "I like green tea.",
+        "The harbour crane is greased by two people.",
+        "Choir is in the chapel.",
+        "The boiler makes a noise.",
+        "My keys are in the coat.",
+    ]
+    for number, text in enumerate((tuner, *others)):
+        made.sync_turn(text, "Noted.", session_id=f"session-of-{number}")
+    landed(made)
+    for text in others:
+        age(dsn, text, days=3)
+    assert tuner in make_provider(config, session_id="asking").prefetch("What do I have tomorrow?")
+    assert not make_provider(config, session_id="saying").prefetch("remind me tomorrow to water the plants")
 
 
 def test_need_19_many_texts_that_are_full_of_dates_are_not_read_for_longer_than_a_turn_waits(
