@@ -41,9 +41,33 @@ def announces_any(hit: Hit, ahead: Sequence[date]) -> bool:
 def _lasts_over(hit: Hit, days: Sequence[date]) -> bool:
     """Return whether a text names one of some days, or a short time such as that of a visit to which one belongs."""
     zone = hit.at.tzinfo or UTC
-    spans = [(midnight(day, zone), midnight(day + timedelta(days=1), zone)) for day in days]
     named = [each for each in _named(hit) if each.end - each.start <= _LASTS_MOST]
-    return any(each.start < end and start < each.end for each, (start, end) in product(named, spans))
+    each_year = _each_year(named, zone)
+    # "2 January" of a text of December is read as that of the years before.
+    again = [each for each in named if _in_year(each, zone) in each_year]
+    return _reach([each for each in named if _may_come(each, hit)], days, zone) or _reach(
+        again, filter(None, map(_year_before, days)), zone
+    )
+
+
+def _reach(spans: Iterable[TimeSpan], days: Iterable[date], zone: Zone) -> bool:
+    """Return whether one of the days belongs to one of some times."""
+    begun = [(midnight(day, zone), midnight(day + timedelta(days=1), zone)) for day in days]
+    return any(each.start < end and start < each.end for each, (start, end) in product(spans, begun))
+
+
+def _may_come(named: TimeSpan, hit: Hit) -> bool:
+    """Return whether a time was not over when a text named it, as "two hours ago" and "the last days" are."""
+    day, zone = hit.at.date(), hit.at.tzinfo or UTC
+    up_to_now = named.start < midnight(day, zone) < named.end <= midnight(day + timedelta(days=1), zone)
+    return named.end > hit.at and not up_to_now
+
+
+def _year_before(day: date) -> date | None:
+    try:
+        return day.replace(year=day.year - 1)
+    except ValueError:  # 29 February
+        return None
 
 
 def _days(asked: Sequence[TimeSpan], at: datetime) -> list[TimeSpan]:

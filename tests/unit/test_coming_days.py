@@ -37,6 +37,8 @@ WEDNESDAY = date(2026, 11, 25)
         ("Am nächsten Morgen war es kalt, den ganzen Morgen, bis zum Morgen", []),
         ("por la mañana", []),
         ("On Friday we danced", []),
+        ("Friday was fun, and Thursday's lesson went well", []),
+        ("The visit on Friday was confirmed", [27]),
     ],
 )
 def test_need_39_a_day_that_comes_soon(text: str, days: list[int]) -> None:

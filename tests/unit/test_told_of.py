@@ -67,8 +67,31 @@ def test_need_39_a_day_of_another_year_is_another_day() -> None:
         ("The fitter comes on Friday", 9, False),
         ("Notes. " * 100 + "The exam is on 4 December", 20, True),
         ("The exam was on 4 December", 300, False),
+        ("In the last 3 days I slept badly", -5, False),
+        ("The last few days were hard", -5, False),
+        ("The exam is at noon on 4 December", -5, True),
     ],
 )
 def test_need_39_a_text_announces_a_day_ahead(text: str, days: int, announced: bool) -> None:
     said = Hit("turns", 1, "team", "user", "s-1", text, NOW - timedelta(days=days), None)
     assert announces_any(said, [date(2026, 12, 4)]) is announced
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("The exam is on 2 January", [2]),
+        ("Zahnarzt am 2.1.", [2]),
+        ("Grandma stays from 30 December to 3 January", [1, 2, 3]),
+        ("We met on 2 January 2026", []),
+    ],
+)
+def test_need_39_a_day_after_the_turn_of_the_year_is_announced_before_it(text: str, days: list[int]) -> None:
+    said = Hit("turns", 1, "team", "user", "s-1", text, datetime(2026, 12, 20, 12, tzinfo=UTC), None)
+    assert [day for day in range(1, 6) if announces_any(said, [date(2027, 1, day)])] == days
+    assert announces_any(said, [date(2026, 12, 31)]) is (len(days) > 1)
+
+
+def test_need_39_what_was_hours_ago_is_not_ahead_on_the_same_day() -> None:
+    said = Hit("turns", 1, "team", "user", "s-1", "Two hours ago I paid the rent", NOW, None)
+    assert not announces_any(said, [NOW.date()])
