@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import cache
 from itertools import islice
 
-from ..domain.function_words import telling_words
+from ..domain.function_words import plain, telling_words
 from ..domain.named_times import at_another_time, named_periods
 from ..domain.patterns import late_pattern
 from ..domain.small_talk import CJK_LEAST, says_something
@@ -24,6 +24,7 @@ _CONTENT_MOST = 2  # words before the pronoun that may be what it is about
 _CONTENT_LEAST = 3  # words of a statement that others can be about
 _STATED_MOST_CHARS = 250  # of a statement that goes on about what was said right before it
 _STEM_CHARS = 6  # enough to tell words apart, few enough that "rescanning" takes up "rescan"
+_ADVICE_MAX_CHARS = 2000  # of a reply; in more there is any word
 _TAKEN_UP_LEAST = 4  # letters of a word that a statement takes up from a reply
 _NAMES_MOST = 4  # of a reply; a longer list is not what one pronoun stands for
 _REPLY_CHARS = 400  # of a reply, in which its first sentence that says something is
@@ -147,7 +148,13 @@ def takes_up(text: str, said: str, reply: str) -> bool:
 
     "Upside down, thanks" takes up "The labels are in upside down, or the sensor is dirty".
     """
-    return _tells_something(text) and bool(_stems(text) & _stems(reply) - _stems(said))
+    if not _tells_something(text):
+        return False
+    taken = _stems(text) & _stems(reply[:_ADVICE_MAX_CHARS])
+    if not taken:
+        return False
+    known = plain(said)  # which takes no longer where a log was pasted, unlike its words
+    return any(stem not in known for stem in taken)
 
 
 def _stems(text: str) -> set[str]:
@@ -239,7 +246,8 @@ def _corrects() -> re.Pattern[str]:
         r"|(?:change(?: of plans?)?|update|änderung|planänderung|cambio(?: de planes)?|changement(?: de programme)?) ?:"
         r"|(?:(?:i|we)(?:['\u2019]ve)? )?changed (?:my|our) minds?\b|(?:ich )?habe? es mir anders überlegt\b"
         r"|(?:he|hemos) cambiado de (?:idea|opinión)\b|(?:j['\u2019]ai|on a) changé d['\u2019]avis\b"
-        r"|doch (?:erst|nicht|lieber)\b|finalement\b|al final (?!del?\b)|sorry[,.:]? (?=\d)"
+        r"|doch (?:erst|nicht|lieber)\b|finalement\b|al final (?!del?\b)"
+        r"|sorry[,.:]? (?=\d\S*(?: [^\W\d]+)?(?:\W*$|[,.;:!]))"
         r"|(?:that['\u2019]s|that was|(?:you|i) got that|i was) wrong\b"
         rf"|my (?:mistake|bad){ends}"
         r"|das (?:stimmt nicht|war falsch)\b"
@@ -252,17 +260,22 @@ def _corrects() -> re.Pattern[str]:
 
 @cache
 def _helped() -> re.Pattern[str]:
-    """Return the pattern for what somebody says of a remedy, naming it but not the trouble: "the new fuse did it"."""
+    """Return the pattern for what somebody says of a remedy, naming it but not the trouble: "the new fuse did it".
+
+    With that the clause ends: "Anna geht wieder zur Schule" and "no rain since June" are about something else.
+    """
     again = r"(?:geht|läuft|funktioniert|klappt)"
+    ends = r"(?=\W*$|\s*[,.;:!()\u2013\u2014-]|\s+(?:after|again|and|but|for me|now|once|so|thanks?|then|when|with)\b)"
+    beside = r"(?=\W*$|\s*[,.;:!()\u2013\u2014-]|\s+(?:aber|danke|et|gracias|jetzt|merci|mit|seit|und|wieder|y)\b)"
     return re.compile(
-        r"\bdid (?:it(?=\W*$|[,.;:!])|the (?:trick|job)\b)"
-        r"|\bwork(?:s|ed) (?:a treat|like a charm|now|fine|perfectly|wonders)\b|\b(?:has|have)? ?helped\W*$"
-        r"|\b(?:is|are) (?:gone|back to normal)\b|\bback to normal\W*$|\bno (?:more )?\w+ since\b"
-        r"|\bhat (?:\w+ ){0,3}(?:geholfen|geklappt|funktioniert|gereicht|gelegen)\b"
-        r"|(?:^|[,;] )(?:es )?lag an\b|\bwar schuld\b"
-        rf"|\b{again} (?:\w+ )?wieder\b|\bjetzt {again} (?:es|er|sie|alles)\b"
-        r"|\b(?:funcionó|sirvió|ayudó)\b|\bya (?:funciona|va|anda)\b|^(?:sí,? )?era eso\b"
-        r"|\b(?:a|ont) (?:suffi|marché|aidé|fonctionné|tout réglé)\b|\b(?:ça|tout) (?:re)?marche\b",
+        rf"\bdid (?:it(?=\W*$|[,.;:!])|the (?:trick|job){ends})"
+        rf"|\bwork(?:s|ed) (?:a treat|like a charm|now|fine|perfectly|wonders){ends}|\b(?:has|have)? ?helped\W*$"
+        rf"|\b(?:is|are) (?:gone|back to normal){ends}|\bback to normal\W*$|\bno (?:more )?\w+ since(?=\W*$|[,.;:!])"
+        rf"|\bhat (?:\w+ ){{0,3}}(?:geholfen|geklappt|funktioniert|gereicht){beside}"
+        r"|\bhat (?:nur |wohl )?an\b[^.?!]* gelegen\b|(?:^|[,;] )(?:es )?lag an\b|\bwar schuld\W*$"
+        rf"|\b{again} (?:\w+ )?wieder{beside}|\bjetzt {again} (?:es|er|sie|alles){beside}"
+        rf"|\b(?:funcionó|sirvió|ayudó){beside}|\bya (?:funciona|va|anda){beside}|^(?:sí,? )?era eso\b"
+        rf"|\b(?:a|ont) (?:suffi|marché|aidé|fonctionné|tout réglé){beside}|\b(?:ça|tout) (?:re)?marche{beside}",
         re.IGNORECASE,
     )
 

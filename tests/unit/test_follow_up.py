@@ -217,6 +217,10 @@ Change of plan: the 2nd, same time
 Änderung: doch erst am 2. Dezember
 Nein Quatsch, 46 Euro
 sorry, 48. 72 was the old plan
+sorry, 48 euros
+the noise is gone with the new belt
+mit dem neuen Kabel läuft alles wieder
+hat an der Butter gelegen
 changed my mind about the limit. 5000
 finalement 3 décembre, ils ont avancé
 make it 6, Poppy is in
@@ -248,6 +252,16 @@ Not much, just reading
 My bad knee hurts
 My mistake was to trust the plumber
 Al final de mes pagamos el alquiler
+Grandma is gone to Spain
+There has been no rain since June
+Ada works now at the bakery
+We did the job for 300 euros
+Anna geht wieder zur Schule
+Das Buch hat auf dem Tisch gelegen
+Jetzt geht alles an Maria
+Mi hermana me ayudó con la mudanza
+Paul a aidé Camille au jardin
+sorry, 5 minutes late
 The plumber did it by hand
 make it a good one for Ben
 """
