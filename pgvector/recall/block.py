@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, product, starmap
@@ -12,9 +12,10 @@ from ..domain.dates import in_zone, read_moment
 from ..domain.named_times import asks_what_was_said, named_periods
 from ..domain.patterns import late_pattern
 from ..domain.text import both_ends
+from ..domain.times_ahead import only_what_comes
 from ..domain.types import Hit
 from .asking import asks_for_reply, pastes_error
-from .changes import asked_in, asks_for_past, what_changed
+from .changes import asked_in, asks_for_past, told_in, what_changed
 from .follow_up import goes_on, takes_up
 from .ranking import FITS_AS_WELL, are_alike, is_question, newest_of_near_equals
 from .values import about, by_endpoint, replaced_part, values_in
@@ -81,25 +82,35 @@ def goes_on_about(hits: Iterable[Hit], shown: Sequence[Hit], question: str = "")
     it is not found by itself; and without it what it corrects would be told as it was said first. To a question for
     what helped these are also the statements that take up what the reply advised.
     """
-    ended, before_it = _exchanges_before(shown)
+    before = _exchanges_before(shown)
     beside = {turn.id: turn for turn in _messages(chain.from_iterable(map(_turns_after, _turns(shown))))}
     helped = asks_for_reply(question)
     for hit in (beside | {hit.id: hit for hit in _messages(hits)}).values():
-        before = _turn_before(hit)
-        exchange = before_it.get(hit.id) if before is None else ended.get(before.id)
+        exchange = before.of(hit)
         if exchange and (goes_on(hit.content) or (helped and takes_up(hit.content, *exchange))):
             yield hit
 
 
-def _exchanges_before(shown: Sequence[Hit]) -> tuple[dict[int, tuple[str, str]], dict[int, tuple[str, str]]]:
-    """Return what was said and replied in the exchanges shown, by the id of their end, and of the turns beside them."""
+class _Exchanges(NamedTuple):
+    """What was said and replied in some exchanges, by the id of their end, and by those of the turns beside them."""
+
+    ended: Mapping[int, tuple[str, str]]
+    before: Mapping[int, tuple[str, str]]
+
+    def of(self, hit: Hit) -> tuple[str, str] | None:
+        """Return the exchange that stands right before a turn, if it is one of these."""
+        turn = _turn_before(hit)
+        return self.before.get(hit.id) if turn is None else self.ended.get(turn.id)
+
+
+def _exchanges_before(shown: Iterable[Hit]) -> _Exchanges:
     ended: dict[int, tuple[str, str]] = {}
     before: dict[int, tuple[str, str]] = {}
     for hit in _turns(shown):
         said, reply = _halves_of_exchange(hit)
         ended[reply.id] = said.content, reply.content
         before |= dict.fromkeys((turn.id for turn in _turns_after(hit)), ended[reply.id])
-    return ended, before
+    return _Exchanges(ended, before)
 
 
 def exchanges_in(hits: Sequence[Hit]) -> list[list[Hit]]:
@@ -253,17 +264,24 @@ def _newer_first(lines: Sequence[Line]) -> list[Line]:
 def _changed_first(lines: Sequence[Line], question: str) -> list[Line]:
     """Return the lines; one that says that something changed before the first older one about what is asked.
 
+    A question for what comes names nothing: then it stands before what is about the same.
     A line that scores far less than that one keeps its place, and so do all where a rerank endpoint put them in order.
     """
     said_to_change = [" ".join(filter(None, (what_changed(said.content) for said in line.stated))) for line in lines]
     if not any(said_to_change):
         return list(lines)
+    words_of = _about(question)
     ordered: list[tuple[Line, frozenset[str]]] = []
     for line, changed in zip(lines, said_to_change, strict=True):
-        asked = asked_in(changed, question) if changed and not by_endpoint(line.told) else frozenset()
+        asked = words_of(changed) if changed and not by_endpoint(line.told) else frozenset()
         older = (place for place, (other, about) in enumerate(ordered) if asked & about and _was_before(other, line))
-        ordered.insert(next(older, len(ordered)), (line, asked_in(line.statement, question)))
+        ordered.insert(next(older, len(ordered)), (line, words_of(line.statement)))
     return [line for line, _ in ordered]
+
+
+def _about(question: str) -> Callable[[str], frozenset[str]]:
+    """Return what tells of a text which of the things it is about are asked for: of what comes, all."""
+    return told_in if only_what_comes(question) else partial(asked_in, question=question)
 
 
 def _was_before(older: Line, newer: Line) -> bool:
@@ -306,15 +324,14 @@ def _folded(lines: Sequence[Line]) -> list[Line]:
 
 def _with_what_follows(lines: Sequence[Line], question: str) -> list[Line]:
     """Return the lines; one that goes on about an exchange stands right behind that, unless it stands before it."""
-    helped = asks_for_reply(question)
-    ordered: list[Line] = []
+    halves = list(chain.from_iterable(map(_halves, lines)))
+    going_on = {hit.id for hit in goes_on_about(halves, halves, question)}
+    ordered: list[tuple[Line, _Exchanges]] = []
     for line in lines:
-        on = [half for half in _messages(_halves(line)) if helped or goes_on(half.content)]
-        about = (
-            place for place, other in enumerate(ordered) if on and any(goes_on_about(on, _halves(other), question))
-        )
-        ordered.insert(next(about, len(ordered)) + 1, line)
-    return ordered
+        on = [half for half in _messages(_halves(line)) if half.id in going_on]
+        about = (place for place, (_, before) in enumerate(ordered) if any(before.of(half) for half in on))
+        ordered.insert(next(about, len(ordered)) + 1, (line, _exchanges_before(_halves(line))))
+    return [line for line, _ in ordered]
 
 
 def _halves(line: Line) -> list[Hit]:

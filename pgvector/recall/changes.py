@@ -9,6 +9,7 @@ from functools import cache, lru_cache
 
 from ..domain.function_words import language_of, plain, telling_words
 from ..domain.patterns import late_pattern
+from ..domain.time_words import WEEKDAYS
 
 _TEXT_MAX_CHARS = 600  # a longer text says several things
 _READ_CHARS = 2000
@@ -59,6 +60,11 @@ def asks_for_past(question: str) -> bool:
     if _PAST.search(asked):
         return True
     return _WAS.search(asked) is not None and language_of(question) != "de"
+
+
+def told_in(text: str) -> frozenset[str]:
+    """Return the beginnings of the words of a short text that tell what it is about, without names and weekdays."""
+    return frozenset(stem for stem in _stems(text) if not any(day.startswith(stem) for day in WEEKDAYS))
 
 
 def asked_in(text: str, question: str) -> frozenset[str]:

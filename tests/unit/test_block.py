@@ -600,6 +600,23 @@ def test_need_37_to_a_question_for_what_helped_belongs_what_takes_up_the_advice(
     assert not list(goes_on_about((found,), (asked,), "Where is the label printer?"))
 
 
+def test_need_37_only_what_goes_on_about_an_exchange_is_moved_behind_it() -> None:
+    asked, reply = exchange("The label printer prints blanks", "The labels may be in upside down.", 10)
+    beside = asked._replace(id=12, content="No, I meant the other printer", around=(reply,))
+    asked = asked._replace(around=(*asked.around, beside))
+    boiler, bled = exchange("The boiler hums at night", "Bleed the radiators first.", 20)
+    door, oiled = exchange("The garage door squeaks", "Oil its hinges.", 30)
+    lines = lines_of((asked, boiler, door), "how did we fix the label printer")
+    assert [line.told.content for line in lines] == [reply.content, bled.content, oiled.content]
+
+
+def test_need_17_what_says_that_a_day_is_off_stands_before_what_was_said_of_it_first() -> None:
+    choir, dentist = memory("Choir is on Wednesday too."), memory("The dentist is on Wednesday at nine.", 2, day=1)
+    off = memory("The dentist on Wednesday is cancelled.", 3, day=4)
+    lines = lines_of((choir, dentist, off), "What do I have on Wednesday?")
+    assert [line.told for line in lines] == [choir, off, dentist]
+
+
 def test_need_37_of_an_error_that_was_pasted_without_a_word_the_reply_is_told() -> None:
     pasted, helped = exchange("Error: the harbour crane is offline", "Press the green button at its foot.", 10)
     assert told(pasted) == [(helped.content, pasted.content)]
