@@ -93,15 +93,13 @@ _VERBS = frozenset(
 )
 _SUBJECTS = frozenset(
     split(
-        "any anything something i there we etwas ich irgendwas irgendetwas was wir algo alguna algun quelque quoi cosa"
-        " qualcosa er iets ik"
+        "any anything something i my our plans there we etwas ich irgendwas irgendetwas was wir algo alguna algun"
+        " quelque quoi cosa qualcosa er iets ik"
     )
 )
 # An order to tell says what of; "remind me tomorrow" is one to wait.
-_TELLING = frozenset(split("list remind show tell erinner zeig dime recuerdame dis rappelle ricordami"))
-_NOT_TOLD = frozenset(
-    split("at for in me of please something the to das etwas mal mich mir noch nochmal algo me ce moi")
-)
+_TELLING = frozenset(split("remind tell erinner zeig dime recuerdame dis rappelle ricordami"))
+_NOT_TOLD = frozenset(split("at for in me please something the to das etwas mal mich mir noch nochmal algo me ce moi"))
 _GREETINGS = frozenset(split("hey hi hello ok okay so and und also hallo moin hola y oye et salut ciao e"))
 # Without one of these a text needs no pattern.
 _SIGNS = frozenset(
