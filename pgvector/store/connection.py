@@ -97,6 +97,9 @@ class DeadlineConnection(psycopg.Connection[Any]):
             return super().wait(_until(gen, deadline, self.stop), interval=_TICK_S)
         except DeadlineExceeded:
             self.pgconn.finish()
+            # The end of a pipeline asks the server for the rest, which Python would tell of when it collects this.
+            with suppress(psycopg.Error):
+                gen.close()
             raise
 
     def stop(self) -> None:

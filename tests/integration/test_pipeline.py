@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+import time
 from contextlib import suppress
 from typing import Any
 
 import pytest
 from psycopg.errors import DataError, DivisionByZero
 
-from hermes_memory_pgvector.domain.errors import OperationRejected, SchemaNotApplied
+from hermes_memory_pgvector.domain.errors import DeadlineExceeded, OperationRejected, SchemaNotApplied
 from hermes_memory_pgvector.store.connection import DeadlineConnection, translated
 from hermes_memory_pgvector.store.pipeline import Pipeline
 from hermes_memory_pgvector.store.pool import Pool, connect
@@ -93,6 +96,21 @@ def test_what_failed_in_a_round_trip_of_its_own_leaves_the_connection_usable(dsn
                 assert [len(rows.all()) for rows in found] == [1, 1] and not broken
     finally:
         pool.close()
+
+
+def test_a_pipeline_that_ends_too_late_is_told_once(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its error: Python prints what a collected generator raises, among what a command says."""
+    told: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: told.append(unraisable.exc_value))
+    for statements in range(2, 40):  # with some number, what ends the pipeline is the first that cannot be sent
+        with connect(dsn) as conn:
+            conn.deadline = time.monotonic() + 0.05
+            with pytest.raises(DeadlineExceeded), conn.pipeline():
+                conn.execute(b"SELECT pg_sleep(3)")
+                for _ in range(statements):
+                    conn.execute(b"SELECT %s::text", ["x" * 1000])
+    gc.collect()
+    assert told == []
 
 
 def test_a_server_that_has_forgotten_what_was_prepared_is_told_again(dsn: str) -> None:
