@@ -83,12 +83,12 @@ def _past() -> re.Pattern[str]:
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    days = "|".join(sorted(map(re.escape, words.WEEKDAYS), key=len, reverse=True))
+    days = words.either(words.WEEKDAYS)
     # "Tuesday 24 November" and "Tuesday the 24th" are that day, "Tuesday 14:00" and "Tuesday 8 am" are not.
     dated = r"(?:,? (?:the|den|dem|el|le))?,? \d{1,2}(?![:.h]\d|\d|h\b| ?(?:am|pm|uhr|o'clock)\b)"
     # Which was "moved" or "confirmed" may still come.
     went = r"(?:'s)?(?: \w+)? (?:went|(?:was|were)(?! \w+ed\b))\b"
-    months = "|".join(sorted(map(re.escape, words.MONTHS), key=len, reverse=True))
+    months = words.either(words.MONTHS)
     return re.compile(
         rf"\b(?:(?P<after>{AFTER_TOMORROW})|(?P<tomorrow>{TOMORROW})|(?P<week>{days}) week"
         rf"|(?:{COMING}) (?P<coming>{days})|(?P<behind>{days}) (?:{BEHIND})"

@@ -244,8 +244,8 @@ def _run(today: date, first: int, count: int) -> Iterator[date]:
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    days = "|".join(sorted(map(re.escape, words.WEEKDAYS), key=len, reverse=True))
-    weekends = "|".join(sorted(map(re.escape, words.WEEKENDS), key=len, reverse=True))
+    days = words.either(words.WEEKDAYS)
+    weekends = words.either(words.WEEKENDS)
     short = "|".join(words.ENGLISH_SHORT_WEEKDAYS)
     leads = r"(?:on|at|over|am|an|im|in|le|la|el|ce|este|cette|esta|the|for|fur|pour|para|du|de|op|il|nel|no|na) "
     return re.compile(
