@@ -1,11 +1,11 @@
 """Themes enforced by Postgres: row-level security, and which role has which themes.
 
-Every function needs an administrator's connection, but `has_own_themes`, `own_themes` and `missing_theme`.
+A connection that a function takes is an administrator's, but for `has_own_themes` and `own_themes`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import psycopg
 
@@ -49,9 +49,8 @@ def own_themes(conn: DeadlineConnection) -> list[str] | None:
         return list(one(conn, "SELECT hermes_themes_of(current_user) AS themes").themes)
 
 
-def missing_theme(conn: DeadlineConnection, theme: str) -> str:
-    """Return what it means that row-level security keeps this role from a home's own theme; "" if it does not."""
-    themes = own_themes(conn)
+def missing_theme(themes: Collection[str] | None, theme: str) -> str:
+    """Return what it means that a role with these `own_themes` lacks a home's own theme; "" if it has it."""
     if themes is None or not {EVERY_THEME, theme}.isdisjoint(themes):
         return ""
     if not themes:

@@ -249,7 +249,7 @@ def _themes(conn: DeadlineConnection, own: str) -> Check:
     bar = "; ".join(each.statement for each in ways) + ", as an admin"
     if any(each.anybody for each in ways):
         return fail(name, f"on, but {round_it}", bar)
-    missing = missing_theme(conn, own)
+    missing = missing_theme(themes, own)
     if not themes:
         return fail(name, f"on, and {missing}", _GRANT)
     has = "on, and this role has " + ("every theme" if themes == ["*"] else plural(len(themes), "theme"))

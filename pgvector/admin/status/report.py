@@ -24,7 +24,7 @@ from ..common.file_fill import fills
 from ..common.holdings import held_removals, holdings
 from ..common.outcome import counted
 from ..common.retention_report import described, retention_state
-from ..common.row_security import missing_theme
+from ..common.row_security import missing_theme, own_themes
 from ..common.spool_views import SpoolView, inspect_spools, last_error, persists, short_id
 from ..common.theme_names import own_theme
 from .detail import detail
@@ -162,7 +162,7 @@ def _database(
             held = holdings(conn) | {"retention": retention_state(conn, settings)}
             held["removals_held"] = sum(each.count for each in held_removals(conn))
             held["hot"] = hot_themes(conn, settings)
-            held["not_granted"] = missing_theme(conn, own_theme(Policy.of(settings).rules, home))
+            held["not_granted"] = missing_theme(own_themes(conn), own_theme(Policy.of(settings).rules, home))
             held["by_meaning"] = bool(settings.embed_url.strip())
             if verbose:
                 held["detail"] = detail(conn)
