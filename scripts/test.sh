@@ -105,7 +105,8 @@ if [ "${1:-}" != --all ]; then
     exit
   fi
   # shellcheck disable=SC2046
-  pytest $(in_folder host loader gateway_memory) $(in_folder server lifecycle) \
+  pytest $(in_folder host loader) \
+    tests/host/test_gateway_memory.py::test_what_was_told_is_injected_and_found_by_the_tools_in_a_later_session \
     $(in_folder fault postgres_outage embedding_outage shutdown spool_files) \
     $(in_folder integration isolation contexts recall_faults recall_filters search_words mirror_files mirror_hooks \
       tools_write migrate least_privilege delegation costs interface) tests/unit || status=$?

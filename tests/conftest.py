@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -53,6 +54,12 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGHUP, lambda *_: None)  # a program that is started then has it as it usually is
     if config.getoption("--no-skips"):
         config.pluginmanager.register(NoSkips())
+
+
+def pytest_collection_finish() -> None:
+    """Take modules and collected tests, which stay to the end, out of what Python looks through for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """Cold starts of the real gateway with `memory.provider` as the only setting.
 
-HERMES_TEST_COLD_STARTS=25 measures as many of each kind; a run of the suite has fewer.
+HERMES_TEST_COLD_STARTS=25 measures as many of each kind; a run of the suite has one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.support.hermes import HermesHome, describe
 from tests.support.model_server import ModelServer
 from tests.support.waiting import until
 
-COLD_STARTS = int(os.environ.get("HERMES_TEST_COLD_STARTS", "2"))
+COLD_STARTS = int(os.environ.get("HERMES_TEST_COLD_STARTS", "1"))
 REQUESTS = 8
 SLOW = "import time\ntime.sleep(0.5)\n"
 

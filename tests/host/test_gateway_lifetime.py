@@ -14,9 +14,9 @@ from tests.support.waiting import until
 POOL_MAX = 4
 
 WARM_UP_REQUESTS = 12
-REQUESTS = 44  # the warm-up included
+REQUESTS = 30  # the warm-up included
 
-# The host's own executor may still grow after the warm-up; a leak of one thread a request is five times that.
+# The host's own executor may still grow after the warm-up; a leak of one thread a request is three times that.
 THREADS_SLACK = 6
 
 # Noise of the allocator over 800 instances; a leak of an instance with its buffers would be far more.

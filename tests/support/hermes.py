@@ -82,6 +82,8 @@ class HermesHome:
             "plugins": ({} if enabled is None else {"enabled": [*enabled]}) | {"pgvector": dict(plugin_settings)},
             # The memory tools are all that the tests call; the other tools only make requests long.
             "platform_toolsets": {name: ["memory"] for name in ("cli", "api_server", "signal")},
+            # Else the host starts pip and Python a few times in every process, to tell the model of them.
+            "agent": {"environment_probe": False},
         }
         self.config_path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
 

@@ -415,24 +415,19 @@ def test_no_loose_ends() -> None:
     ] == []
 
 
+STEPS_ASIDE = frozenset(("skip", "skipif", "xfail", "importorskip", "skipIf", "skipUnless"))
+
+
 def test_tests_neither_sleep_nor_step_aside() -> None:
     found = []
     for path in sorted((REPOSITORY / "tests").rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
         for node in ast.walk(tree):
-            if not isinstance(node, ast.Attribute):
+            if not isinstance(node, ast.Attribute) or node.attr not in {"sleep", *STEPS_ASIDE}:
                 continue
             owner, name = ast.unparse(node.value), node.attr
             sleeps = (owner, name) == ("time", "sleep") and path.parts[-2:] != ("support", "waiting.py")
-            steps_aside = owner in {"pytest", "pytest.mark", "unittest"} and name in {
-                "skip",
-                "skipif",
-                "xfail",
-                "importorskip",
-                "skipIf",
-                "skipUnless",
-            }
-            if sleeps or steps_aside:
+            if sleeps or (owner in {"pytest", "pytest.mark", "unittest"} and name in STEPS_ASIDE):
                 found.append(f"{path.relative_to(REPOSITORY)}:{node.lineno}: {owner}.{name}")
         found += [
             f"{path.relative_to(REPOSITORY)}:{node.lineno}: sleep, imported by name"

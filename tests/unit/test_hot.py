@@ -170,7 +170,7 @@ def alike(one: HotFact, other: HotFact) -> bool:
     return one.id != other.id and hot_block([one], (), NOW, ROOMY).text == hot_block([other], (), NOW, ROOMY).text
 
 
-@settings(max_examples=1000)
+@settings(max_examples=300)
 @given(st.lists(facts_given, max_size=25, unique_by=lambda each: each.id), turns_given, limits_given, st.randoms())
 def test_any_history_keeps_the_budget_and_tells_only_what_holds(
     facts: list[HotFact], turns: Turns, limits: HotLimits, order: random.Random
