@@ -103,14 +103,20 @@ class MemoryWriter:
     def replace(self, op: ReplaceMemory) -> None:
         """Replace the text of the entry that `old_text` means, or of what that entry has become since."""
         found = self._find(op) or self._find_successor(op)
-        if len(found) != 1:
-            # The host did replace something, so the new text is valid; only which old text to drop is unknown.
-            self.counts["replace_ambiguous" if found else "replace_unmatched"] += 1
-            if found:
-                _warn_ambiguous(op, len(found))
-            self.add(op)
+        meant = [old for old in found if old.theme == op.theme] or found
+        if len({old.content for old in meant}) == 1:
+            self._replace(op, meant[0])
+            for other in _same_line(found, meant[0], op.content):
+                self._let_go(op, other)
+            self.counts["memories_replaced"] += 1
             return
-        (old,) = found
+        # The host did replace something, so the new text is valid; only which old text to drop is unknown.
+        self.counts["replace_ambiguous" if meant else "replace_unmatched"] += 1
+        if meant:
+            _warn_ambiguous(op, len(meant))
+        self.add(op)
+
+    def _replace(self, op: ReplaceMemory, old: _Found) -> None:
         row = of_file(op) | self.content(op, op.content) | {"id": old.id, "announced": True}
         (exists,) = self.conn.execute(query("memory_exists"), row).fetchone() or (False,)
         if old.content == op.content:
@@ -118,13 +124,12 @@ class MemoryWriter:
         elif old.theme != op.theme or old.owned or exists:
             # Another theme or another owner keeps the old text, or the new one is stored already: the writer gets the
             # new text, and the file drops the old one.
-            self.conn.execute(query("let_go_of_memory"), row | {"theme": old.theme})
+            self._let_go(op, old)
             self.add(op)
         else:
             self.conn.execute(query("bury_memory"), row)
             self.store(row, "replace_memory")
             self.note_in_file(row)
-        self.counts["memories_replaced"] += 1
 
     def remove(self, op: RemoveMemory) -> None:
         """Drop the entry that `old_text` means from the host's file; without another owner it is removed."""
@@ -138,7 +143,7 @@ class MemoryWriter:
             _warn_ambiguous(op, len(found))
         else:
             for old in found:
-                self.conn.execute(query("let_go_of_memory"), of_file(op) | {"theme": old.theme, "id": old.id})
+                self._let_go(op, old)
             self.counts["memories_released" if all(old.owned for old in found) else "memories_removed"] += 1
 
     def store(self, row: dict[str, Any], statement: str = "upsert_memory") -> None:
@@ -177,15 +182,17 @@ class MemoryWriter:
             "language": self.languages.of(op.theme),
         }
 
+    def _let_go(self, op: FileOperation, old: _Found) -> None:
+        """Drop an entry from the host's file; without another owner it is removed."""
+        self.conn.execute(query("let_go_of_memory"), of_file(op) | {"theme": old.theme, "id": old.id})
+
     def _find(self, op: ReplaceMemory | RemoveMemory) -> list[_Found]:
         """Return the entries `old_text` means: whole ones before parts of one, this host's file before other hosts'."""
         if not op.old_text:
             return []
         rows = self.conn.execute(query("find_memory"), of_file(op) | {"old_text": op.old_text})
         found = [_Found(row.id, row.agent_identity, row.content, row.whole, row.owned, row.in_file) for row in rows]
-        best = _best(found)
-        own = [old for old in best if old.theme == op.theme]
-        return own if own and isinstance(op, ReplaceMemory) else best
+        return _best(found)
 
     def _let_go_of_replaced(self, op: RemoveMemory) -> bool:
         """Drop an entry of this host's file that somebody else, such as an operator, has given another text since."""
@@ -204,6 +211,11 @@ class MemoryWriter:
 
 def _best(found: list[_Found]) -> list[_Found]:
     return [old for old in found if old.whole] or [old for old in found if old.in_file] or found
+
+
+def _same_line(found: list[_Found], old: _Found, new: str) -> list[_Found]:
+    """Return the entries of other themes for the line of the host's file that was `old`, unless it is the same now."""
+    return [each for each in found if each.content == old.content != new and each != old]
 
 
 def _row(op: MemoryOperation) -> dict[str, object]:

@@ -175,6 +175,18 @@ def test_trap_14_replace_carries_the_new_provenance(make_provider: MakeProvider,
     assert recalled(second, "atlas launch") == ["The Atlas launch is on 9 June"]
 
 
+@pytest.mark.parametrize("writer", ["sales", "trading"])
+def test_need_15_a_line_that_two_themes_have_is_replaced_for_both(make_provider: MakeProvider, writer: str) -> None:
+    """The host announces an entry that its file holds already once more, in the theme that says it again."""
+    themes = {name: make_provider(gateway_session_key=name) for name in ("sales", "support", "trading")}
+    for name in ("sales", "support"):
+        themes[name].on_memory_write("add", "memory", "The Atlas launch is on 3 May")
+    themes[writer].on_memory_write("replace", "memory", "The Atlas launch is on 9 June", {"old_text": "3 May"})
+    landed(themes[writer])
+    told = {name: recalled(provider, "atlas launch") for name, provider in themes.items()}
+    assert told == {"sales": [], "support": [], "trading": []} | {writer: ["The Atlas launch is on 9 June"]}
+
+
 @pytest.mark.parametrize("content", ["Atlas is blue\r\nand tall", "Atlas is blue\nand tall\n§\nBorealis is green"])
 def test_need_15_what_a_tool_writes_stays_in_its_theme_when_the_file_is_read(
     make_provider: MakeProvider, home: Path, content: str
