@@ -22,7 +22,7 @@ from hermes_memory_pgvector.admin.transfer.export import ExportRequest, export
 from hermes_memory_pgvector.domain.theme import ThemeRules
 from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import MakeProvider
-from tests.support.memory import called, landed
+from tests.support.memory import called, landed, write_entries
 from tests.support.records import all_rows, fill_theme
 from tests.support.spread import spread
 from tests.support.stored import Database
@@ -492,6 +492,26 @@ def test_trap_05_what_was_removed_since_stays_removed_unless_it_is_asked_back(
     assert "--restore" not in capsys.readouterr().out
     assert len(Database(dsn).column("SELECT id FROM memory_entries")) == 2
     assert Database(dsn).column("SELECT count(*) FROM hermes_tombstones") == [0]
+
+
+def test_need_31_what_is_asked_back_stays_without_its_line_however_often_it_was_imported(
+    both: Both, home: Path, dsn: str, tmp_path: Path, make_provider: MakeProvider
+) -> None:
+    profile = {"platform": "cli", "gateway_session_key": ""}
+    file = write_entries(home, "Invoices go to Bert.")
+    landed(make_provider(**profile))
+    out = str(tmp_path / "all.jsonl")
+    both(True)
+    for command in (["export", out], ["forget", "m1", "--yes"], ["import", out, "--restore"]):
+        assert cli.main(command) == 0
+    whole = "SELECT to_jsonb(m)::text FROM memory_entries AS m"
+    before = Database(dsn).column(whole)
+    assert cli.main(["import", out, "--restore"]) == 0
+    assert Database(dsn).column(whole) == before
+    file.write_text("Releases happen on Thursdays.", encoding="utf-8")
+    landed(make_provider(**profile))
+    held = Database(dsn).column("SELECT content FROM memory_entries ORDER BY content")
+    assert held == ["Invoices go to Bert.", "Releases happen on Thursdays."]
 
 
 def test_need_16_what_a_memory_file_kept_goes_with_its_entry_after_an_import(

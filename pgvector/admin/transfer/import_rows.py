@@ -121,17 +121,19 @@ def bring_memories(
 
     `kept`: the numbers that they keep.
 
-    Memories that a host's file keeps here already get `owner_of_there` as a further owner, besides the owners of the
-    records. Those that no file was seen to hold were brought by an earlier run, and keep what that gave them.
+    Memories that a host's file was seen to hold here get `owner_of_there` as a further owner, besides the owners of the
+    records, also if they were removed since. The others that are here were brought by an earlier run, and keep what
+    that gave them.
     """
     if not records:
         return BatchResult()
     lock_themes(conn, (each.theme for each in records))
     added, removed = [], []
     there: list[tuple[int, MemoryRecord]] = []
-    for record, known in zip(records, _known(conn, records, moved), strict=True):
+    for each, known in zip(records, _known(conn, records, moved), strict=True):
+        record = _with_owner(each, owner_of_there) if known.in_file else each
         if known.id is not None:
-            there.append((known.id, _with_owner(record, owner_of_there if known.in_file else "")))
+            there.append((known.id, record))
         elif restore or not _removed_since(known.removed_at, record):
             added.append(record)
         else:
@@ -202,7 +204,7 @@ def _removed_since(removed_at: datetime | None, record: MemoryRecord) -> bool:
 
 
 def _with_owner(record: MemoryRecord, owner: str) -> MemoryRecord:
-    return replace(record, owners=(*record.owners, owner)) if owner else record
+    return replace(record, owners=(*record.owners, owner)) if owner and owner not in record.owners else record
 
 
 def _insert_memories(
