@@ -237,6 +237,27 @@ def test_need_16_renaming_and_merging_themes_take_the_history_along(
     assert Database(dsn).column("SELECT DISTINCT agent_identity FROM memory_history") == ["newer"]
 
 
+def test_need_16_a_memory_that_is_merged_hands_its_earlier_texts_over(
+    make_provider: MakeProvider, ask: Ask, dsn: str
+) -> None:
+    for theme, texts in (("old", ("Atlas is red", "Bolt is grey")), ("new", ("Atlas is blue",))):
+        provider = make_provider(gateway_session_key=theme)
+        for text in texts:
+            provider.on_memory_write("add", "memory", text)
+        landed(provider)
+    with psycopg.connect(dsn) as conn:
+        for id, text in ((2, "Atlas is blue"), (2, "Bolt is red"), (1, "Atlas is blue")):
+            conn.execute("UPDATE memory_entries SET content = %s WHERE id = %s", (text, id))
+        conn.execute("UPDATE memory_entries SET replaces = 1 WHERE id = 2")
+    ask("themes", "merge", "old", "new", "--yes")
+    said = {name: [each.get("old_content") for each in ask("history", name)] for name in ("m2", "m3")}
+    assert "Atlas is red" in said["m3"], "of the merged one"
+    assert {"Atlas is blue", "Bolt is grey"} < set(said["m2"]), "of another one that said once what was merged"
+    assert Database(dsn).column("SELECT replaces FROM memory_entries WHERE id = 2") == [3]
+    ask("forget", "m3", "--yes")
+    assert "Atlas is red" not in str(Database(dsn).column("SELECT old_content FROM memory_history"))
+
+
 def test_trap_13_the_agents_role_cannot_rewrite_what_happened(make_provider: MakeProvider, dsn: str) -> None:
     provider = make_provider()
     provider.on_memory_write("add", "memory", "Atlas is blue")

@@ -12,16 +12,18 @@ from functools import partial
 from typing import Any
 
 from psycopg import sql
+from psycopg.types.json import Jsonb
 
 from ...domain.errors import ConfigurationError
 from ...domain.gil import in_slices
 from ...domain.text import as_object
 from ...domain.types import Store
 from ...store.connection import DeadlineConnection
-from ...store.memories import lock_theme, lock_themes
+from ...store.memories import forget_old_texts, lock_theme, lock_themes
 from ...store.sql import query
 from ..common.fetching import one
 from ..common.hnsw import CHUNKS, ROWS
+from ..common.operators import operator
 from ..common.row_security import has_own_themes
 
 _query = partial(query, package=__package__)
@@ -126,7 +128,7 @@ def _shared(conn: DeadlineConnection, theme: str, into: str, statement: str) -> 
 
 def _merge(conn: DeadlineConnection, theme: str, into: str, advance: Advance) -> int:
     """Merge the memories that both themes hold into the rows of `into`; return how many there were."""
-    merged = 0
+    kept: dict[int, int] = {}
     for pairs in _shared(conn, theme, into, "memories_to_merge"):
         rows = list(pairs.values())
         given = {
@@ -139,10 +141,22 @@ def _merge(conn: DeadlineConnection, theme: str, into: str, advance: Advance) ->
             "said": [row.said for row in rows],
         }
         conn.execute(_query("merge_memories"), given)
-        conn.execute(_query("delete_merged"), {"theme": theme, "ids": [row.id for row in rows]})
+        _drop_merged(conn, {"theme": theme, "into": into}, [row.id for row in rows], list(pairs))
+        kept |= zip((row.id for row in rows), pairs, strict=True)
         advance(len(rows))
-        merged += len(rows)
-    return merged
+    for place in (theme, into):
+        conn.execute(_query("relink_merged"), {"theme": place, "ids": list(kept), "kept": list(kept.values())})
+    return len(kept)
+
+
+def _drop_merged(conn: DeadlineConnection, names: Mapping[str, str], ids: Sequence[int], kept: Sequence[int]) -> None:
+    """Delete merged memories; those that are kept in their place tell what they said before."""
+    given = {**names, "ids": ids, "kept": kept, "who": Jsonb(operator("merge"))}
+    conn.execute(_query("hand_over_texts"), given)
+    conn.execute(_query("note_merged"), given)
+    with _moving(conn, names):  # else the trigger took the same texts from the history of other memories as well
+        conn.execute(_query("delete_merged"), given)
+    forget_old_texts(conn, names["theme"], ids)
 
 
 @contextmanager

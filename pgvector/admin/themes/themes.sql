@@ -57,6 +57,26 @@ UPDATE memory_entries AS m
                replaces bigint, applies_when text, pinned boolean)
  WHERE m.agent_identity = %(theme)s AND m.id = given.id;
 
+-- name: hand_over_texts
+-- What merged memories said before, as earlier texts of those that are kept in their place.
+INSERT INTO memory_history (agent_identity, memory_id, target, action, who, chars, digest, old_chars, old_digest, old_content)
+SELECT %(into)s, given.kept, h.target, h.action, %(who)s, h.chars, h.digest, h.old_chars, h.old_digest, h.old_content
+  FROM memory_history AS h
+  JOIN unnest(%(ids)s::bigint[], %(kept)s::bigint[]) AS given(id, kept) ON given.id = h.memory_id
+ WHERE h.agent_identity = %(theme)s AND h.action = 'replaced' AND h.old_content IS NOT NULL
+ ORDER BY h.id;
+
+-- name: note_merged
+INSERT INTO memory_history (agent_identity, memory_id, target, action, who, chars, digest)
+SELECT agent_identity, id, target, 'removed', %(who)s, length(content), substr(digest, 1, 8)
+  FROM memory_entries WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s);
+
+-- name: relink_merged
+-- What took the place of a merged memory took that of the one that is kept.
+UPDATE memory_entries AS m SET replaces = given.kept
+  FROM unnest(%(ids)s::bigint[], %(kept)s::bigint[]) AS given(id, kept)
+ WHERE m.agent_identity = %(theme)s AND m.replaces = given.id;
+
 -- name: delete_merged
 DELETE FROM memory_entries WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s);
 
