@@ -414,6 +414,31 @@ def test_undo_minds_what_was_changed_since(make_provider: MakeProvider, home: Pa
     assert len(entries_of(path)) == 6
 
 
+def test_undo_finds_the_entries_under_the_new_name_of_their_theme(
+    make_provider: MakeProvider, home: Path, ask: Ask
+) -> None:
+    path = write_entries(home, *CRANES)
+    session(make_provider).shutdown()
+    before = path.read_bytes()
+    ask("relieve", "--entry", "2", "--entry", "5", "--yes")
+    ask("themes", "rename", "default", "harbour", "--yes")
+    assert ask("relieve", "--undo", "--yes")["notes"] == [] and path.read_bytes() == before
+
+
+def test_undo_in_another_database_leaves_it_to_be_undone(
+    make_provider: MakeProvider, home: Path, configured: Path, dsn: str, second_dsn: str, ask: Ask
+) -> None:
+    path = write_entries(home, *CRANES)
+    session(make_provider).shutdown()
+    before = path.read_bytes()
+    ask("relieve", "--entry", "2", "--yes")
+    told = []
+    for place in (second_dsn, dsn):
+        configured.write_text(yaml.safe_dump({"plugins": {"pgvector": {"dsn": place, "dims": 384}}}), encoding="utf-8")
+        told.append(ask("relieve", "--undo", "--yes")["counts"]["entries"])
+    assert told == [0, 1] and path.read_bytes() == before
+
+
 def test_undo_keeps_to_the_hosts_limit(make_provider: MakeProvider, home: Path, ask: Ask, cli: Run) -> None:
     path = write_entries(home, *("x" * 700 + f" {number}" for number in range(3)))
     session(make_provider).shutdown()

@@ -83,3 +83,8 @@ ORDER BY 1;
 SELECT r.rolname::text AS role, array_agg(t.theme ORDER BY t.theme) AS themes
   FROM hermes_tenants AS t JOIN pg_roles AS r ON r.oid = t.role
  GROUP BY r.rolname ORDER BY r.rolname;
+
+-- name: theme_moves
+-- exempt: names for the operator. Which themes were renamed or merged, the earliest first.
+SELECT arguments ->> 'theme' AS theme, arguments ->> 'into' AS into
+  FROM hermes_maintenance WHERE verb IN ('rename', 'merge') ORDER BY id;

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from ...store.connection import DeadlineConnection
 from ...store.sql import query
 from ..common.command_context import CommandContext
 from ..common.file_fill import FileFill, fill_of
+from ..common.moved_themes import moved_themes
 from ..common.outcome import Outcome
 from .file_entries import MemoryFile, read_file, rewrite
 from .relief import TakenEntry, UndoRecord, drop_record, read_record, stored_texts
@@ -42,8 +44,13 @@ def undo(context: CommandContext, *, really: bool) -> Outcome:
 
 
 def _texts(conn: DeadlineConnection, record: UndoRecord) -> dict[str, _Placed]:
-    """Return the entries to restore to the file of each target; those in the database have their current text."""
-    stored = stored_texts(conn, [each for each in record.entries if each.text is None])
+    """Return the entries to restore to the file of each target; those in the database have their current text.
+
+    Their themes may have other names since.
+    """
+    moved = moved_themes(conn)
+    kept = [_under_every_name(each, moved) for each in record.entries if each.text is None]
+    stored = stored_texts(conn, kept)
     back: dict[str, _Placed] = {target: [] for target in record.chars}
     for each in sorted(record.entries, key=lambda each: each.place):
         text = stored.get(each.name) if each.text is None else each.text
@@ -52,7 +59,14 @@ def _texts(conn: DeadlineConnection, record: UndoRecord) -> dict[str, _Placed]:
     return back
 
 
+def _under_every_name(entry: TakenEntry, moved: Mapping[str, Sequence[str]]) -> TakenEntry:
+    places = (place for theme in entry.themes for place in moved.get(theme, ()))
+    return replace(entry, themes=tuple(dict.fromkeys((*entry.themes, *places))))
+
+
 def _put_back(context: CommandContext, record: UndoRecord, back: dict[str, _Placed]) -> None:
+    if not any(back.values()):
+        return  # the record stays: the database may be another one than was meant
     _note_removed(context, [each for each in record.entries if each.text is not None])
     for target, entries in back.items():
         rewrite(context.home, target, partial(_with_again, context.home, record, entries))

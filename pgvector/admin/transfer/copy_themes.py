@@ -17,6 +17,7 @@ from ...store.memories import note_actor
 from ...store.vectors import STORES, recorded_space
 from ..common.database_identity import identity
 from ..common.fetching import one
+from ..common.moved_themes import moved_themes
 from ..common.operators import operator, record_where_allowed
 from ..common.progress import progress
 from ..common.row_security import has_own_themes
@@ -25,7 +26,6 @@ from . import export_rows
 from .export import rows_of, themes_meant
 from .export_rows import Fingerprint, TimeRange
 from .float_arrays import know_vectors
-from .import_rows import moved_themes
 from .ingest import IngestOptions, IngestResult, take_in
 from .kept_numbers import KeptNumbers, reserve
 from .records import Record

@@ -20,7 +20,7 @@ from ...domain.types import Store
 from ...store.connection import DeadlineConnection
 from ...store.memories import columns_of, lock_themes
 from ...store.sql import query
-from ..common.row_security import has_own_themes
+from ..common.moved_themes import moved_themes
 from .float_arrays import as_vector
 from .kept_numbers import KeptNumbers, numbers_for
 from .records import NOTHING_SAID, MemoryRecord, NotedEntry, Record, ReplacedMemory, SourceTurn, TurnRecord
@@ -42,22 +42,6 @@ class BatchResult:
     added: Sequence[Record] = ()
     there: Sequence[Record] = ()
     removed: Sequence[Record] = ()
-
-
-def moved_themes(conn: DeadlineConnection) -> dict[str, tuple[str, ...]]:
-    """Return the other themes that hold the rows of renamed and merged themes, by the themes' old names.
-
-    They are several where a name was used again and its new rows went elsewhere, the last ones to the last theme. It is
-    empty for a role that is limited to some themes, which may not read the log.
-    """
-    moved: dict[str, list[str]] = {}
-    moves = [] if has_own_themes(conn) else conn.execute(query("theme_moves", package=__package__)).fetchall()
-    for theme, into in moves:
-        moved = {old: [into if place == theme else place for place in places] for old, places in moved.items()}
-        moved.setdefault(theme, []).append(into)
-    # Its last place stands last, and its own name in no list: a theme may have been renamed there and back.
-    elsewhere = {old: [place for place in places if place != old] for old, places in moved.items()}
-    return {old: tuple(dict.fromkeys(places[::-1]))[::-1] for old, places in elsewhere.items() if places}
 
 
 def noted_entries(conn: DeadlineConnection, origin: str, theme: str) -> dict[tuple[str, bytes], NotedEntry]:

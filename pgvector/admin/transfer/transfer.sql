@@ -1,10 +1,5 @@
 -- Queries of an import other than those of the rows themselves.
 
--- name: theme_moves
--- exempt: names for the operator. Which themes were renamed or merged, the earliest first.
-SELECT arguments ->> 'theme' AS theme, arguments ->> 'into' AS into
-  FROM hermes_maintenance WHERE verb IN ('rename', 'merge') ORDER BY id;
-
 -- name: said_in_session
 SELECT DISTINCT role, content FROM conversations WHERE agent_identity = %(theme)s AND session_id = %(session_id)s;
 
