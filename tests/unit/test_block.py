@@ -67,6 +67,8 @@ def test_need_37_a_long_statement_is_told_whole_where_its_brief_confirmation_was
         "¿Qué recomendaste para la lavadora?",
         "Quel était ton conseil pour la machine ?",
         "How did we fix the washing machine?",
+        "The crane stalls again, what worked last time?",
+        "Der Kran steht schon wieder, was hatte da geholfen?",
         "what was the solution for the banging machine",
         "Wie haben wir das mit der Waschmaschine gelöst?",
         "¿Cómo arreglamos la lavadora?",
