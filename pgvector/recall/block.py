@@ -15,7 +15,7 @@ from ..domain.text import both_ends
 from ..domain.times_ahead import only_what_comes
 from ..domain.types import Hit
 from .asking import asks_for_reply, pastes_error
-from .changes import asked_in, asks_for_past, told_in, what_changed
+from .changes import asked_in, asks_for_past, confirmed_change, told_in, what_changed
 from .follow_up import goes_on, takes_up
 from .ranking import FITS_AS_WELL, are_alike, is_question, newest_of_near_equals
 from .values import about, by_endpoint, replaced_part, values_in
@@ -267,7 +267,7 @@ def _changed_first(lines: Sequence[Line], question: str) -> list[Line]:
     A question for what comes names nothing: then it stands before what is about the same.
     A line that scores far less than that one keeps its place, and so do all where a rerank endpoint put them in order.
     """
-    said_to_change = [" ".join(filter(None, (what_changed(said.content) for said in line.stated))) for line in lines]
+    said_to_change = list(map(_said_to_change, lines))
     if not any(said_to_change):
         return list(lines)
     words_of = _about(question)
@@ -277,6 +277,15 @@ def _changed_first(lines: Sequence[Line], question: str) -> list[Line]:
         older = (place for place, (other, about) in enumerate(ordered) if asked & about and _was_before(other, line))
         ordered.insert(next(older, len(ordered)), (line, words_of(line.statement)))
     return [line for line, _ in ordered]
+
+
+def _said_to_change(line: Line) -> str:
+    """Return what a line says that is another way than before, by its own words or the assistant's short reply."""
+    changed = [what_changed(said.content) for said in line.stated]
+    said, reply = _halves_of_exchange(line.told)
+    if reply is not said and len(reply.content) <= _ECHO_MAX_CHARS and not is_question(said):
+        changed.append(confirmed_change(said.content, reply.content))
+    return " ".join(filter(None, changed))
 
 
 def _about(question: str) -> Callable[[str], frozenset[str]]:

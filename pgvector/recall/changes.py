@@ -36,6 +36,11 @@ _PAST = late_pattern(
     r"|etai(?:s|t|ent)|avai(?:s|t|ent)|avant|ancien(?:ne)?|premiere?)\b"
     r"|\bha(?:be|ben|st|t|bt)\b.*\b(?:ge|be|ver|er|ent)\w+(?:t|en)\W*$"
 )
+_CONFIRMS = late_pattern(
+    r"(?:(?:ok(?:ay)?|done|noted|understood|notiert|gut|apuntado|hecho|note)[,.:;!]? )?(?:i(?:['\u2019]ve| have)? )?"
+    r"(?:updated|changed|corrected|moved|geandert|aktualisiert|korrigiert|cambiad[oa]|actualizad[oa]|corregid[oa]"
+    r"|modifie|mis a jour|corrige)\b"
+)
 _WAS = late_pattern(r"\bwas\b")  # in German it is "what"
 
 
@@ -48,6 +53,11 @@ def what_changed(text: str) -> str:
     sentences = _SENTENCE_ENDS.split(text) if len(text) <= _TEXT_MAX_CHARS else ()
     stated = (sentence for sentence in sentences if not sentence.rstrip().endswith("?"))
     return " ".join(sentence for sentence in stated if _says_so(plain(sentence)))
+
+
+def confirmed_change(said: str, reply: str) -> str:
+    """Return what somebody said, with the reply, if that notes it as a change: "Updated: Friday at 6"."""
+    return f"{said} {reply}" if len(said) <= _TEXT_MAX_CHARS and _CONFIRMS.match(plain(reply)) else ""
 
 
 def _says_so(sentence: str) -> bool:

@@ -556,6 +556,34 @@ def test_need_17_what_changed_of_another_thing_does_not_come_first(question: str
     assert [line.told for line in lines_of((older, newer), question)] == [older, newer]
 
 
+@pytest.mark.parametrize(
+    ("question", "older", "newer", "reply"),
+    [
+        (
+            "When does the committee meet?",
+            "The committee meets on the 27th",
+            "committee got pushed, Ada can't, wed the 9th, same room",
+            "Updated: Wednesday the 9th.",
+        ),
+        ("Wann kommt der Ofensetzer?", "Der Ofensetzer kommt am 12.", "Ofensetzer doch schon am 5.", "Geändert: 5."),
+        ("¿Cuándo ensaya el coro?", "El coro ensaya los lunes", "El coro, los jueves a las 6", "Cambiado: jueves."),
+    ],
+)
+def test_need_17_what_the_assistant_noted_as_a_change_stands_before_what_was_so(
+    question: str, older: str, newer: str, reply: str
+) -> None:
+    before = memory(older)._replace(coverage=0.9, score=0.9)
+
+    def order(answer: str) -> list[str]:
+        halves = (hit._replace(score=0.7) for hit in exchange(newer, answer, 10, day=2))
+        one, other = ([line.told is before for line in lines_of((before, half), question)] for half in halves)
+        assert one == other, "whichever half was found"
+        return ["older" if is_older else "newer" for is_older in one]
+
+    assert order(reply) == ["newer", "older"]
+    assert order("Noted.") == ["older", "newer"]
+
+
 def test_need_17_a_name_in_common_does_not_make_two_texts_about_the_same() -> None:
     older, newer = memory("Jamal has played the cello since school"), memory("Jamal moved to Split", 2, day=2)
     assert [line.told for line in lines_of((older, newer), "Does Jamal still play?")] == [older, newer]
