@@ -223,7 +223,7 @@ def _too_far(hit: Hit, near: MinSimilarity | None) -> str:
     if near is None or hit.similarity is None:
         measured = "" if hit.relevance is None else f"; the reranker gives it a chance of {hit.relevance:.1%}"
         return f"it holds {holds}, and {MIN_COVERAGE:.0%} would do{measured}"
-    bar = near.turns if hit.store == "turns" else near.memories
+    bar = near.turns_of(hit.among) if hit.store == "turns" else near.memories
     if hit.relevance is not None:
         return (
             f"the reranker gives it a chance of {hit.relevance:.1%}, too little for a similarity of "

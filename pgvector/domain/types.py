@@ -72,7 +72,8 @@ class Hit(NamedTuple):
     size of the whole in bytes; otherwise `size` is 0. `structure` holds a memory's attributes besides its text, and
     what it replaced (`replaced`). `told_then`: it was told at a time that the question names. `around` holds the turns
     right before and after, if they were requested. `asked`: what was searched for instead of the message, if anything:
-    one of its questions, with what it refers to, or with the words that are meant by misspelt ones.
+    one of its questions, with what it refers to, or with the words that are meant by misspelt ones. `among`: how many
+    rows of its store were searched, up to some thousands; 0 if that is unknown.
     """
 
     store: Store
@@ -97,6 +98,7 @@ class Hit(NamedTuple):
     told_then: bool = False
     around: tuple[Hit, ...] = ()
     asked: str = ""
+    among: int = 0
 
     @property
     def when(self) -> str:

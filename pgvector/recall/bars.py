@@ -24,9 +24,11 @@ from ..embed.embedder import Embedder, Vector
 from .background import Background, result_by
 
 # In spreads, chosen with benchmarks/quality/threshold.py. Higher for turns, of which there are many: the more rows, the
-# nearer is the nearest unrelated one.
+# nearer is the nearest unrelated one. With fewer than MANY_TURNS it is lower, by as much as that one is farther.
 MEMORIES_ABOVE = 2.8
 TURNS_ABOVE = 4.2
+MANY_TURNS = 350
+FEW_TURNS = 50  # fewer lower it no further: what sounds alike is near however little there is
 # Above what is said in other conversations. Messages and answers of some length resemble one another by how people and
 # assistants speak, whatever they are about.
 TALK_ABOVE = 3.0
@@ -142,11 +144,22 @@ _QUESTIONS = (
 
 
 class MinSimilarity(NamedTuple):
-    """Cosine similarities from which a row is worth showing; differences from them are counted in units of `spread`."""
+    """Cosine similarities from which a row is worth showing; differences from them are counted in units of `spread`.
+
+    `turns` is for a theme of many; in one of a few it is `turns_of`, but at least `turns_least`.
+    """
 
     memories: float
     turns: float
     spread: float = _USUAL_SPREAD
+    turns_least: float = 0.0
+
+    def turns_of(self, rows: int) -> float:
+        """Return the similarity for a turn among so many, 0 if that is unknown; never less than for a memory."""
+        if not 0 < rows < MANY_TURNS:
+            return self.turns
+        lower = self.turns - (_farthest_of(MANY_TURNS) - _farthest_of(max(rows, FEW_TURNS))) * self.spread
+        return min(self.turns, max(lower, self.memories, self.turns_least))
 
     @property
     def of_other_language(self) -> MinSimilarity:
@@ -155,9 +168,13 @@ class MinSimilarity(NamedTuple):
 
     @property
     def of_other_question(self) -> MinSimilarity:
-        """Return the same for a question in a language that the model is not for."""
+        """Return the same for a question in a language that the model is not for, with one bar for turns.
+
+        How near unrelated texts are among a few is not known there: the spread is that of English ones.
+        """
         more = OTHER_LANGUAGE_ABOVE * self.spread
-        return self._replace(memories=self.memories + more, turns=self.turns + more)
+        turns = self.turns + more
+        return self._replace(memories=self.memories + more, turns=turns, turns_least=turns)
 
     @property
     def situations(self) -> float:
@@ -266,6 +283,11 @@ def _measure(embedder: Embedder) -> Unrelated:
     texts = embedder.embed_documents([*_TEXTS, *_TALK], timeout_s=_TIMEOUT_S)
     questions = embedder.embed_queries(_QUESTIONS, timeout_s=_TIMEOUT_S)
     return Unrelated.of(questions, texts[: len(_TEXTS)], texts[len(_TEXTS) :])
+
+
+def _farthest_of(rows: int) -> float:
+    """Return how many deviations the farthest of so many values lies from their mean, if they are normal."""
+    return math.sqrt(2 * math.log(rows))
 
 
 def _centre(vectors: Sequence[Vector]) -> Vector:

@@ -341,7 +341,7 @@ def _spreads_above(hit: Hit, near: MinSimilarity | None) -> float | None:
         return None
     # At the time that the question names few turns were said, as there are few memories: a near one is no chance.
     among_many = hit.store == "turns" and not hit.told_then
-    return (hit.similarity - (near.turns if among_many else near.memories)) / near.spread
+    return (hit.similarity - (near.turns_of(hit.among) if among_many else near.memories)) / near.spread
 
 
 def _logit(chance: float) -> float:

@@ -343,6 +343,7 @@ class Search:
             "word_rank": row.word_rank,
             "told_then": (row.store, row.id) in self._time.told_then,
             "around": self._around.get(row.id, ()) if row.store == "turns" else (),
+            "among": self._sizes[row.store].rows,
         }
         return Hit(row.store, *columns, **told)
 

@@ -14,7 +14,16 @@ import pytest
 from hermes_memory_pgvector.embed.cache import CachedEmbedder
 from hermes_memory_pgvector.embed.embedder import Vector
 from hermes_memory_pgvector.embed.http_embedder import HttpEmbedder
-from hermes_memory_pgvector.recall.bars import MEMORIES_ABOVE, TALK_ABOVE, TURNS_ABOVE, Bars, Unrelated
+from hermes_memory_pgvector.recall.bars import (
+    FEW_TURNS,
+    MANY_TURNS,
+    MEMORIES_ABOVE,
+    TALK_ABOVE,
+    TURNS_ABOVE,
+    Bars,
+    MinSimilarity,
+    Unrelated,
+)
 from tests.support.scripted_embedder import ScriptedEmbedder
 
 DIMS = 64
@@ -65,6 +74,18 @@ def test_a_message_said_as_people_talk_must_be_nearer_to_turns_than_talk_is() ->
     assert measured.bars(talking).turns == pytest.approx(nearness + TALK_ABOVE * measured.spread)
     assert measured.bars(talking).turns > measured.bars(plain).turns
     assert measured.bars(talking).memories == pytest.approx(measured.bars(plain).memories, abs=measured.spread)
+
+
+def test_among_few_turns_one_need_not_be_as_near_as_among_many() -> None:
+    bars = MinSimilarity(memories=0.5, turns=0.6, spread=0.05)
+    few, some, many = (bars.turns_of(rows) for rows in (FEW_TURNS, 2 * FEW_TURNS, MANY_TURNS))
+    assert 0.5 < few < some < many == bars.turns_of(10 * MANY_TURNS) == bars.turns
+    assert bars.turns_of(0) == bars.turns, "how many there are is not known"
+    assert bars.turns_of(1) == few
+    assert bars._replace(memories=0.59).turns_of(FEW_TURNS) == 0.59
+    fixed, foreign = MinSimilarity(0.6, 0.6), bars.of_other_question
+    assert fixed.turns_of(FEW_TURNS) == 0.6
+    assert foreign.turns_of(FEW_TURNS) == foreign.turns > bars.turns
 
 
 @pytest.fixture
