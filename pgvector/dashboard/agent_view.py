@@ -120,6 +120,11 @@ class _Asked:
         """Return how rows were searched for; None if they were not."""
         return self._recorded.mode
 
+    @property
+    def turns(self) -> int:
+        """Return how many turns were searched, 0 if none was found."""
+        return next((hit.among for hit in self._recorded.found.values() if hit.store == "turns"), 0)
+
     def near(self, question: str = "") -> MinSimilarity | None:
         """Return the similarity that rows needed for a question of the message, by default for the whole of it.
 
@@ -174,7 +179,7 @@ def agent_view(served: ServedHome, params: Params) -> Mapping[str, Any]:
         "budget_tokens": served.settings.prefetch_max_tokens,
         "lines": [_line(hit, text) for hit in asked.quoted()],
         "below": below,
-        **_bars(asked.near()),
+        **_bars(asked.near(), asked.turns),
         "silent": silent or (None if asked.block else _nothing(below)),
         "mode": asked.mode,
         "why_by_words": ready.why_by_words(asked.mode),
@@ -232,11 +237,11 @@ def _too_far(hit: Hit, near: MinSimilarity | None) -> str:
     return f"its similarity is {hit.similarity:.2f}, and {bar:.2f} would do; it holds {holds}, too few for that"
 
 
-def _bars(near: MinSimilarity | None) -> dict[str, float | None]:
-    """Return the similarity from which a memory is shown, and a turn."""
+def _bars(near: MinSimilarity | None, turns: int) -> dict[str, float | None]:
+    """Return the similarity from which a memory is shown, and a turn among so many."""
     if near is None:
         return {"bar": None, "bar_of_turns": None}
-    return {"bar": round(near.memories, 4), "bar_of_turns": round(near.turns, 4)}
+    return {"bar": round(near.memories, 4), "bar_of_turns": round(near.turns_of(turns), 4)}
 
 
 def _row(hit: Hit) -> tuple[Store, int]:

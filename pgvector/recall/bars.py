@@ -28,7 +28,7 @@ from .background import Background, result_by
 MEMORIES_ABOVE = 2.8
 TURNS_ABOVE = 4.2
 MANY_TURNS = 350
-FEW_TURNS = 50  # fewer lower it no further: what sounds alike is near however little there is
+FEW_TURNS = 100  # fewer lower it no further: what sounds alike is near however little there is
 # Above what is said in other conversations. Messages and answers of some length resemble one another by how people and
 # assistants speak, whatever they are about.
 TALK_ABOVE = 3.0

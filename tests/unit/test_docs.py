@@ -223,7 +223,7 @@ def test_every_field_of_a_tools_answer_is_documented() -> None:
     hit = Hit(**known)  # type: ignore[arg-type]
     long = hit._replace(content="c " * RESULT_MAX_CHARS, around=(hit,))
     legs = {"vector_rank", "word_rank", "rerank_rank", "rerank_score", "nearest_char", "first_char", "size"}
-    assert set(known) | legs | {"around", "relevance", "structure", "asked"} == set(Hit._fields)
+    assert set(known) | legs | {"around", "relevance", "structure", "asked", "among"} == set(Hit._fields)
     keys: set[str] = set()
     said = {"kind", "subject", "scope", "state", "when", "confidence", "expires_at", "replaced"}
     structured = hit._replace(structure=dict.fromkeys(said, "x"))
