@@ -3,8 +3,9 @@
 Asks as the provider does for each turn, of four kinds of themes: conversations (LoCoMo), 120 made-up facts (facts.py),
 15 memories of a person and 15 of a team (standalone.py). With `--messages` instead: what people write to an assistant,
 of their own earlier sessions and of another person's (realmem); with `--as-talk`: questions about conversations within
-what people say around one. `answered`: share of the questions that the theme can
-answer whose answer is among the lines shown. `false`: share of those that it cannot of which any line is shown.
+what people say around one; with `--turns`: of conversations cut into themes of so many turns. `answered`: share of the
+questions that the theme can answer whose answer is among the lines shown. `false`: share of those that it cannot of
+which any line is shown.
 Lines are made as the provider makes them. With `--rerank` the bundled cross-encoder scores what it does before a turn,
 without a deadline. Bars are moved in the shipped code: `above` are the spreads above what is unrelated to the question,
 `above talk` those above talk about something else, other bars are fixed ones. `words`: those shared count `near` the
@@ -52,11 +53,12 @@ from tests.support.model_files import model_dir
 from tests.support.rescaled import Rescaled
 
 EVERY = 4  # of the questions about conversations one is asked; of the requests to them, all
-SAMPLE = 300  # questions, and turns of other conversations, for the distribution
+SAMPLE = 300  # questions, and turns of other conversations, for the distribution; requests to many conversations
 BARS = [round(0.30 + 0.025 * step, 3) for step in range(19)]
 WORD_BARS = (0.25, 0.30, 0.35, 0.40, 0.45, 0.50, 0.55, 0.60, 0.65, 0.70, 0.80)
 PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
 STEPS = (-0.4, -0.2, 0.2, 0.4)  # spreads, by which the shipped bars are moved
+MANY = (1, 200, 600)  # turns, fewer of which have a lower bar
 MEMORIES_EVIDENCE = (-11.0, -10.0, -9.5, -9.0)
 TURNS_EVIDENCE = (-9.0, -8.0, -7.0)
 SURE_LOGITS = (-8.0, -6.0, -5.0, -4.0, -2.0, 100.0)  # from which a row with most of the words is shown; the last: none
@@ -123,7 +125,7 @@ def cases(conversations: Sequence[Theme], every: int) -> Iterator[Case]:
         for theme in ("person", "team", facts.THEME):
             yield Case("requests, memories", theme, request)
     everywhere = [(request, each_of) for request in REQUESTS for each_of in conversations]
-    for request, each_of in everywhere[:: -(-every // EVERY)]:
+    for request, each_of in everywhere[:: max(-(-every // EVERY), len(everywhere) // SAMPLE)]:
         yield Case("requests, conversations", each_of.name, request)
 
 
@@ -265,6 +267,19 @@ def as_talk(asked: Iterable[Case]) -> Iterator[Case]:
             yield from (replace(case, question=words.format(case.question)) for words in AS_TALK)
 
 
+def parts_of(conversations: Sequence[Theme], turns: int) -> list[Theme]:
+    """Return themes of so many turns, with the questions that each answers, neighbours from different conversations."""
+    cut = [[_part(each, at, turns) for at in range(0, len(each.turns) - turns // 2, turns)] for each in conversations]
+    return [part for parts in itertools.zip_longest(*cut) for part in parts if part is not None]
+
+
+def _part(conversation: Theme, at: int, turns: int) -> Theme:
+    part = conversation.turns[at : at + turns]
+    names = {turn.name for turn in part}
+    asked = tuple(each for each in conversation.questions if each.gold and names.issuperset(each.gold))
+    return replace(conversation, name=f"{conversation.name}-{at}", turns=part, questions=asked)
+
+
 def write(provider: PgvectorMemoryProvider, conversations: Sequence[Theme]) -> None:
     """Store every theme."""
     assert provider.runtime is not None
@@ -315,10 +330,13 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=EVERY, help="of the questions about conversations one is asked")
     parser.add_argument("--messages", action="store_true", help="what people write to an assistant, of --data/realmem")
     parser.add_argument("--as-talk", action="store_true", help="questions about conversations, said as people talk")
+    parser.add_argument("--turns", type=int, metavar="N", help="cut conversations into themes of so many turns")
     parser.add_argument("--rerank", action="store_true", help="let the bundled cross-encoder score what is found")
     args = parser.parse_args()
     args.corpus = [REALMEM if args.messages else LOCOMO]
     themes = themes_of(args)
+    if args.turns:
+        themes = parts_of(themes, args.turns)
     asked = messages(themes, args.every) if args.messages else cases(themes, args.every)
     if args.as_talk:
         asked = as_talk(asked)
@@ -330,6 +348,9 @@ def main() -> None:
         for above in TALK:
             moved_so = [replace(each, near=each.beside_talk[above]) for each in found]
             rows.append({"turns": f"{above} above talk"} | rates(moved_so, same))
+        for many in MANY:
+            with mock.patch.object(bars, "MANY_TURNS", many):
+                rows.append({"turns": f"lower below {many} turns"} | rates(found, same))
     parameters = {
         "model": None if args.no_model else args.model_name,
         "pairs": pairs,
