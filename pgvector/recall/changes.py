@@ -36,10 +36,11 @@ _PAST = late_pattern(
     r"|etai(?:s|t|ent)|avai(?:s|t|ent)|avant|ancien(?:ne)?|premiere?)\b"
     r"|\bha(?:be|ben|st|t|bt)\b.*\b(?:ge|be|ver|er|ent)\w+(?:t|en)\W*$"
 )
+# With what holds now: "updated the script" and "corrected" tell of work that was done.
 _CONFIRMS = late_pattern(
     r"(?:(?:ok(?:ay)?|done|noted|understood|notiert|gut|apuntado|hecho|note)[,.:;!]? )?(?:i(?:['\u2019]ve| have)? )?"
     r"(?:updated|changed|corrected|moved|geandert|aktualisiert|korrigiert|cambiad[oa]|actualizad[oa]|corregid[oa]"
-    r"|modifie|mis a jour|corrige)\b"
+    r"|modifie|mis a jour|corrige)(?:\s*[:,\u2013\u2014]|(?: [^\s:,.;]+){0,4} (?:to|auf|al?|au)) \w"
 )
 _WAS = late_pattern(r"\bwas\b")  # in German it is "what"
 

@@ -567,6 +567,7 @@ def test_need_17_what_changed_of_another_thing_does_not_come_first(question: str
         ),
         ("Wann kommt der Ofensetzer?", "Der Ofensetzer kommt am 12.", "Ofensetzer doch schon am 5.", "Geändert: 5."),
         ("¿Cuándo ensaya el coro?", "El coro ensaya los lunes", "El coro, los jueves a las 6", "Cambiado: jueves."),
+        ("When is the dentist?", "Dentist on 12 May", "the dentist called, 14 May", "Okay, I've moved it to 14 May."),
     ],
 )
 def test_need_17_what_the_assistant_noted_as_a_change_stands_before_what_was_so(
@@ -582,6 +583,32 @@ def test_need_17_what_the_assistant_noted_as_a_change_stands_before_what_was_so(
 
     assert order(reply) == ["newer", "older"]
     assert order("Noted.") == ["older", "newer"]
+
+
+@pytest.mark.parametrize(
+    ("question", "older", "said", "reply"),
+    [
+        (
+            "Which import order do we have?",
+            "Import order: standard library, then others, then ours",
+            "ruff complains about the import order",
+            "Changed the import order.",
+        ),
+        ("Where is the deploy script?", "The deploy script is in ops/bin", "deploy script has a typo", "Corrected."),
+        (
+            "Which database does the billing service use?",
+            "The billing service uses Postgres",
+            "add a health check to the billing service",
+            "Done. Updated the billing service, tests pass.",
+        ),
+    ],
+)
+def test_need_17_work_that_the_assistant_reports_as_done_changes_nothing_that_was_so(
+    question: str, older: str, said: str, reply: str
+) -> None:
+    before = memory(older)._replace(coverage=0.9, score=0.9)
+    for half in exchange(said, reply, 10, day=2):
+        assert lines_of((before, half._replace(score=0.7)), question)[0].told is before
 
 
 def test_need_17_a_name_in_common_does_not_make_two_texts_about_the_same() -> None:
