@@ -258,6 +258,23 @@ def test_need_16_a_memory_that_is_merged_hands_its_earlier_texts_over(
     assert "Atlas is red" not in str(Database(dsn).column("SELECT old_content FROM memory_history"))
 
 
+def test_need_31_what_a_merged_memory_said_before_hides_no_removal(
+    make_provider: MakeProvider, ask: Ask, dsn: str
+) -> None:
+    old, new = (make_provider(gateway_session_key=theme) for theme in ("old", "new"))
+    for provider, texts in ((old, ["Atlas is red"]), (new, ["Atlas is red", "Atlas is blue"])):
+        for text in texts:
+            provider.on_memory_write("add", "memory", text)
+        landed(provider)
+    with psycopg.connect(dsn) as conn:
+        conn.execute("UPDATE memory_entries SET content = 'Atlas is blue' WHERE id = 1")
+    new.on_memory_write("remove", "memory", "", {"old_text": "Atlas is red"})
+    landed(new)
+    ask("themes", "merge", "old", "new", "--yes")
+    assert [row["content"] for row in ask("restore", "--theme", "new")["rows"]] == ["Atlas is red"]
+    assert Database(dsn).column("SELECT content FROM memory_entries ORDER BY id") == ["Atlas is red", "Atlas is blue"]
+
+
 def test_trap_13_the_agents_role_cannot_rewrite_what_happened(make_provider: MakeProvider, dsn: str) -> None:
     provider = make_provider()
     provider.on_memory_write("add", "memory", "Atlas is blue")

@@ -61,7 +61,7 @@ UPDATE memory_history AS h SET old_content = NULL, old_row = NULL
 -- name: removed_memories
 -- exempt: for the operator, of one theme or of all. What can be restored, the last removed first; of several removals
 -- of one text in a theme, the last one. A memory that was restored and then replaced is left out, because another text
--- took its place.
+-- took its place. What a merged memory said before, which the one that is kept got later, does not count as that.
 SELECT DISTINCT ON (h.at, h.id) h.id AS removal, h.memory_id AS id, h.agent_identity AS theme, h.target, h.at,
        left(h.old_content, %(chars)s) AS content, length(h.old_content) AS chars, h.who
   FROM memory_history AS h
@@ -77,7 +77,8 @@ SELECT DISTINCT ON (h.at, h.id) h.id AS removal, h.memory_id AS id, h.agent_iden
                       AND later.old_content = h.old_content)
    AND NOT EXISTS (SELECT FROM memory_history AS later
                     WHERE later.agent_identity = h.agent_identity AND later.old_digest = h.digest AND later.old_content IS NOT NULL
-                      AND later.action = 'replaced' AND later.target = h.target AND later.id > h.id)
+                      AND later.action = 'replaced' AND later.who ->> 'verb' IS DISTINCT FROM 'merge'
+                      AND later.target = h.target AND later.id > h.id)
  ORDER BY h.at DESC, h.id DESC
  LIMIT %(limit)s::bigint OFFSET %(offset)s::bigint;
 
