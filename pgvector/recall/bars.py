@@ -27,7 +27,7 @@ from .background import Background, result_by
 # nearer is the nearest unrelated one. With fewer than MANY_TURNS it is lower, by as much as that one is farther.
 MEMORIES_ABOVE = 2.8
 TURNS_ABOVE = 4.2
-MANY_TURNS = 350
+MANY_TURNS = 200
 FEW_TURNS = 100  # fewer lower it no further: what sounds alike is near however little there is
 # Above what is said in other conversations. Messages and answers of some length resemble one another by how people and
 # assistants speak, whatever they are about.

@@ -6,6 +6,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from hermes_memory_pgvector.domain.chunks import estimate_tokens
@@ -143,6 +144,26 @@ def test_it_says_what_is_in_the_block_and_what_fell_below_the_bar(
     assert {"m2", "t1", "t2"} == set(below)
     assert below["m2"]["similarity"] < found["bar"] == 0.6
     assert f"its similarity is {below['m2']['similarity']:.2f}, and 0.60 would do" in below["m2"]["why"]
+
+
+def test_among_few_turns_one_need_not_be_as_near_as_among_hundreds(
+    serve_api: ServeApi, make_provider: MakeProvider, embedder: ScriptedEmbedder, admin_dsn: str
+) -> None:
+    filled(make_provider({"embed_url": embedder.url}))
+    api = serve_api(embed_url=embedder.url)
+
+    def bar_of_turns() -> float:
+        found = until(lambda: api.get("/agent-view", message=ASK_CRANE, theme="marketing")["bar_of_turns"])
+        return float(found)
+
+    of_few = bar_of_turns()
+    with psycopg.connect(admin_dsn) as connection:
+        connection.execute(
+            "INSERT INTO conversations (agent_identity, session_id, role, content, ts)"
+            " SELECT 'marketing', 'other', 'user', 'The ferry was late by minute ' || n, now() - n * interval '1 minute'"
+            " FROM generate_series(1, 400) AS n"
+        )
+    assert of_few < bar_of_turns()
 
 
 def test_it_says_what_is_about_another_one(serve_api: ServeApi, make_provider: MakeProvider) -> None:

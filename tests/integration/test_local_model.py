@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from hermes_memory_pgvector.admin.doctor.prove import prove
@@ -156,26 +155,6 @@ def test_need_37_a_message_that_only_sounds_like_an_earlier_one_is_not_answered_
     assert [provider.prefetch(message, session_id=f"later {n}") for n, message in enumerate(SOUNDING_ALIKE)] == [""] * 3
     (line,) = plain_lines(provider.prefetch(ABOUT_THE_FENCE, session_id="later"))
     assert "galvanised screws" in line
-
-
-def test_need_17_among_few_turns_what_answers_in_other_words_is_near_enough(
-    home: Path, make_provider: MakeProvider, dsn: str
-) -> None:
-    """The nearest of hundreds of unrelated turns is nearer than the nearest of some dozens."""
-    link_model(home)
-    provider = make_provider(LOCAL)
-    answer, asked = "Our kitten naps on the radiator all afternoon.", "Where does our pet sleep?"
-    provider.sync_turn(answer, None, session_id="before")
-    landed(provider)
-    assert answer in provider.prefetch(asked, session_id="early")
-    copies = (
-        "INSERT INTO conversations (agent_identity, session_id, role, content, ts)"
-        " SELECT agent_identity, 'other', role, 'The ferry was late by minute ' || n, ts - n * interval '1 minute'"
-        " FROM conversations, generate_series(1, 400) AS n"
-    )
-    with psycopg.connect(dsn) as connection:
-        connection.execute(copies)
-    assert provider.prefetch(asked, session_id="late") == ""
 
 
 def test_need_16_forget_takes_only_what_fits_the_question(

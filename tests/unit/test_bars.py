@@ -78,7 +78,7 @@ def test_a_message_said_as_people_talk_must_be_nearer_to_turns_than_talk_is() ->
 
 def test_among_few_turns_one_need_not_be_as_near_as_among_many() -> None:
     bars = MinSimilarity(memories=0.5, turns=0.6, spread=0.05)
-    few, some, many = (bars.turns_of(rows) for rows in (FEW_TURNS, 2 * FEW_TURNS, MANY_TURNS))
+    few, some, many = (bars.turns_of(rows) for rows in (FEW_TURNS, (FEW_TURNS + MANY_TURNS) // 2, MANY_TURNS))
     assert 0.5 < few < some < many == bars.turns_of(10 * MANY_TURNS) == bars.turns
     assert bars.turns_of(0) == bars.turns, "how many there are is not known"
     assert bars.turns_of(1) == few
