@@ -7,7 +7,7 @@ has more.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, zip_longest
 
@@ -108,14 +108,25 @@ def in_turn(every: Sequence[Answer]) -> Answer:
     )
 
 
-def _falling(hits: Iterator[Hit]) -> Iterator[Hit]:
-    said: set[object] = set()
-    least = float("inf")
+def _falling(hits: Iterable[Hit]) -> Iterator[Hit]:
+    """Yield each statement where it was found first, as the question it is nearest to found it, with falling scores."""
+    found: dict[object, Hit] = {}
     for hit in hits:
-        if (statement := statement_of(hit)) not in said:
-            said.add(statement)
-            least = min(least, hit.score)
-            yield hit._replace(score=least)
+        first = found.setdefault(statement_of(hit), hit)
+        if _is_nearer(hit, first):
+            found[statement_of(hit)] = hit._replace(score=first.score)
+    least = float("inf")
+    for hit in found.values():
+        least = min(least, hit.score)
+        yield hit._replace(score=least)
+
+
+def _is_nearer(hit: Hit, other: Hit) -> bool:
+    """Return whether a row is nearer to the question of `hit`, holds as much of it, and is as likely to answer it."""
+    if hit.id != other.id or hit.similarity is None or other.similarity is None:
+        return False
+    as_likely = (hit.relevance or 0.0) >= (other.relevance or 0.0)
+    return hit.similarity > other.similarity and hit.coverage >= other.coverage and as_likely
 
 
 def _fullest(procedures: Iterator[Hit]) -> tuple[Hit, ...]:

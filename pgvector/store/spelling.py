@@ -21,7 +21,7 @@ _FORMS_MOST = 3  # words of a question that are looked at for one stem, the shor
 _ERRORS_MOST = 2  # in a long word
 MAX_CORRECTED = 4  # words of a question for which other spellings are looked up, longest first
 _WORD = late_pattern(r"(?<![\w@/\\.-])[^\W\d_]{2,40}(?![\w@/\\]|[.-]\w)")  # no part of a name or an address
-_ENDINGS = ("s", "es", "d", "ed", "r", "er", "ers", "ing", "y", "ly")  # of a word whose stem is a word as well
+_ENDINGS = ("s", "es", "d", "ed", "r", "er", "ers", "ing", "y", "ly")  # of a word, with and without which it is one
 _UNKNOWN_MOST = 0.5  # of the words of a question in a language whose words are known
 
 
@@ -105,7 +105,8 @@ def _commonest(written: str, rank: Callable[[str], int | None]) -> str | None:
 def _is_word(word: str, rank: Callable[[str], int | None]) -> bool:
     stems = [word, *(word.removesuffix(ending) for ending in _ENDINGS if word.endswith(ending))]
     stems += [f"{stem}e" for stem in stems[1:]]
-    return any(len(stem) > 1 and rank(stem) is not None for stem in stems)
+    longer = [f"{word}{ending}" for ending in _ENDINGS]
+    return any(len(form) > 1 and rank(form) is not None for form in (*stems, *longer))
 
 
 def _one_error_from(word: str) -> Iterator[str]:

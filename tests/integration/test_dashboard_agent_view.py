@@ -160,7 +160,7 @@ def test_among_few_turns_one_need_not_be_as_near_as_among_hundreds(
     with psycopg.connect(admin_dsn) as connection:
         connection.execute(
             "INSERT INTO conversations (agent_identity, session_id, role, content, ts)"
-            " SELECT 'marketing', 'other', 'user', 'The ferry was late by minute ' || n, now() - n * interval '1 minute'"
+            " SELECT 'marketing', 'other', 'user', 'The ferry was late by ' || n, now() - n * interval '1 minute'"
             " FROM generate_series(1, 400) AS n"
         )
     assert of_few < bar_of_turns()

@@ -157,6 +157,15 @@ def test_need_37_a_message_that_only_sounds_like_an_earlier_one_is_not_answered_
     assert "galvanised screws" in line
 
 
+def test_need_20_a_word_that_was_no_slip_keeps_nothing_from_a_turn(home: Path, make_provider: MakeProvider) -> None:
+    """The model's vocabulary lacks "expire" as a whole word, and has "empire"."""
+    link_model(home)
+    provider = make_provider(LOCAL)
+    provider.on_memory_write("add", "memory", "The voucher is good until March.")
+    landed(provider)
+    assert "voucher" in provider.prefetch("When does the coupon expire?")
+
+
 def test_need_16_forget_takes_only_what_fits_the_question(
     dsn: str,
     home: Path,
