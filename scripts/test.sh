@@ -37,11 +37,27 @@ if [ -n "${PYTHON:-}" ] || ! version_fits "$python" "$below"; then
   if [ "$(version_of "$base")" != "$(version_of "$python")" ]; then make_venv "$base" "$venv"; fi
 fi
 
+# in_folder FOLDER NAME...: the paths of these test modules.
+in_folder() {
+  local name
+  for name in "${@:2}"; do say "tests/$1/test_$name.py"; done
+}
+
+# The tests that run when none are named.
+# shellcheck disable=SC2207
+selection=($(in_folder host loader)
+  tests/host/test_gateway_memory.py::test_what_was_told_is_injected_and_found_by_the_tools_in_a_later_session
+  $(in_folder fault postgres_outage embedding_outage shutdown spool_files)
+  $(in_folder integration isolation contexts recall_faults recall_filters search_words mirror_files mirror_hooks \
+    tools_write migrate least_privilege delegation costs interface) tests/unit)
+
+if [ $# = 0 ]; then extra=test; else extra=test-all; fi
 step "Installing into $venv"
 pip() { quietly "$python" -m pip --quiet --disable-pip-version-check --no-input "$@"; }
 pip wheel --no-deps --wheel-dir "$scratch" . || fail "the wheel could not be built"
 wheel=$(echo "$scratch"/*.whl)
-pip install "${wheel}[test]" || fail "the test environment could not be installed"
+# Modules are prepared as they are imported: most never are.
+pip install --no-compile "${wheel}[$extra]" || fail "the test environment could not be installed"
 without=()
 if ! version_fits "$python" 14; then
   # The host claims no such Python, and pip would refuse it: its interface is there, but it stores no turn in the background.
@@ -51,7 +67,7 @@ if ! version_fits "$python" 14; then
   say "The tests that run $host are left out: it does not work with this Python."
 fi
 # The version is the same as the last time, the contents may not be.
-pip install --force-reinstall --no-deps "$wheel" || fail "the package could not be installed"
+pip install --no-compile --force-reinstall --no-deps "$wheel" || fail "the package could not be installed"
 "$python" tests/support/model_files.py "${PGVECTOR_TEST_MODEL:-.cache/model}" || fail "the models for the tests could not be fetched"
 # program MODULE FOLDER: makes sure that a program of Debian's is there; its modules are found from here.
 program() { PYTHONPATH=. quietly "$python" -m "tests.support.$1" "$2"; }
@@ -61,9 +77,14 @@ case " $* " in
     program browser_files .cache/chromium || fail "Chromium, which the tests run, is not there and could not be fetched" ;;
 esac
 
-if [ "${1:-}" = --all ]; then
+collected=()
+case ${1:-} in
+  '') collected=("${selection[@]}") ;;
+  --all) collected=(tests) ;;
+esac
+if [ "${#collected[@]}" != 0 ]; then
   # Read once beforehand, beside the checks: else each of the processes that run tests would compile all of them.
-  "$python" -P -m pytest --collect-only --quiet -o cache_dir=.cache/pytest tests >"$scratch/collected" 2>&1 &
+  "$python" -P -m pytest --collect-only --quiet -o cache_dir=.cache/pytest "${collected[@]}" >"$scratch/collected" 2>&1 &
 fi
 
 step "Checking the code"
@@ -80,12 +101,6 @@ wait
 export HYPOTHESIS_STORAGE_DIRECTORY=$root/.cache/hypothesis
 # More processes than cores, for much of the time is spent waiting; one file stays in one of them, in the order given.
 pytest() { "$python" -P -m pytest --no-skips -o cache_dir=.cache/pytest -n 4 --dist loadfile --no-loadscope-reorder "${without[@]}" "$@"; }
-
-# in_folder FOLDER NAME...: the paths of these test modules.
-in_folder() {
-  local name
-  for name in "${@:2}"; do say "tests/$1/test_$name.py"; done
-}
 
 # mixed FOLDER...: the paths of the test modules of these folders, each folder's spread over the whole list: those that
 # mostly wait then run beside those that mostly compute.
@@ -104,12 +119,7 @@ if [ "${1:-}" != --all ]; then
     pytest "$@"
     exit
   fi
-  # shellcheck disable=SC2046
-  pytest $(in_folder host loader) \
-    tests/host/test_gateway_memory.py::test_what_was_told_is_injected_and_found_by_the_tools_in_a_later_session \
-    $(in_folder fault postgres_outage embedding_outage shutdown spool_files) \
-    $(in_folder integration isolation contexts recall_faults recall_filters search_words mirror_files mirror_hooks \
-      tools_write migrate least_privilege delegation costs interface) tests/unit || status=$?
+  pytest "${selection[@]}" || status=$?
   say "This was a selection; $self --all runs every test."
   exit "$status"
 fi

@@ -116,7 +116,8 @@ def test_the_metadata_says_what_users_need_to_know(wheel: Path, metadata: Messag
     assert metadata["Name"] == "hermes-memory-pgvector"
     assert metadata["License-Expression"] == "BSD-3-Clause"
     assert metadata["Requires-Python"] == ">=3.11"
-    assert set(metadata.get_all("Provides-Extra", [])) == {"embedded", "mcp", "metrics", "model", "test", "web"}
+    extras = {"embedded", "mcp", "metrics", "model", "test", "test-all", "web"}
+    assert set(metadata.get_all("Provides-Extra", [])) == extras
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith("entry_points.txt"))
         entry_points = archive.read(name).decode()
