@@ -310,6 +310,11 @@ class OwnQueues:
             with contextlib.suppress(SpoolError):  # neither a full disk nor a damaged file holds a write up
                 spool.publish(report())
 
+    def tell_why_they_wait(self, report: Callable[[], Mapping[str, Any]]) -> None:
+        """Store the counters, with the last error, if writes stay in the files; to be called before it is too late."""
+        if self.depth():
+            self.publish(report)
+
     def _warn(self, exc: SpoolError) -> None:
         if not self._warned:
             self._warned = True

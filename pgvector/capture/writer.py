@@ -132,8 +132,7 @@ class Writer:
         if self._thread.is_alive():
             self._thread.join(max(0.0, deadline - time.monotonic()) + last_batch_s)
         self._own.move_to_disk()  # in case the thread did not get to it
-        if left:
-            self._own.publish(self._report)  # why they wait
+        self._own.tell_why_they_wait(self._report)
         if not self._thread.is_alive():
             self._own.let_go()
         return left
@@ -195,7 +194,8 @@ class Writer:
                 self._acknowledged.look()
                 busy = self._step()
                 retry_s = _RETRY_FIRST_S
-                self.trouble.over()
+                if not self._stopping.is_set():  # then this step may not have tried to write
+                    self.trouble.over()
             except HermesPgvectorError as exc:
                 self._note(exc)
                 self._look_after_files()
@@ -213,6 +213,7 @@ class Writer:
         self._own.let_go_of_moved(self._acknowledged)
         self._acknowledged.expire()
         self._adopted.close()
+        self._own.tell_why_they_wait(self._report)
         self._own.let_go()
 
     def _note(self, exc: HermesPgvectorError) -> None:

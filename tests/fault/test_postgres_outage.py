@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.runtime.process import close_all
 from tests.conftest import MakeProvider
 from tests.support.limits import LATE_S, NOT_WAITED_S
 from tests.support.memory import runtime_of
@@ -88,6 +93,26 @@ def test_need_01_an_outage_freezes_no_hook_and_ends_unattended(
     assert "kept on disk" in down
     assert len([message for message in records(logging.INFO) if "Postgres is back" in message]) == 1
     assert records(logging.WARNING) == [down]
+
+
+def test_need_40_why_writes_wait_is_told_of_an_agent_that_ended_soon_after_the_outage_began(
+    make_provider: MakeProvider, proxy: TcpProxy, proxied: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "config.yaml").write_text(yaml.safe_dump({"plugins": {"pgvector": {"dsn": proxied}}}))
+    provider = make_provider({"dsn": proxied})
+    provider.sync_turn(turn(1), ANSWER, session_id="earlier")
+    assert runtime_of(provider).writer.flush(60)
+    proxy.stop()
+    provider.sync_turn(turn(2), ANSWER, session_id="earlier")
+    until(lambda: not runtime_of(provider).backend.is_up(), 60, "the outage to be noticed")
+    close_all()
+
+    main(["status", "--json", "--hermes-home", str(home)])
+
+    (process,) = (each for each in json.loads(capsys.readouterr().out)["processes"] if each["waiting"])
+    assert not process["living"]
+    assert process["report"]["last_error"]
+    assert not process["report"]["last_error_over_at"]
 
 
 @pytest.mark.parametrize("fault", ["deaf", "stop"])
