@@ -28,7 +28,7 @@ from threshold import EVERY, SHOWN, Case, cases, store
 from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.domain.types import Question, Scope
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from hermes_memory_pgvector.recall import prefetch, searcher
+from hermes_memory_pgvector.recall import prefetch, relevance, searcher
 from hermes_memory_pgvector.recall.block import lines_of
 
 _SINGLE = ("requests", "a word in common")  # groups that have no question to pair with
@@ -61,7 +61,7 @@ def shown(provider: PgvectorMemoryProvider, theme: str, message: str) -> set[str
     question = Question(message, scope, limit, _PATIENCE_S, around=True, rerank=rerank)
     found = searching.recall(["memories", "turns"], question).hits
     until = time.monotonic() + _PATIENCE_S
-    lines = lines_of(prefetch.worth_showing(searching, found, message, Settings(), until), message)[:SHOWN]
+    lines = lines_of(relevance.worth_showing(searching, found, message, Settings(), until), message)[:SHOWN]
     return {hit.content for line in lines for hit in (line.told, line.beside) if hit is not None}
 
 
@@ -91,7 +91,7 @@ def table(provider: PgvectorMemoryProvider, asked: Sequence[Pair]) -> list[dict[
 
     rows = [{"asked": "alone"} | rates(asked, alone)]
     with contextlib.ExitStack() as stack:
-        for module in (searcher, prefetch):
+        for module in (searcher, relevance):
             stack.enter_context(mock.patch.object(module, "questions_in", lambda text: (text,)))
         rows.append({"asked": "as one text"} | rates(asked, both))
     return [*rows, {"asked": "each"} | rates(asked, both)]

@@ -34,7 +34,7 @@ from hermes_memory_pgvector.domain.operations import RememberMemory
 from hermes_memory_pgvector.domain.types import Question, Scope
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall import bars
-from hermes_memory_pgvector.recall.prefetch import fitting
+from hermes_memory_pgvector.recall.relevance import fitting
 
 CORPUS = "precisionmem_en"
 KINDS = {"entity": "fact", "relation": "fact", "open_question": "question"}  # by what the corpus calls them

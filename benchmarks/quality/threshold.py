@@ -43,7 +43,7 @@ from vectors import CachedModel
 from hermes_memory_pgvector.domain.operations import RememberMemory
 from hermes_memory_pgvector.domain.types import Filters, Hit, Question, Scope
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from hermes_memory_pgvector.recall import bars, prefetch
+from hermes_memory_pgvector.recall import bars, prefetch, relevance
 from hermes_memory_pgvector.recall.bars import MEMORIES_ABOVE, TURNS_ABOVE, MinSimilarity
 from hermes_memory_pgvector.recall.block import lines_of
 from hermes_memory_pgvector.recall.questions import questions_in
@@ -154,12 +154,12 @@ def near_of(provider: PgvectorMemoryProvider, case: Case) -> Near:
 def rates(
     found: Iterable[Found], near: Callable[[MinSimilarity | None], MinSimilarity | None], **constants: float
 ) -> dict[str, str]:
-    """A column for each group and whether its questions have an answer. `constants` are those of prefetch.py."""
+    """A column for each group and whether its questions have an answer. `constants` are those of relevance.py."""
     counted: dict[str, list[bool]] = {}
-    with mock.patch.dict(vars(prefetch), constants):
+    with mock.patch.dict(vars(relevance), constants):
         for each in found:
             case, limits = each.case, {question: near(bar) for question, bar in each.near.items()}
-            worth = [hit for hit in each.hits if prefetch.is_worth_showing(hit, limits[hit.asked or case.question])]
+            worth = [hit for hit in each.hits if relevance.is_worth_showing(hit, limits[hit.asked or case.question])]
             lines = lines_of(worth)[:SHOWN]
             shown = [hit.content for line in lines for hit in (line.told, line.beside) if hit is not None]
             good = bool(case.answers.intersection(shown)) if case.answers else bool(shown)
@@ -198,7 +198,7 @@ def table(found: list[Found], *, meaning: bool) -> list[dict[str, Any]]:
         {"memories": "-", "turns": "-", "words": bar} | rates(found, lambda _: None, MIN_COVERAGE=bar)
         for bar in WORD_BARS
     ]
-    anyhow = prefetch.MIN_COVERAGE
+    anyhow = relevance.MIN_COVERAGE
     ways: dict[str, dict[str, float]] = {
         "no": {"MIN_COVERAGE": NEVER, "SURE_COVERAGE": NEVER},
         "anyhow": {"SURE_COVERAGE": anyhow},

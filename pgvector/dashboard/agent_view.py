@@ -18,11 +18,13 @@ from ..domain.types import Answer, Hit, Question, Store
 from ..host.hook_operations import question_in
 from ..host.session_context import Policy, profile_of
 from ..host.tool_scopes import ChatSearcher
+from ..recall.asking import asks
 from ..recall.bars import MinSimilarity
 from ..recall.block import Line, lines_of, other_half
 from ..recall.excerpt import excerpt
 from ..recall.numbered_names import names_another
-from ..recall.prefetch import MIN_COVERAGE, MessagePlace, prefetch_block, worth_showing
+from ..recall.prefetch import MessagePlace, prefetch_block
+from ..recall.relevance import MIN_COVERAGE, by_question, said_then, worth_showing
 from ..recall.searcher import Begun, Searcher
 from ..recall.transcripts import Transcripts
 from .page_route import PageRoute
@@ -103,6 +105,7 @@ class _Asked:
         self._where = MessagePlace(place.turns.name, session, starts=not session)
         self._settings = settings
         self._worth: list[Hit] = []
+        self._of_other_times: set[tuple[Store, int]] = set()
         self._lines: list[Line] = []
         self._text = ""
         self.block = ""
@@ -112,7 +115,12 @@ class _Asked:
         self._text = text
         self.block = prefetch_block(self._searcher, self._transcript, text, self._where, self._settings)
         found = list(self._recorded.found.values())
-        self._worth = worth_showing(self._searcher, found, text, self._settings, time.monotonic() + _AFTER_S)
+        until = time.monotonic() + _AFTER_S
+        self._worth = worth_showing(self._searcher, found, text, self._settings, until)
+        ordered = asks(text, of_a_turn=True)
+        for question, hits in by_question(found, text).items():
+            then = said_then(hits, question, until, ordered=ordered)
+            self._of_other_times |= set() if then is None else {*map(_row, hits)} - {*map(_row, then)}
         self._lines = lines_of(self._worth, text)
 
     @property
@@ -155,6 +163,8 @@ class _Asked:
         """Return why a row is not considered an answer."""
         if names_another(hit.asked or self._text, hit.content):
             return "it names another one than the message asks for, of the same kind"
+        if _row(hit) in self._of_other_times:
+            return "it is of another time than the message asks about"
         return _too_far(hit, self.near(hit.asked))
 
 
@@ -228,7 +238,7 @@ def _too_far(hit: Hit, near: MinSimilarity | None) -> str:
     if near is None or hit.similarity is None:
         measured = "" if hit.relevance is None else f"; the reranker gives it a chance of {hit.relevance:.1%}"
         return f"it holds {holds}, and {MIN_COVERAGE:.0%} would do{measured}"
-    bar = near.turns_of(hit.among) if hit.store == "turns" else near.memories
+    bar = near.of_hit(hit)
     if hit.relevance is not None:
         return (
             f"the reranker gives it a chance of {hit.relevance:.1%}, too little for a similarity of "

@@ -250,7 +250,7 @@ def _preview(query: str, args: Args, context: WriteContext) -> Result:
     )
     searcher, settings = context.runtime.searcher, context.runtime.settings
     with at_import:
-        from ..recall.prefetch import worth_showing
+        from ..recall.relevance import worth_showing
     found = searcher.recall(["memories"], asked).hits
     ids = [hit.id for hit in worth_showing(searcher, found, query, settings, time.monotonic() + context.left_s)]
     with context.runtime.backend.connection(context.left_s) as conn:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from ..domain.errors import EmbedderError
 from ..domain.gil import yielding_gil
 from ..domain.lru import LruDict
+from ..domain.types import Hit
 from ..embed.embedder import Embedder, Vector
 from .background import Background, result_by
 
@@ -160,6 +161,11 @@ class MinSimilarity(NamedTuple):
             return self.turns
         lower = self.turns - (_farthest_of(MANY_TURNS) - _farthest_of(max(rows, FEW_TURNS))) * self.spread
         return min(self.turns, max(lower, self.memories, self.turns_least))
+
+    def of_hit(self, hit: Hit) -> float:
+        """Return the similarity for this row."""
+        # At the time that the question names few turns were said, as there are few memories: a near one is no chance.
+        return self.turns_of(hit.among) if hit.store == "turns" and not hit.told_then else self.memories
 
     @property
     def of_other_language(self) -> MinSimilarity:

@@ -179,6 +179,23 @@ def test_it_says_what_is_about_another_one(serve_api: ServeApi, make_provider: M
     ]
 
 
+@pytest.mark.parametrize("by", ["words", "meaning"])
+def test_it_says_what_is_of_another_time(
+    serve_api: ServeApi, make_provider: MakeProvider, embedder: ScriptedEmbedder, by: str
+) -> None:
+    config = {"embed_url": embedder.url} if by == "meaning" else {}
+    told = "A talk about the harbour crane, and what we have to grease"
+    knowing(make_provider(config), told, INVOICE, said=(ASKED, ANSWERED))
+    api = serve_api(**config)
+    until(lambda: not api.get("/agent-view", message=ASK_CRANE, theme="marketing")["loading"], what="all to be ready")
+
+    found = api.get("/agent-view", message="What did we talk about in March 2019?", theme="marketing")
+
+    assert found["block"] == ""
+    assert found["below"]
+    assert {line["why"] for line in found["below"]} == {"it is of another time than the message asks about"}
+
+
 def test_it_says_what_found_no_room(serve_api: ServeApi, make_provider: MakeProvider) -> None:
     provider = make_provider()
     for number in range(3):

@@ -10,7 +10,7 @@ import pytest
 
 from hermes_memory_pgvector.domain.types import Hit
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from hermes_memory_pgvector.recall.prefetch import worth_showing
+from hermes_memory_pgvector.recall.relevance import worth_showing
 from tests.conftest import MakeProvider
 from tests.support.aged import age, in_order
 from tests.support.local_models import link_model

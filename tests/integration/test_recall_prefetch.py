@@ -15,7 +15,7 @@ from hermes_memory_pgvector.domain.types import Hit
 from hermes_memory_pgvector.embed.instructions import instructions_for
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall.bars import MinSimilarity
-from hermes_memory_pgvector.recall.prefetch import MIN_COVERAGE, SURE_COVERAGE, is_worth_showing
+from hermes_memory_pgvector.recall.relevance import MIN_COVERAGE, SURE_COVERAGE, is_worth_showing
 from tests.conftest import MakeProvider
 from tests.support.aged import age
 from tests.support.embedding_server import EmbeddingServer, OnnxModel

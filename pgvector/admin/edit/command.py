@@ -16,7 +16,7 @@ from ...domain.errors import HermesPgvectorError, InvalidArgument, WrongUsage
 from ...domain.format import local_minute, plural
 from ...domain.theme import ThemeRules
 from ...domain.types import Filters, Question, Scope, Store
-from ...recall.prefetch import worth_showing
+from ...recall.relevance import worth_showing
 from ...store.backend import WRITE_TIMEOUT_S
 from ...store.vectors import STORES
 from ..common.command_context import CommandContext, context_for

@@ -17,8 +17,8 @@ from ...domain.text import clean
 from ...domain.theme import Surface, ThemeRules, session_themes
 from ...domain.types import MEMORY_FILES, Filters, Hit, Question, Scope
 from ...host.session_context import profile_of
-from ...recall.prefetch import worth_showing
 from ...recall.ranking import newest_of_near_equals
+from ...recall.relevance import worth_showing
 from ...store.sql import query
 from ..common import theme_rows
 from ..common.command_context import CommandContext
