@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -53,8 +54,9 @@ class Misplaced(NamedTuple):
 
 
 def misplaced_settings(config: object) -> Misplaced | None:
-    """Return where a file that has no section of ours holds what was meant as one, as `plugins.pgvektor` does."""
-    found = [Misplaced(path, _has_place(section)) for path, section in _like_ours(config) if _has_settings(section)]
+    """Return where a file holds outside our section what was meant to be in it, as `plugins.pgvektor` does."""
+    others = ((path, section) for path, section in _like_ours(config) if path != SECTION)
+    found = [Misplaced(path, _has_place(section)) for path, section in others if _has_settings(section)]
     plugins = config.get("plugins") if isinstance(config, Mapping) else None
     if isinstance(plugins, Mapping) and _has_place(plugins):
         found.append(Misplaced("plugins", has_place=True))
@@ -98,6 +100,9 @@ def _is_like(key: str, name: str) -> bool:
     meant = _folded(key).replace(" ", "_").removeprefix("hermes_").removeprefix("memory_")
     if abs(len(meant) - len(name)) > _SLIPS or meant in _NO_SLIPS:
         return False
+    shared = (Counter(meant) & Counter(name)).total()
+    if meant == name or 2 * shared < _LIKE_SECTION * (len(meant) + len(name)):
+        return meant == name
     with at_import:
         import difflib
 

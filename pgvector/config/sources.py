@@ -59,7 +59,7 @@ def read_section(home: Path) -> tuple[object, list[str]]:
 
 
 def misplaced_section(home: Path) -> Misplaced | None:
-    """Return where a config.yaml without the section `plugins.pgvector` holds settings that were meant to be in it."""
+    """Return where a config.yaml holds, outside of `plugins.pgvector`, settings that were meant to be in there."""
     with suppress(OSError, ValueError):
         return misplaced_settings(_config(home / CONFIG_NAME)[0])
     return None

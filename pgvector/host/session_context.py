@@ -230,7 +230,7 @@ def load_settings(config: Mapping[str, Any] | None, home: Path, environ: dict[st
     variables = ChainMap(read_dotenv(home, "", environ), environ)
     loaded = load(section, environ, form, variables)
     placed = bool(loaded.settings.dsn or loaded.settings.embedded_dir)
-    misplaced = misplaced_section(home) if section is None else None
+    misplaced = misplaced_section(home) if config is None else None
     loaded = loaded._replace(warnings=(*loaded.warnings, *_warnings(home, unread, misplaced, placed=placed)))
     misnamed = _PLACES.intersection(unread) or misnames_database(section, environ) or names_place(misplaced)
     if _is_elsewhere(section, loaded.settings, misnamed=bool(misnamed)):

@@ -259,6 +259,7 @@ def test_need_02_a_server_that_is_only_down_needs_nobody(home: Path, cli: Run, r
         "memory: {{provider: pgvector}}\nplugins: {{pgvektor: {{dsn: {dsn!r}, dims: {dims}}}}}\n",
         "memory: {{provider: pgvector}}\nplugin: {{pgvector: {{dsn: {dsn!r}, dims: {dims}}}}}\n",
         "memory: {{provider: pgvector, pgvector: {{dsn: {dsn!r}, dims: {dims}}}}}\n",
+        "memory: {{provider: pgvector}}\nplugins: {{pgvector: {{dims: {dims}}}, pgvektor: {{dsn: {dsn!r}}}}}\n",
     ],
 )
 def test_trap_12_a_section_that_nobody_reads_sends_no_memory_to_another_database(

@@ -50,6 +50,7 @@ def test_no_section_is_no_warning(tmp_path: Path, text: str) -> None:
         ("memory: {provider: pgvector, pgvector: {dsn: host=db}}", "memory.pgvector"),
         ("pgvector: {dsn: host=db}", "pgvector"),
         ("memory: {pgvector: {dims: 384}}\nplugins: {pgvetcor: {dsn: host=db}}", "plugins.pgvetcor"),
+        ("plugins: {pgvector: {dims: 384}, pgvektor: {dsn: host=db}}", "plugins.pgvektor"),
     ],
 )
 def test_trap_12_settings_in_a_section_that_nobody_reads_are_found(tmp_path: Path, text: str, where: str) -> None:
@@ -73,6 +74,7 @@ def test_trap_12_settings_in_a_section_that_nobody_reads_are_found(tmp_path: Pat
         "plugins: {pgvektor: {colour: blue}, enabled: [pgvector]}",
         "- pgvector\n",
         "plugins: {1: {pgvector: {dsn: host=db}}, pgvector: }",
+        "plugins: {pgvector: {dsn: host=db}}",
     ],
 )
 def test_what_is_no_section_of_ours_is_left_alone(tmp_path: Path, text: str) -> None:
