@@ -43,16 +43,21 @@ ACKNOWLEDGEMENTS = [
     "네 감사합니다", "네감사합니다", "알겠습니다", "ㅇㅋ", "धन्यवाद", "ठीक है 🙏", "شكراً جزيلاً", "شكرا", "حسناً",
     "תודה רבה", "ขอบคุณครับ", "terima kasih", "cảm ơn", "ευχαριστώ", "hello", "Hi there!", "👍", "🎉🎉", ":-)",
     "<3", "???", "...", "gracias, eso es todo", "merci, c'est tout", "danke, das wars", "grazie, è tutto",
+    "Bye, see you tomorrow", "Okay, I have to go now, bye!", "Thanks a lot, have a nice weekend", "one moment please",
+    "Tschüss, bis morgen", "Danke, das war's für heute. Schönen Feierabend!", "Merci, à demain", "¡Hasta pronto!",
+    "A domani, buona serata", "明天见", "じゃあ、また明日",
 ]  # fmt: skip
 
 CONTENT = [
     "What port?", "5432", "2", "no, use port 5433", "ok, but the deploy is broken", "yes I live in Berlin",
     "我的猫叫米粒", "はい、猫の名前はミケです", "네 제 이름은 민수", "E_CONN_17", "c++", "не работает",
     "ne marche pas", "danke, aber falsch", "मेरा नाम राम है", "اسمي احمد", "ok3", "main.py", "1️⃣", "why",
+    "see you Monday", "until Friday", "I have to go to Berlin", "bis Montag",
 ]  # fmt: skip
 
 STATED = (
     "no, use port 5433", "ok, but the deploy is broken", "yes I live in Berlin", "네 제 이름은 민수", "मेरा नाम राम है",
+    "I have to go to Berlin",
 )  # fmt: skip
 
 
