@@ -30,9 +30,9 @@ from ..domain.operations import (
 )
 from ..domain.theme import Languages
 from .connection import DeadlineConnection, pipelined
-from .memories import Embeddings, MemoryWriter, forget_old_texts, lock_theme, lock_themes, note_actor
+from .memories import Embeddings, MemoryWriter, forget_old_texts, lock_homes, lock_theme, lock_themes, note_actor
 from .memory_files import LONG, import_ahead, reconcile
-from .replays import forget_again, forgotten_since, remove_again, stored_turns
+from .replays import forget_again, forgotten_since, remove_again, stored_turns, without_dropped
 from .sql import query
 
 _TURN_TYPES = ("text", "text", "text", "text", "timestamptz", "vector", "jsonb", "text")
@@ -151,8 +151,11 @@ def _apply_turns(
 
 def _apply_memories(write: MemoryWriter, ops: Sequence[Operation], *, keep_removed: bool) -> None:
     lock_themes(write.conn, (op.theme for op in ops))
+    lock_homes(write.conn, (op.origin for op in ops if isinstance(op, FileOperation)))
+    left = without_dropped(write.conn, ops)
+    write.counts["memories_kept_removed"] += len(ops) - len(left)
     with pipelined(write.conn):
-        for op in ops:
+        for op in left:
             _apply_memory(write, op, keep_removed=keep_removed)
     if not keep_removed:
         for theme in sorted({op.theme for op in ops if isinstance(op, ReplaceMemory)}):

@@ -43,6 +43,12 @@ def lock_themes(conn: DeadlineConnection, themes: Iterable[str]) -> None:
         lock_theme(conn, theme)
 
 
+def lock_homes(conn: DeadlineConnection, origins: Iterable[str]) -> None:
+    """Lock the memory files of several homes, after the themes: an entry may be in another theme than its writer's."""
+    for origin in sorted(set(origins)):
+        conn.execute(query("lock_home"), {"origin": origin})
+
+
 def note_actor(
     conn: DeadlineConnection, known: Mapping[str, Any], *, origin: str = "", keep_removed: bool = False
 ) -> None:
@@ -87,8 +93,7 @@ class MemoryWriter:
     def add(self, op: AddMemory | ReplaceMemory) -> None:
         """Store an entry that the host wrote to its file."""
         row = of_file(op) | self.content(op, op.content) | {"announced": True, "anew": True}
-        for statement in ("take_over_mirrored", "claim_mirrored"):
-            self.conn.execute(query(statement), row | {"announced_within_s": _ANNOUNCED_WITHIN_S})
+        self._take_over(row)
         self.store(row)
         self.note_in_file(row)
         self.counts["memories_added"] += 1
@@ -102,6 +107,7 @@ class MemoryWriter:
 
     def replace(self, op: ReplaceMemory) -> None:
         """Replace the text of the entry that `old_text` means, or of what that entry has become since."""
+        self._take_over(of_file(op) | {"content": op.content, "metadata": Jsonb(op.metadata)})
         found = self._find(op) or self._find_successor(op)
         meant = [old for old in found if old.theme == op.theme] or found
         if len({old.content for old in meant}) == 1:
@@ -114,6 +120,8 @@ class MemoryWriter:
         self.counts["replace_ambiguous" if meant else "replace_unmatched"] += 1
         if meant:
             _warn_ambiguous(op, len(meant))
+        else:
+            self._note_dropped(op)
         self.add(op)
 
     def _replace(self, op: ReplaceMemory, old: _Found) -> None:
@@ -138,6 +146,7 @@ class MemoryWriter:
             self.counts["memories_released"] += 1
         elif not found:
             self.counts["remove_unmatched"] += 1
+            self._note_dropped(op)
         elif len({old.content for old in found}) > 1:
             self.counts["remove_ambiguous"] += 1
             _warn_ambiguous(op, len(found))
@@ -181,6 +190,16 @@ class MemoryWriter:
             "metadata": Jsonb(op.metadata),
             "language": self.languages.of(op.theme),
         }
+
+    def _take_over(self, row: dict[str, Any]) -> None:
+        """Give the writer an entry that another session has read from the file before this write was stored."""
+        for statement in ("take_over_mirrored", "claim_mirrored"):
+            self.conn.execute(query(statement), row | {"announced_within_s": _ANNOUNCED_WITHIN_S})
+
+    def _note_dropped(self, op: ReplaceMemory | RemoveMemory) -> None:
+        """Record that the host's file dropped a text that is not stored here, or not yet."""
+        if op.old_text:
+            self.conn.execute(query("note_dropped"), of_file(op) | {"old_text": op.old_text})
 
     def _let_go(self, op: FileOperation, old: _Found) -> None:
         """Drop an entry from the host's file; without another owner it is removed."""

@@ -18,6 +18,7 @@ from ..domain.operations import (
     Metadata,
     Operation,
     RememberMemory,
+    RemoveMemory,
     ReplaceMemory,
     StoreTurn,
 )
@@ -73,6 +74,38 @@ def forgotten_since(conn: DeadlineConnection, op: Operation) -> list[Removed]:
     }
     found = conn.execute(query("forgotten_since"), asked)
     return [Removed(op.theme, row.target, bytes(row.digest), row.removed_at, row.origin) for row in found]
+
+
+def without_dropped(conn: DeadlineConnection, ops: Sequence[Operation]) -> list[Operation]:
+    """Return the operations without the texts that the same home's file has dropped since they were accepted.
+
+    Two processes of a home, or one and the files of one that ended, may be written in another order than the host wrote
+    the files. What such a write replaces goes all the same.
+    """
+    said = [op for op in ops if isinstance(op, AddMemory | ReplaceMemory)]
+    if not said:
+        return [*ops]
+    times = [datetime.fromtimestamp(op.noted_at, UTC) for op in said]
+    row = {
+        "op_ids": [op.op_id for op in said],
+        "origins": [op.origin for op in said],
+        "targets": [op.target for op in said],
+        "digests": [digest(op.content) for op in said],
+        "times": times,
+        "since": min(times),
+    }
+    dropped = {found.op_id for found in conn.execute(query("dropped_since"), row)}
+    left = (_without_text(op) if op.op_id in dropped else op for op in ops)
+    return [op for op in left if op is not None]
+
+
+def _without_text(op: Operation) -> RemoveMemory | None:
+    if not isinstance(op, ReplaceMemory):
+        return None
+    return RemoveMemory(
+        theme=op.theme, at=op.at, op_id=op.op_id, seq=op.seq, again=op.again, target=op.target, origin=op.origin,
+        noted_at=op.noted_at, metadata=op.metadata, old_text=op.old_text,
+    )  # fmt: skip
 
 
 def remove_again(conn: DeadlineConnection, who: Metadata, removals: Sequence[Removed]) -> int:

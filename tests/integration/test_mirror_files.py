@@ -163,6 +163,80 @@ def test_need_15_a_file_that_was_read_early_and_applied_late_removes_nothing_new
     assert recalled(provider, "atlas borealis", scope="all") == ["Atlas is red"]
 
 
+@pytest.mark.parametrize("begun", ["before", "after"])
+@pytest.mark.parametrize("rest", [(), ("Borealis is green",)])
+@pytest.mark.parametrize(("action", "old"), [("add", ()), ("replace", ("Atlas is grey",))])
+def test_need_15_what_one_process_removes_stays_away_when_another_ones_write_of_it_arrives_later(
+    action: str,
+    old: tuple[str, ...],
+    rest: tuple[str, ...],
+    begun: str,
+    make_provider: MakeProvider,
+    home: Path,
+    dsn: str,
+) -> None:
+    """As after an outage: each process writes what has waited there, and the host wrote the file in one order."""
+    late = make_provider({"bulk_sync_on_init": False})
+    for text in (*old, *rest):
+        late.on_memory_write("add", "memory", text)
+    write_entries(home, *old, *rest, age_s=60)
+    landed(late)
+    with psycopg.connect(dsn) as held:
+        other = make_provider(gateway_session_key="sales") if begun == "before" else None
+        held.execute(query("lock_theme"), {"theme": "marketing"})
+        late.on_memory_write(action, "memory", "Atlas is blue", {"old_text": old[0]} if old else {})
+        write_entries(home, "Atlas is blue", *rest, age_s=40)
+        other = other or make_provider(gateway_session_key="sales")
+        landed(other)
+        other.on_memory_write("remove", "memory", "", {"old_text": "Atlas is blue"})
+        write_entries(home, *rest, age_s=20)
+        landed(other)
+        assert runtime_of(late).stats()["queue_depth"] == 1
+    landed(late)
+    assert recalled(other, "atlas borealis", scope="all") == [*rest]
+    again = make_provider({"prefetch_limit": 4})
+    landed(again)
+    assert recalled(again, "atlas borealis", scope="all") == [*rest]
+    assert not Database(dsn).column("SELECT digest FROM hermes_mirror WHERE held_at IS NOT NULL")
+
+
+def test_need_15_a_file_that_was_read_early_and_applied_late_brings_nothing_back(
+    make_provider: MakeProvider, home: Path, dsn: str
+) -> None:
+    other = make_provider({"bulk_sync_on_init": False}, gateway_session_key="sales")
+    other.on_memory_write("add", "memory", "Atlas is blue")
+    landed(other)
+    with psycopg.connect(dsn) as held:
+        held.execute(query("lock_theme"), {"theme": "default"})
+        write_entries(home, "Atlas is blue", age_s=60)
+        late = make_provider()
+        other.on_memory_write("remove", "memory", "", {"old_text": "Atlas"})
+        write_entries(home, age_s=30)
+        landed(other)
+        assert runtime_of(late).stats()["queue_depth"] == 1
+    landed(late)
+    assert recalled(other, "atlas", scope="all") == []
+    write_entries(home, "Atlas is blue")
+    again = make_provider({"prefetch_limit": 4})
+    landed(again)
+    assert recalled(again, "atlas", scope="all") == ["Atlas is blue"], "who puts the line back means it"
+
+
+def test_need_15_a_replacement_that_another_session_read_before_it_was_stored_is_the_writers_alone(
+    make_provider: MakeProvider, home: Path, dsn: str
+) -> None:
+    late = make_provider({"bulk_sync_on_init": False})
+    with psycopg.connect(dsn) as held:
+        held.execute(query("lock_theme"), {"theme": "marketing"})
+        late.on_memory_write("add", "memory", "Atlas is blue")
+        late.on_memory_write("replace", "memory", "Atlas is red", {"old_text": "Atlas is blue"})
+        write_entries(home, "Atlas is red")
+        landed(make_provider())
+    landed(late)
+    assert Database(dsn).themes_of_memory("Atlas is red") == ["marketing"]
+    assert recalled(late, "atlas", scope="all") == ["Atlas is red"]
+
+
 def test_need_15_two_processes_that_start_at_once_in_a_new_home_are_one_host(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ ACROSS_THEMES = {
     },
     "this host's own memory files, whichever theme owns an entry": {
         "find_memory", "forget_mirrored", "hold_removals", "mirror_difference", "take_over_mirrored",
-        "withdraw_removals", "restore_memory", "inherit_mirrored", "forget_inherited",
+        "withdraw_removals", "restore_memory", "inherit_mirrored", "forget_inherited", "dropped_since",
     },
     "the explicit scope 'all'": {
         "vector_search_memories_all", "vector_search_memories_all_filtered", "vector_search_memories_walk_sig",

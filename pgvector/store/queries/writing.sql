@@ -38,6 +38,10 @@ SELECT unnest(hermes_themes_of(current_user)) AS theme;
 -- exempt: touches no table. Memory writes of one theme are serialised, whichever process they come from.
 SELECT pg_advisory_xact_lock(731057946, hashtext(%(theme)s));
 
+-- name: lock_home
+-- exempt: touches no table. What one home reads and writes of its memory files is serialised, whichever themes it is in.
+SELECT pg_advisory_xact_lock(731057948, hashtext(%(origin)s));
+
 -- name: claim_operations
 -- Returns the ids that were not applied before.
 INSERT INTO hermes_operations (agent_identity, op_id)
@@ -66,6 +70,15 @@ SELECT wanted.op_id
 SELECT target, digest, removed_at, origin FROM hermes_tombstones
  WHERE agent_identity = %(theme)s AND target = %(target)s AND digest = %(digest)s
    AND removed_at >= CASE origin WHEN %(origin)s THEN %(noted_at)s ELSE %(at)s END;
+
+-- name: dropped_since
+-- exempt: digests of what this home's own files dropped, whichever themes owned it. By the clock that orders the writes of
+-- that home; `since` is the earliest of the given times, for the index.
+SELECT given.op_id
+  FROM unnest(%(op_ids)s::uuid[], %(origins)s::text[], %(targets)s::text[], %(digests)s::bytea[], %(times)s::timestamptz[])
+       AS given(op_id, origin, target, digest, noted_at)
+  JOIN hermes_tombstones AS t ON t.origin = given.origin AND t.target = given.target AND t.digest = given.digest
+ WHERE t.removed_at > %(since)s AND t.removed_at > given.noted_at;
 
 -- name: forget_operations
 -- exempt: housekeeping of operation ids, no stored text.
@@ -182,6 +195,15 @@ gone AS (
     RETURNING m.agent_identity, m.target, m.digest)
 INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at, origin)
 SELECT agent_identity, target, digest, %(noted_at)s, %(origin)s FROM gone
+ON CONFLICT (agent_identity, target, digest) DO UPDATE
+   SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at), origin = excluded.origin;
+
+-- name: note_dropped
+-- Adds a tombstone for a text that this host's file dropped and that is not stored here: the write that stores it may wait.
+INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at, origin)
+SELECT %(theme)s, %(target)s, hermes_digest(%(old_text)s), %(noted_at)s, %(origin)s
+ WHERE NOT EXISTS (SELECT FROM memory_entries
+                    WHERE agent_identity = %(theme)s AND target = %(target)s AND digest = hermes_digest(%(old_text)s))
 ON CONFLICT (agent_identity, target, digest) DO UPDATE
    SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at), origin = excluded.origin;
 
@@ -349,15 +371,20 @@ DELETE FROM hermes_mirror WHERE origin = %(formerly)s AND noted_at <= %(until)s;
 -- 'buried': one that was removed elsewhere after the file was written, or while it stood in the file that this is a copy of,
 -- or in this one before an import made the database anew; 'gone': a seen entry that the file no longer holds, and about which
 -- nobody has decided yet; 'moved': one that `relieve` took out of it; 'stays': one that it still holds; 'ahead': one that this
--- same reading has imported in an earlier transaction; 'back': one that it holds again. An entry recorded after the file was
--- read is left out, as is one that is not in `had`: only the file of a copy of this home has held it, or `relieve` took it
--- out, of which a database that was set back knows nothing. `files_own`: nobody but memory files keeps it.
+-- same reading has imported in an earlier transaction; 'back': one that it holds again. An entry that was recorded or dropped
+-- after the file was read is left out, as is one that is not in `had`: only the file of a copy of this home has held it, or
+-- `relieve` took it out, of which a database that was set back knows nothing. `files_own`: nobody but memory files keeps it.
 WITH now_in_file AS (
     SELECT DISTINCT content, hermes_digest(content) AS digest FROM unnest(%(contents)s::text[]) AS content),
 seen AS (
     SELECT agent_identity, digest, noted_at, held_at, kept_at FROM hermes_mirror WHERE origin = %(origin)s AND target = %(target)s),
+dropped AS (
+    SELECT digest FROM hermes_tombstones
+     WHERE origin = %(origin)s AND target = %(target)s AND removed_at >= %(noted_at)s),
 fresh AS (
-    SELECT n.content, n.digest FROM now_in_file AS n WHERE NOT EXISTS (SELECT FROM seen WHERE seen.digest = n.digest)),
+    SELECT n.content, n.digest FROM now_in_file AS n
+     WHERE NOT EXISTS (SELECT FROM seen WHERE seen.digest = n.digest)
+       AND NOT EXISTS (SELECT FROM dropped WHERE dropped.digest = n.digest)),
 -- Each with its last removal, if there is one. Not looked up entry by entry: Citus takes no such lookup beside a CTE.
 added AS (
     SELECT content, digest, max(removal) AS removal
@@ -378,7 +405,7 @@ had_before AS (
     SELECT DISTINCT head FROM unnest(%(had)s::text[]) AS head
      WHERE NOT EXISTS (SELECT FROM seen WHERE seen.noted_at < %(noted_at)s))
 SELECT CASE WHEN r.digest IS NOT NULL OR (t.origin = 'import' AND b.head IS NOT NULL)
-              OR t.removed_at >= CASE t.origin WHEN %(origin)s THEN %(noted_at)s ELSE %(file_time)s END
+              OR (t.origin <> %(origin)s AND t.removed_at >= %(file_time)s)
             THEN 'buried' ELSE 'new' END AS kind,
        NULL::bigint AS id, %(theme)s AS theme, n.content, n.digest, n.removal, false AS files_own
   FROM added AS n
