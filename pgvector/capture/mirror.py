@@ -184,8 +184,8 @@ class Mirror:
             if isinstance(op, FileOperation) and op.origin == self.origin:
                 if op.noted_at < self._stored_up_to:
                     self.read_again()
-                if isinstance(op, ReconcileFile):
-                    self._note_origin()
+                if isinstance(op, ReconcileFile) or not (self._home / _LAST_ORIGIN).exists():
+                    self._note_origin()  # a home's first session adds before there is a file to read
                 self._stored_up_to = max(self._stored_up_to, op.noted_at)
 
     def note_written(self, target: str, texts: Iterable[str]) -> None:

@@ -38,6 +38,8 @@ def reconcile(write: MemoryWriter, op: ReconcileFile) -> None:
         # Record it as seen; otherwise it would count as new when somebody edits another line of this file.
         write.conn.execute(query("note_mirrored"), _entry(write, op, change))
         write.counts["memories_kept_removed"] += 1
+    for change in changes["theirs"]:
+        write.conn.execute(query("note_mirrored"), _entry(write, op, change) | {"theme": change.theme})
     if back := changes["back"]:
         write.conn.execute(query("withdraw_removals"), row | {"digests": [each.digest for each in back]})
         write.counts["removals_withdrawn"] += len(back)

@@ -19,6 +19,7 @@ from hermes_memory_pgvector.runtime.process import close_all
 from tests.conftest import MakeProvider
 from tests.support.embedded import ask
 from tests.support.memory import called, landed, recalled, write_entries
+from tests.support.stored import Database
 from tests.support.tcp_proxy import TcpProxy
 
 
@@ -237,6 +238,23 @@ def test_need_15_what_is_edited_where_the_host_or_the_home_has_another_name_is_f
     assert recalled(session, "atlas borealis cygnus draco") == ["Draco is white"]
 
 
+def test_need_15_what_a_homes_first_session_adds_is_followed_in_a_new_container(
+    hosts: tuple[Host, Host], make_provider: MakeProvider, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There was no file yet that it could read."""
+    one, _ = hosts
+    key = make_provider(hermes_home=str(one.home), gateway_session_key="sales", agent_identity="team")
+    for text in ("Atlas is blue", "Borealis is green"):
+        key.on_memory_write("add", "memory", text)
+    one.write("Atlas is blue", "Borealis is green", age_s=60)
+    landed(key)
+    _in_a_new_container(monkeypatch, "second")
+    one.session()
+    assert Database(dsn).themes_of_memory("Atlas is blue") == ["sales"]
+    one.write("Borealis is green", age_s=50)
+    assert recalled(one.session(), "atlas borealis", scope="all") == ["Borealis is green"]
+
+
 def test_need_15_what_is_edited_is_followed_by_each_of_two_containers_that_share_a_home(
     hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,6 +306,43 @@ def test_need_31_a_copy_of_a_home_takes_nothing_from_the_original(
     assert set(recalled(two.session(), "atlas borealis cygnus")) == {
         "Atlas is blue", "Borealis is green", "Cygnus is red",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("read_before", [False, True])
+def test_trap_05_a_copy_of_a_home_has_its_entries_in_the_themes_of_the_original(
+    hosts: tuple[Host, Host],
+    make_provider: MakeProvider,
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+    read_before: bool,
+) -> None:
+    one, two = hosts
+    if read_before:
+        one.write("Draco is white", age_s=90)
+        one.session()
+    sales = {"hermes_home": str(one.home), "gateway_session_key": "sales", "agent_identity": "team"}
+    key = make_provider(**sales)
+    for text in ("Atlas is blue", "Borealis is green"):
+        key.on_memory_write("add", "memory", text)
+    one.write("Atlas is blue", "Borealis is green", age_s=60)
+    landed(key)
+    if read_before:
+        one.session()
+    close_all()
+    shutil.copytree(one.home, two.home)
+    two.write("Atlas is blue", "Borealis is green", "Cygnus is red", age_s=50)
+    with monkeypatch.context() as elsewhere:
+        _in_a_new_container(elsewhere, "two")
+        assert recalled(two.session(), "atlas borealis cygnus") == ["Cygnus is red"]
+    assert Database(dsn).themes_of_memory("Atlas is blue") == ["sales"]
+    close_all()
+    key = make_provider(**sales)
+    key.on_memory_write("remove", "memory", "", {"old_text": "Atlas"})
+    one.write("Borealis is green", age_s=40)
+    landed(key)
+    _in_a_new_container(monkeypatch, "two")
+    two.write("Atlas is blue", "Cygnus is red", age_s=-1)
+    assert recalled(two.session(), "atlas borealis cygnus", scope="all") == ["Cygnus is red"]
 
 
 def test_trap_05_what_was_forgotten_does_not_come_back_where_an_export_is_restored(

@@ -368,6 +368,7 @@ DELETE FROM hermes_mirror WHERE origin = %(formerly)s AND noted_at <= %(until)s;
 -- name: mirror_difference
 -- exempt: compares this host's own file with what was read from it before, whichever theme owns an entry.
 -- kind 'new': an entry of the file that was not seen before, with the id of its removal if this same file dropped it before;
+-- 'theirs': one that the file which this is a copy of has in another theme;
 -- 'buried': one that was removed elsewhere after the file was written, or while it stood in the file that this is a copy of,
 -- or in this one before an import made the database anew; 'gone': a seen entry that the file no longer holds, and about which
 -- nobody has decided yet; 'moved': one that `relieve` took out of it; 'stays': one that it still holds; 'ahead': one that this
@@ -401,6 +402,13 @@ removed_there AS (
       FROM hermes_mirror AS m
       JOIN hermes_tombstones AS t ON t.agent_identity = m.agent_identity AND t.target = m.target AND t.digest = m.digest
      WHERE m.origin = %(copied_from)s AND m.target = %(target)s),
+theirs AS (
+    SELECT m.digest, m.agent_identity, m.agent_identity = %(theme)s AS here
+      FROM hermes_mirror AS f
+      JOIN memory_entries AS m ON m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest
+     WHERE f.origin = %(copied_from)s AND f.target = %(target)s),
+elsewhere AS (
+    SELECT digest, agent_identity FROM theirs WHERE NOT EXISTS (SELECT FROM theirs AS h WHERE h.digest = theirs.digest AND h.here)),
 had_before AS (
     SELECT DISTINCT head FROM unnest(%(had)s::text[]) AS head
      WHERE NOT EXISTS (SELECT FROM seen WHERE seen.noted_at < %(noted_at)s))
@@ -412,6 +420,10 @@ SELECT CASE WHEN r.digest IS NOT NULL OR (t.origin = 'import' AND b.head IS NOT 
   LEFT JOIN hermes_tombstones AS t ON t.agent_identity = %(theme)s AND t.target = %(target)s AND t.digest = n.digest
   LEFT JOIN removed_there AS r ON r.digest = n.digest
   LEFT JOIN had_before AS b ON b.head = encode(substr(n.digest, 1, 8), 'hex')
+ WHERE NOT EXISTS (SELECT FROM elsewhere WHERE elsewhere.digest = n.digest)
+UNION ALL
+SELECT 'theirs', NULL, e.agent_identity, n.content, n.digest, NULL, false
+  FROM fresh AS n JOIN elsewhere AS e ON e.digest = n.digest
 UNION ALL
 SELECT CASE WHEN n.digest IS NULL THEN CASE WHEN 'relieve' = ANY(m.owners) THEN 'moved' ELSE 'gone' END
             WHEN coalesce(seen.held_at, seen.kept_at) IS NOT NULL THEN 'back'
