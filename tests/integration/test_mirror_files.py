@@ -200,6 +200,29 @@ def test_need_15_what_one_process_removes_stays_away_when_another_ones_write_of_
     assert not Database(dsn).column("SELECT digest FROM hermes_mirror WHERE held_at IS NOT NULL")
 
 
+@pytest.mark.parametrize("theme", ["marketing", "sales"])
+@pytest.mark.parametrize(("action", "new"), [("remove", ""), ("replace", "Atlas is red")])
+def test_need_15_what_one_process_adds_again_stays_when_another_ones_removal_of_it_arrives_later(
+    action: str, new: str, theme: str, make_provider: MakeProvider, home: Path, dsn: str
+) -> None:
+    late = make_provider({"bulk_sync_on_init": False}, gateway_session_key="team")
+    late.on_memory_write("add", "memory", "Atlas is blue")
+    write_entries(home, "Atlas is blue", age_s=60)
+    landed(late)
+    with psycopg.connect(dsn) as held:
+        other = make_provider(gateway_session_key=theme)
+        landed(other)
+        held.execute(query("lock_theme"), {"theme": "team"})
+        late.on_memory_write(action, "memory", new, {"old_text": "Atlas is blue"})
+        other.on_memory_write("add", "memory", "Atlas is blue")
+        write_entries(home, *filter(None, [new]), "Atlas is blue", age_s=40)
+        landed(other)
+        assert runtime_of(late).stats()["queue_depth"] == 1
+    landed(late)
+    assert set(recalled(other, "atlas", scope="all")) == {*filter(None, [new]), "Atlas is blue"}
+    assert Database(dsn).themes_of_memory("Atlas is blue") == [theme]
+
+
 def test_need_15_a_file_that_was_read_early_and_applied_late_brings_nothing_back(
     make_provider: MakeProvider, home: Path, dsn: str
 ) -> None:

@@ -152,7 +152,8 @@ UPDATE memory_entries AS m SET metadata = %(metadata)s
 
 -- name: find_memory
 -- The entries `old_text` may mean: in this theme, or in this host's own file, whichever theme owns the entry there. An entry
--- that has another owner, and that no file of this host holds, is not for this host's file to change.
+-- that has another owner, and that no file of this host holds, is not for this host's file to change. Nor is one meant that the
+-- file got after this write, which waited.
 SELECT m.id, m.agent_identity, m.content, m.content = %(old_text)s AS whole, has_owner(m) AS owned,
        EXISTS (SELECT FROM hermes_mirror AS f
                 WHERE f.agent_identity = m.agent_identity AND f.origin = %(origin)s
@@ -160,12 +161,16 @@ SELECT m.id, m.agent_identity, m.content, m.content = %(old_text)s AS whole, has
   FROM memory_entries AS m
  WHERE m.agent_identity = %(theme)s AND m.target = %(target)s AND position(%(old_text)s IN m.content) > 0
    AND NOT has_owner(m)
+   AND NOT EXISTS (SELECT FROM hermes_mirror AS f
+                    WHERE f.agent_identity = m.agent_identity AND f.origin = %(origin)s AND f.target = m.target
+                      AND f.digest = m.digest AND f.noted_at > %(noted_at)s)
 UNION
 SELECT m.id, m.agent_identity, m.content, m.content = %(old_text)s, has_owner(m), true
   FROM hermes_mirror AS f
   JOIN memory_entries AS m
     ON m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest
- WHERE f.origin = %(origin)s AND f.target = %(target)s AND position(%(old_text)s IN m.content) > 0;
+ WHERE f.origin = %(origin)s AND f.target = %(target)s AND position(%(old_text)s IN m.content) > 0
+   AND f.noted_at <= %(noted_at)s;
 
 -- name: find_successor
 -- The memory that an entry of this host's own file has become since another host replaced it, newest change first. A part of
