@@ -15,6 +15,8 @@ from ..store.vector_search import Beside
 VECTOR_WEIGHT = 0.4  # convex combination; reciprocal ranks are worse than words alone
 # Weight of a model for English when the question is in another script, of which it knows next to nothing.
 FOREIGN_WEIGHT = 0.1
+# Words weigh in full where some row holds that share of a question or that many of its words, and else in proportion.
+TELLING_SHARE, TELLING_WORDS = 0.5, 3.0
 LENT_SHARES = (0.5, 0.5)  # of a turn's score, lent to each turn right beside it and to each one after next
 LENDERS = 40  # the best turns lend; if every candidate does, results are no better and the look-up costs more
 DATED_SHARE = 0.8  # of the best score, gained by a row told at a time that the question names
@@ -29,20 +31,31 @@ def fuse(
     *,
     vector_weight: float | None = None,
     far: float | None = None,
+    trust: float = 1.0,
 ) -> dict[int, float]:
     """Score every candidate 0 to 1: the weighted mean of the legs' scores, scaled up to 1; absent from a leg counts 0.
 
     A row without any of the words scores 0, so the lexical leg has a natural zero; for vectors the last candidate's
     score is used, or `far` if that is lower. If one leg is empty, the other decides alone. `vector_weight` is
-    VECTOR_WEIGHT unless given.
+    VECTOR_WEIGHT unless given; then `trust` is the share that words keep of their own weight.
     """
-    weight = VECTOR_WEIGHT if vector_weight is None else vector_weight
+    weight = 1 - (1 - VECTOR_WEIGHT) * trust if vector_weight is None else vector_weight
     dense, words = _stretched(vector, far), _scaled(lexical)
     if not dense or not words:
         return dense or words
     return {
         row: weight * dense.get(row, 0.0) + (1 - weight) * words.get(row, 0.0) for row in dense.keys() | words.keys()
     }
+
+
+def trust_in_words(lexical: Sequence[Candidate], words: float) -> float:
+    """Return the share of their weight that the words of a question keep, by how much of it the best row holds.
+
+    `words` is their number. The best row by words gets the full score however little it holds: to "I'm looking for a
+    good speaker", a row would stand first that only shares "look" with it. So meaning decides then.
+    """
+    coverage = max((row.coverage for row in lexical), default=0.0)
+    return min(1.0, max(coverage / TELLING_SHARE, coverage * words / TELLING_WORDS))
 
 
 def smooth(scores: Mapping[int, float], beside: Mapping[int, Beside]) -> dict[int, float]:

@@ -33,7 +33,7 @@ from ..store.vector_search import (
 )
 from ..store.vectors import ask_space, space_in
 from .asked_time import AskedTime
-from .fuse import FOREIGN_WEIGHT, LENDERS, LENT_SHARES, fuse, smooth
+from .fuse import FOREIGN_WEIGHT, LENDERS, LENT_SHARES, fuse, smooth, trust_in_words
 from .ranking import StatementKey, settle, weighed
 
 CANDIDATES = 100  # rows each leg proposes; PAGES_END of them once these are used up
@@ -256,9 +256,10 @@ class Search:
         return {
             store: fuse(
                 leg := nearest.get(store, []),
-                worded.get(store, []),
+                words := worded.get(store, []),
                 vector_weight=self._vector_weight,
                 far=far if len(leg) < CANDIDATES else None,
+                trust=trust_in_words(words, self._question.words.number),
             )
             for store in self._stores
         }

@@ -48,6 +48,11 @@ class _Words(NamedTuple):
     phrases: dict[str, frozenset[frozenset[str]]]
     has_trigrams: bool
 
+    @property
+    def number(self) -> float:
+        """Return how many words there are; one that weighs less counts less."""
+        return sum(each.share for each in self.terms if each.proposes)
+
 
 class QuestionReader:
     """Reads the words and phrases of a question, in the form the index has them in any of `languages`."""

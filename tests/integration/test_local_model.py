@@ -42,6 +42,38 @@ def test_a_question_without_a_shared_word_finds_its_answer(home: Path, make_prov
     assert FACTS[0] in provider.prefetch("Where does a cat like to rest?")
 
 
+PREFERENCES = [
+    "I dislike the cheap look of plastic chairs.",
+    "Swimming is not for me, I prefer sports on land.",
+    "I am allergic to shellfish, so no shrimp or lobster on my plate.",
+    "Small hotels are nicer than large ones.",
+    "The car gets its new tyres in October.",
+    "The baker paid the invoice XJ-4471 twice.",
+]
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        ("I'm looking for a workout that builds endurance. What would you suggest?", PREFERENCES[1]),
+        ("I'm looking for seafood dishes to cook tonight, any ideas?", PREFERENCES[2]),
+        ("I'm looking for somewhere to stay in Madrid for three nights.", PREFERENCES[3]),
+        ("I look at the books each week and wonder what went wrong with XJ-4471, can you help?", PREFERENCES[5]),
+    ],
+)
+def test_one_common_word_of_many_does_not_outweigh_the_meaning(
+    asked: str, answer: str, home: Path, make_provider: MakeProvider
+) -> None:
+    """Each question has "look" in common with the chairs; of the words that tell what it asks for no row holds any."""
+    link_model(home)
+    provider = make_provider(LOCAL)
+    for each in PREFERENCES:
+        provider.on_memory_write("add", "memory", each)
+    landed(provider)
+
+    assert called(provider, "recall_memory", {"query": asked})["results"][0]["content"] == answer
+
+
 # By their script: what is remembered, a question about the first of it, and messages that nothing of it answers.
 IN_OTHER_SCRIPTS = {
     "chinese": (

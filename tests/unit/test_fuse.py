@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes_memory_pgvector.domain.types import Candidate
-from hermes_memory_pgvector.recall.fuse import DATED_SHARE, LENT_SHARES, TOLD_THEN, favour, fuse, smooth
+from hermes_memory_pgvector.recall.fuse import (
+    DATED_SHARE,
+    LENT_SHARES,
+    TOLD_THEN,
+    favour,
+    fuse,
+    smooth,
+    trust_in_words,
+)
 from hermes_memory_pgvector.store.vector_search import Beside
 
 _scores = st.floats(-1, 1).map(lambda score: round(score, 4))
@@ -57,6 +65,31 @@ def test_what_both_legs_find_comes_before_what_one_finds() -> None:
         [Candidate(4, 0.80), Candidate(2, 0.78), Candidate(5, 0.20)],
     )
     assert best(scores) == 2
+
+
+@pytest.mark.parametrize(
+    ("coverage", "words", "trust"),
+    [
+        (0.5, 2, 1.0),  # one word of two
+        (0.25, 12, 1.0),  # three words of twelve
+        (0.125, 8, 1 / 3),  # one word of eight
+        (0.25, 4, 0.5),  # one word of four
+    ],
+)
+def test_words_weigh_in_full_where_a_row_holds_half_of_the_question_or_three_words(
+    coverage: float, words: int, trust: float
+) -> None:
+    rows = [Candidate(1, 0.4, 0.01), Candidate(2, 0.3, coverage)]
+    assert trust_in_words(rows, words) == pytest.approx(trust)
+    assert trust_in_words([], words) == 0
+
+
+def test_words_that_say_little_leave_the_order_to_the_vectors() -> None:
+    vector, lexical = [Candidate(1, 0.8), Candidate(2, 0.5), Candidate(3, 0.3)], [Candidate(3, 0.1)]
+    assert best(fuse(vector, lexical)) == 3
+    assert best(fuse(vector, lexical, trust=0.2)) == 1
+    assert fuse(vector, lexical, trust=0.2, vector_weight=0.1) == fuse(vector, lexical, vector_weight=0.1)
+    assert fuse([], lexical, trust=0.2) == fuse([], lexical)
 
 
 def test_equal_scores_stay_equal() -> None:
