@@ -1,6 +1,16 @@
 """The corpora that recall is measured on, in one form: turns or memories, questions, and what answers these.
 
-The files are for evaluation only and no part of this repository; docs/recall-quality.md says where each comes from.
+The files are for evaluation only and no part of this repository; docs/recall-quality.md says where each comes from. A
+corpus of your own is a file of this form (conversions.py writes some), whose name is that of the corpus:
+
+    {"themes": [{"theme": NAME,
+                 "turns": [{"id": ID, "session": ID, "role": "user", "assistant" or "memory",
+                            "speaker": NAME, "text": TEXT, "at": "2026-01-31T09:00"}, ...],
+                 "questions": [{"text": TEXT, "category": NAME, "gold": [ID, ...],
+                                "gold_level": "turn" or "session"}, ...]}]}
+
+`gold` are the turns or the sessions that answer. Every other theme is held out; of fewer than four themes, every other
+question.
 """
 
 from __future__ import annotations
@@ -103,6 +113,8 @@ def read_corpus(folder: Path, name: str) -> list[Theme]:
         seasons = itertools.groupby(sorted(scenes, key=_title_of), lambda scene: _title_of(scene)[:3])
         return [_season(place, season, list(each)) for place, (season, each) in enumerate(seasons)]
     path = folder / f"{name}.json"
+    if not path.is_file():
+        raise SystemExit(f"{path} does not exist: --corpus takes {', '.join(ALL_NAMES)}, or the name of a file there")
     body = path.read_bytes()
     if name == LOCOMO:
         if hashlib.sha256(body).hexdigest() != _LOCOMO_SHA256:

@@ -7,7 +7,7 @@ questions; of a session any turn counts. Beside it stand plain BM25 (k1 1.2, b 0
 variants: the shipped code with one constant changed, and the difference to it with a paired bootstrap interval.
 
     python recall.py --data DIR [--corpus NAME ...] [--no-model | --model-dir DIR --model-name NAME --dims N]
-                     [--themes N] [--embedded] [--cache FILE] [--variants] [--held]
+                     [--themes N] [--embedded] [--cache FILE] [--variants [NAME ...]] [--held]
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from hermes_memory_pgvector.recall import asked_time, fuse, search
 from hermes_memory_pgvector.store import lexical, vector_search
 from tests.support.embedding_server import EmbeddingServer
 from tests.support.model_files import MODEL_DIMS, MODEL_NAME, model_dir
+from tests.support.waiting import until
 
 Found = list[tuple[float, float]]  # recall at 5 and at 10, by question
 _ROUNDS = 1000  # of the bootstrap
@@ -70,8 +71,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "vector weight .3": {"VECTOR_WEIGHT": 0.3},
     "vector weight .5": {"VECTOR_WEIGHT": 0.5},
     "vector weight .6": {"VECTOR_WEIGHT": 0.6},
+    "words always in full": {"TELLING_SHARE": 1e-9},
+    "words in full from two words on": {"TELLING_WORDS": 2.0},
+    "words in full from four words on": {"TELLING_WORDS": 4.0},
+    "words by their share alone": {"TELLING_WORDS": 1e9},
 }
-_ALONE = {"LENT_SHARES": (), "DATED_SHARE": 0.0, "VECTOR_WEIGHT": 1.0}
+_ALONE = {"LENT_SHARES": (), "DATED_SHARE": 0.0, "VECTOR_WEIGHT": 1.0, "FOREIGN_WEIGHT": 1.0}
 
 
 class Stored:
@@ -192,7 +197,17 @@ def loaded(args: argparse.Namespace, themes: Sequence[Theme]) -> Iterator[tuple[
             for theme in themes:
                 write(provider, theme)
             assert provider.runtime.writer.flush(7200)
+        if not args.no_model:  # rows that a busy machine could not embed in time are embedded later
+            until(lambda: not _pending(dsn), 7200)
         yield provider, [Stored(theme, _rows(dsn, theme)) for theme in themes]
+
+
+def _pending(dsn: str) -> int:
+    """How many rows wait for their vectors."""
+    with psycopg.connect(dsn) as connection:
+        asked = "SELECT count(*) FROM {} WHERE embedding IS NULL AND sig IS NULL"
+        counts = [connection.execute(asked.format(each).encode()) for each in ("memory_entries", "conversations")]
+        return sum(row[0] for each in counts for row in each)
 
 
 def _rows(dsn: str, theme: Theme) -> dict[str, list[int]]:
@@ -208,8 +223,9 @@ def run(provider: PgvectorMemoryProvider, stored: Sequence[Stored], args: argpar
     ways: dict[str, dict[str, Any]] = {"as shipped": {}}
     if not args.no_model:
         ways["dense alone"] = _ALONE
-    if args.variants:
-        ways |= {name: changed for name, changed in VARIANTS.items() if not args.no_model or "vector" not in name}
+    if args.variants is not None:
+        chosen = args.variants or [name for name in VARIANTS if not args.no_model or "vector" not in name]
+        ways |= {name: VARIANTS[name] for name in chosen}
     table, reference = [], {}
     for name, changed in {"plain BM25": None, **ways}.items():
         found, took_ms = [], []
@@ -267,7 +283,7 @@ def options(doc: str | None, *, data: bool = True) -> argparse.ArgumentParser:
     if data:
         made.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder with the corpora")
         made.add_argument(
-            "--corpus", nargs="+", default=NAMES, choices=ALL_NAMES, metavar="NAME", help=", ".join(ALL_NAMES)
+            "--corpus", nargs="+", default=NAMES, metavar="NAME", help=f"{', '.join(ALL_NAMES)}, or a file there"
         )
         made.add_argument("--themes", type=int, metavar="N", help="of each corpus no more than the first N")
         made.add_argument("--embedded", action="store_true", help="only themes whose vectors are all in the cache")
@@ -292,7 +308,9 @@ def themes_of(args: argparse.Namespace) -> list[Theme]:
 def main() -> None:
     """Load, ask, print."""
     parser = options(__doc__)
-    parser.add_argument("--variants", action="store_true", help="the shipped code with one constant changed as well")
+    parser.add_argument(
+        "--variants", nargs="*", choices=list(VARIANTS), metavar="NAME", help="one constant changed; of all by default"
+    )
     parser.add_argument("--held", action="store_true", help="the half held out, to be looked at once")
     args = parser.parse_args()
     with loaded(args, themes_of(args)) as (provider, stored):

@@ -134,7 +134,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--data", type=Path, required=True, metavar="DIR", help="the folder with the corpora")
     options.add_argument(
-        "--corpus", nargs="+", default=NAMES, choices=ALL_NAMES, metavar="NAME", help=", ".join(ALL_NAMES)
+        "--corpus", nargs="+", default=NAMES, metavar="NAME", help=f"{', '.join(ALL_NAMES)}, or a file there"
     )
     options.add_argument("--model-dir", type=Path, required=True, metavar="DIR")
     options.add_argument("--model-name", metavar="NAME", help="its name, by which instructions are known")
