@@ -68,5 +68,6 @@ make_venv() {
   quietly "$1" -m venv --clear "$2" ||
     fail "the environment $2 could not be made" "check that its folder can be written, and that the disk has room"
   # The pip that Python brings may take a minute to choose among the versions of many packages, a newer one seconds.
-  "$2/bin/python" -m pip --quiet --disable-pip-version-check --no-input install --upgrade pip >/dev/null 2>&1 || true
+  "$2/bin/python" -m pip --quiet --disable-pip-version-check --no-input --retries 0 --timeout 10 \
+    install --upgrade pip >/dev/null 2>&1 || true
 }
