@@ -72,6 +72,7 @@ def _difference(write: MemoryWriter, op: ReconcileFile) -> tuple[dict[str, Any],
         "file_time": datetime.fromtimestamp(op.file_time, UTC),
         "had": list(op.had),
         "copied_from": op.copied_from,
+        "profile": op.metadata.get("profile", ""),
     }
     if op.formerly:
         former = row | {"formerly": op.formerly, "until": datetime.fromtimestamp(op.formerly_until, UTC)}

@@ -19,6 +19,7 @@ from tests.conftest import DIMS, MakeProvider
 from tests.integration.conftest import Run
 from tests.support.memory import called, landed, recalled, runtime_of, write_entries
 from tests.support.stored import Database
+from tests.support.tcp_proxy import TcpProxy
 
 
 def test_need_15_the_files_are_imported_into_the_theme_of_the_profile(make_provider: MakeProvider, home: Path) -> None:
@@ -221,6 +222,34 @@ def test_need_15_what_one_process_adds_again_stays_when_another_ones_removal_of_
     landed(late)
     assert set(recalled(other, "atlas", scope="all")) == {*filter(None, [new]), "Atlas is blue"}
     assert Database(dsn).themes_of_memory("Atlas is blue") == [theme]
+
+
+@pytest.mark.parametrize(("action", "new"), [("remove", ""), ("replace", "Atlas is red")])
+def test_need_15_so_does_what_had_been_replaced_and_put_back_before(
+    action: str, new: str, make_provider: MakeProvider, home: Path, dsn: str
+) -> None:
+    """What a text has become since is not meant where that is the text itself, added again."""
+    with TcpProxy.before(dsn) as proxy:
+        late = make_provider({"bulk_sync_on_init": False, "dsn": proxy.conninfo(dsn)})
+        late.on_memory_write("add", "memory", "Atlas is blue")
+        late.on_memory_write("replace", "memory", "Atlas is grey", {"old_text": "Atlas is blue"})
+        late.on_memory_write("replace", "memory", "Atlas is blue", {"old_text": "Atlas is grey"})
+        write_entries(home, "Atlas is blue", age_s=60)
+        landed(late)
+        proxy.stop()
+        late.on_memory_write(action, "memory", new, {"old_text": "Atlas is blue"})
+        other = make_provider({"bulk_sync_on_init": False})
+        other.on_memory_write("add", "memory", "Atlas is blue")
+        write_entries(home, *filter(None, [new]), "Atlas is blue", age_s=40)
+        landed(other)
+        assert runtime_of(late).stats()["queue_depth"] == 1
+        proxy.start()
+        landed(late)
+    assert set(recalled(other, "atlas")) == {*filter(None, [new]), "Atlas is blue"}
+    write_entries(home, *filter(None, [new]), "Borealis is green")
+    again = make_provider({"prefetch_limit": 4})
+    landed(again)
+    assert set(recalled(again, "atlas borealis", scope="all")) == {*filter(None, [new]), "Borealis is green"}
 
 
 def test_need_15_a_file_that_was_read_early_and_applied_late_brings_nothing_back(

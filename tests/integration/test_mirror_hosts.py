@@ -345,6 +345,36 @@ def test_trap_05_a_copy_of_a_home_has_its_entries_in_the_themes_of_the_original(
     assert recalled(two.session(), "atlas borealis cygnus", scope="all") == ["Cygnus is red"]
 
 
+@pytest.mark.parametrize(
+    ("profile", "aliases", "told"),
+    [
+        ("other", (), "by a session"),
+        ("other", (), "by the file"),
+        ("team", ("team=other",), "by the file"),
+    ],
+)
+def test_trap_05_a_copy_of_a_home_for_another_theme_has_its_entries_there_too(
+    hosts: tuple[Host, Host], make_provider: MakeProvider, profile: str, aliases: tuple[str, ...], told: str
+) -> None:
+    """As of a profile that was cloned: it finds what stands in its own files, whatever the original does with it."""
+    one, two = hosts
+    if told == "by a session":
+        session = one.session()
+        session.on_memory_write("add", "memory", "Atlas is blue")
+        landed(session)
+    one.write("Atlas is blue", age_s=60)
+    one.session()
+    close_all()
+    shutil.copytree(one.home, two.home)
+    two.write("Atlas is blue", "Cygnus is red", age_s=50)
+    copy = make_provider(
+        {"theme_aliases": list(aliases)}, hermes_home=str(two.home), gateway_session_key="", agent_identity=profile
+    )
+    landed(copy)
+    assert set(recalled(copy, "atlas cygnus")) == {"Atlas is blue", "Cygnus is red"}
+    assert recalled(one.session(), "atlas cygnus") == ["Atlas is blue"]
+
+
 def test_trap_05_what_was_forgotten_does_not_come_back_where_an_export_is_restored(
     hosts: tuple[Host, Host], ask: Callable[..., Any], tmp_path: Path, admin_dsn: str
 ) -> None:

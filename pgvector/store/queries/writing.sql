@@ -174,7 +174,8 @@ SELECT m.id, m.agent_identity, m.content, m.content = %(old_text)s, has_owner(m)
 
 -- name: find_successor
 -- The memory that an entry of this host's own file has become since another host replaced it, newest change first. A part of
--- the text only matches entries of this host's file: otherwise it would match any text that a memory ever had.
+-- the text only matches entries of this host's file: otherwise it would match any text that a memory ever had. What it has become
+-- is not meant if the file got that after this write.
 SELECT m.id, m.agent_identity, m.content, has_owner(m) AS owned, h.old_digest = substr(hermes_digest(%(old_text)s), 1, 8) AS whole
   FROM memory_history AS h
   JOIN memory_entries AS m ON m.id = h.memory_id AND m.agent_identity = h.agent_identity
@@ -184,6 +185,9 @@ SELECT m.id, m.agent_identity, m.content, has_owner(m) AS owned, h.old_digest = 
            AND EXISTS (SELECT FROM hermes_mirror AS f
                         WHERE f.agent_identity = h.agent_identity AND f.origin = %(origin)s AND f.target = h.target
                           AND substr(f.digest, 1, 8) = h.old_digest))
+   AND NOT EXISTS (SELECT FROM hermes_mirror AS f
+                    WHERE f.agent_identity = m.agent_identity AND f.origin = %(origin)s AND f.target = m.target
+                      AND f.digest = m.digest AND f.noted_at > %(noted_at)s)
  ORDER BY h.id DESC;
 
 -- name: let_go_of_memory
@@ -220,6 +224,7 @@ WITH meant AS (
       JOIN memory_history AS h
         ON h.agent_identity = f.agent_identity AND h.target = f.target AND h.old_digest = substr(f.digest, 1, 8)
      WHERE f.agent_identity = %(theme)s AND f.origin = %(origin)s AND f.target = %(target)s AND h.action = 'replaced'
+       AND f.noted_at <= %(noted_at)s
        AND (h.old_digest = substr(hermes_digest(%(old_text)s), 1, 8) OR position(%(old_text)s IN h.old_content) > 0))
 DELETE FROM hermes_mirror AS f USING meant
  WHERE f.agent_identity = %(theme)s AND f.origin = %(origin)s AND f.target = %(target)s AND f.digest = meant.digest
@@ -373,7 +378,7 @@ DELETE FROM hermes_mirror WHERE origin = %(formerly)s AND noted_at <= %(until)s;
 -- name: mirror_difference
 -- exempt: compares this host's own file with what was read from it before, whichever theme owns an entry.
 -- kind 'new': an entry of the file that was not seen before, with the id of its removal if this same file dropped it before;
--- 'theirs': one that the file which this is a copy of has in another theme;
+-- 'theirs': one that a session of the same profile told the home that this is a copy of, in another theme;
 -- 'buried': one that was removed elsewhere after the file was written, or while it stood in the file that this is a copy of,
 -- or in this one before an import made the database anew; 'gone': a seen entry that the file no longer holds, and about which
 -- nobody has decided yet; 'moved': one that `relieve` took out of it; 'stays': one that it still holds; 'ahead': one that this
@@ -411,7 +416,10 @@ theirs AS (
     SELECT m.digest, m.agent_identity, m.agent_identity = %(theme)s AS here
       FROM hermes_mirror AS f
       JOIN memory_entries AS m ON m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest
-     WHERE f.origin = %(copied_from)s AND f.target = %(target)s),
+     WHERE f.origin = %(copied_from)s AND f.target = %(target)s
+       -- What was read from its file there is in the theme of its profile: where that is not this one, it is wanted here, too.
+       AND (m.agent_identity = %(theme)s
+            OR (coalesce(m.metadata ->> 'profile', '') = %(profile)s AND m.metadata ->> 'source' IS DISTINCT FROM 'file'))),
 elsewhere AS (
     SELECT digest, agent_identity FROM theirs WHERE NOT EXISTS (SELECT FROM theirs AS h WHERE h.digest = theirs.digest AND h.here)),
 had_before AS (
