@@ -32,7 +32,17 @@ from ..domain.redaction import identity_digest, mask_identifiers
 from ..domain.text import clean
 from ..domain.theme import CONTEXT_PLATFORMS, SessionThemes, Surface, Theme, ThemeRules, ThemeSet, session_themes
 from ..domain.theme_access import Reach, SharedChats
-from ..server.home_record import HomeRecord, copied_from, has_data, is_hidden, last_server, path_in, record, recorded
+from ..server.home_record import (
+    HomeRecord,
+    copied_from,
+    has_data,
+    is_embedded,
+    is_hidden,
+    last_server,
+    path_in,
+    record,
+    recorded,
+)
 from ..server.layout import default_root, root_of, whole_home
 
 _PLACES = {f"{ENV_PREFIX}DSN", f"{ENV_PREFIX}EMBEDDED_DIR"}  # without them it would be another memory
@@ -232,7 +242,9 @@ def load_settings(config: Mapping[str, Any] | None, home: Path, environ: dict[st
     placed = bool(loaded.settings.dsn or loaded.settings.embedded_dir)
     misplaced = misplaced_section(home) if config is None else None
     loaded = loaded._replace(warnings=(*loaded.warnings, *_warnings(home, unread, misplaced, placed=placed)))
-    misnamed = _PLACES.intersection(unread) or misnames_database(section, environ) or names_place(misplaced)
+    # Beside a section that has worked without it for long, it may be what is left of an earlier try.
+    elsewhere = names_place(misplaced) and (section is None or not is_embedded(home))
+    misnamed = _PLACES.intersection(unread) or misnames_database(section, environ) or elsewhere
     if _is_elsewhere(section, loaded.settings, misnamed=bool(misnamed)):
         why = "; ".join(loaded.warnings) or "plugins.pgvector.dsn holds nothing but blanks"
         raise ConfigurationError(f"{why}; memory stays off rather than use another database")

@@ -103,15 +103,24 @@ def is_hidden(server: Path) -> bool:
 
 def last_server(home: Path) -> str:
     """Return the place of the server that has the home's memory; empty if it is the embedded one, or none is known."""
+    last = _last_place(home)
+    return "" if last == EMBEDDED_PLACE else last
+
+
+def is_embedded(home: Path) -> bool:
+    """Return whether the home's memory is known to be in the embedded server."""
+    return _last_place(home) == EMBEDDED_PLACE
+
+
+def _last_place(home: Path) -> str:
     with suppress(OSError, ValueError):
-        return read_cached(home / DATABASES, _last_place) or ""
+        return read_cached(home / DATABASES, _last_of) or ""
     return ""
 
 
-def _last_place(raw: bytes) -> str:
+def _last_of(raw: bytes) -> str:
     places = json.loads(raw)
-    last = str(next(reversed(places), "")) if isinstance(places, dict) else ""
-    return "" if last == EMBEDDED_PLACE else last
+    return str(next(reversed(places), "")) if isinstance(places, dict) else ""
 
 
 def note_embedded(home: Path) -> None:

@@ -15,7 +15,11 @@ import yaml
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from hermes_memory_pgvector.capture.spool_directory import destination_of
+from hermes_memory_pgvector.config.settings import Settings
+from hermes_memory_pgvector.domain.errors import ConfigurationError
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.host.session_context import load_settings
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import DIMS, MakeProvider
 from tests.integration.conftest import Run
@@ -277,6 +281,24 @@ def test_trap_12_a_section_that_nobody_reads_sends_no_memory_to_another_database
 
     (said,) = [line for line in records(logging.WARNING) if "move them to" in line]
     assert said.endswith("memory stays off rather than use another database")
+
+
+def test_a_section_that_nobody_reads_turns_off_no_memory_that_the_embedded_postgres_has(home: Path, dsn: str) -> None:
+    """As of an earlier try, which the right section has worked beside ever since."""
+    config = {"plugins": {"pgvector": {"dims": DIMS}, "pgvektor": {"dsn": dsn}}}
+    (home / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    with pytest.raises(ConfigurationError, match="memory stays off"):
+        load_settings(None, home)
+    destination_of(Settings(), home).saw("the database there")
+
+    loaded = load_settings(None, home)
+
+    assert not loaded.settings.dsn
+    assert any("move them to plugins.pgvector, or take them out" in warning for warning in loaded.warnings)
+    config["plugins"] = {"pgvektor": {"dsn": dsn}}
+    (home / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    with pytest.raises(ConfigurationError, match="memory stays off"):
+        load_settings(None, home)
 
 
 def test_settings_of_a_section_that_nobody_reads_are_told_where_the_database_is_named_elsewhere(
