@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import psycopg
 import pytest
 
 from hermes_memory_pgvector.capture.mirror import Mirror
+from hermes_memory_pgvector.runtime.process import close_all
 from hermes_memory_pgvector.store.memory_files import LONG
 from hermes_memory_pgvector.store.sql import query
 from tests.conftest import DIMS, MakeProvider
@@ -287,6 +289,32 @@ def test_need_15_a_replacement_that_another_session_read_before_it_was_stored_is
     landed(late)
     assert Database(dsn).themes_of_memory("Atlas is red") == ["marketing"]
     assert recalled(late, "atlas", scope="all") == ["Atlas is red"]
+
+
+def test_need_15_a_home_that_lost_its_clock_after_a_wrong_time_is_followed_as_before(
+    make_provider: MakeProvider, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine's clock was a year ahead, and the file that keeps the home's own did not come back with a backup."""
+    wrong = make_provider({"bulk_sync_on_init": False})
+    with monkeypatch.context() as ahead:
+        ahead.setattr(time, "time_ns", lambda real=time.time_ns: real() + 365 * 86_400 * 10**9)
+        for text in ("Atlas is blue", "Borealis is green", "Cygnus is red"):
+            wrong.on_memory_write("add", "memory", text)
+        wrong.on_memory_write("remove", "memory", "", {"old_text": "Atlas is blue"})
+        write_entries(home, "Borealis is green", "Cygnus is red", age_s=60)
+        landed(wrong)
+    close_all()
+    (home / "pgvector" / "clock").unlink()
+    right = make_provider()
+    landed(right)
+    right.on_memory_write("add", "memory", "Atlas is blue")
+    right.on_memory_write("remove", "memory", "", {"old_text": "Borealis is green"})
+    write_entries(home, "Cygnus is red", "Atlas is blue", age_s=40)
+    landed(right)
+    assert set(recalled(right, "atlas borealis cygnus")) == {"Atlas is blue", "Cygnus is red"}
+    write_entries(home, "Atlas is blue", age_s=20)
+    landed(make_provider({"prefetch_limit": 4}))
+    assert recalled(right, "atlas borealis cygnus") == ["Atlas is blue"]
 
 
 def test_need_15_two_processes_that_start_at_once_in_a_new_home_are_one_host(

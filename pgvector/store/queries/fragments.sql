@@ -149,6 +149,11 @@ CASE WHEN {own}.state IS NOT NULL OR {own}.replaces IS NOT NULL OR {own}.kind IS
                           WHERE before.agent_identity = {own}.agent_identity AND before.id = {own}.replaces
                             AND readable(before)))) END AS structure
 
+-- fragment: comes_after(later; time)
+-- Whether a time by a home's clock is later than another one. One far ahead, from a machine whose clock was wrong, says nothing
+-- about a time that is not ahead: the home has lost its own clock since, and what it writes now would count as old for so long.
+({later} > {time} AND ({later} <= now() + interval '1 hour' OR {time} > now()))
+
 -- fragment: has_owner(m)
 -- Whether somebody keeps the memory besides the hosts' memory files. An agent of version 1.0, which may write beside this one,
 -- names no owner: then the source says who it was.

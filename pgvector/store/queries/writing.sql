@@ -69,7 +69,7 @@ SELECT wanted.op_id
 -- A removal by the same home is compared by the clock that orders the writes of that home.
 SELECT target, digest, removed_at, origin FROM hermes_tombstones
  WHERE agent_identity = %(theme)s AND target = %(target)s AND digest = %(digest)s
-   AND removed_at >= CASE origin WHEN %(origin)s THEN %(noted_at)s ELSE %(at)s END;
+   AND CASE origin WHEN %(origin)s THEN comes_after(removed_at; %(noted_at)s) ELSE removed_at >= %(at)s END;
 
 -- name: dropped_since
 -- exempt: digests of what this home's own files dropped, whichever themes owned it. By the clock that orders the writes of
@@ -78,7 +78,7 @@ SELECT given.op_id
   FROM unnest(%(op_ids)s::uuid[], %(origins)s::text[], %(targets)s::text[], %(digests)s::bytea[], %(times)s::timestamptz[])
        AS given(op_id, origin, target, digest, noted_at)
   JOIN hermes_tombstones AS t ON t.origin = given.origin AND t.target = given.target AND t.digest = given.digest
- WHERE t.removed_at > %(since)s AND t.removed_at > given.noted_at;
+ WHERE t.removed_at > %(since)s AND comes_after(t.removed_at; given.noted_at);
 
 -- name: forget_operations
 -- exempt: housekeeping of operation ids, no stored text.
@@ -163,14 +163,14 @@ SELECT m.id, m.agent_identity, m.content, m.content = %(old_text)s AS whole, has
    AND NOT has_owner(m)
    AND NOT EXISTS (SELECT FROM hermes_mirror AS f
                     WHERE f.agent_identity = m.agent_identity AND f.origin = %(origin)s AND f.target = m.target
-                      AND f.digest = m.digest AND f.noted_at > %(noted_at)s)
+                      AND f.digest = m.digest AND comes_after(f.noted_at; %(noted_at)s))
 UNION
 SELECT m.id, m.agent_identity, m.content, m.content = %(old_text)s, has_owner(m), true
   FROM hermes_mirror AS f
   JOIN memory_entries AS m
     ON m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest
  WHERE f.origin = %(origin)s AND f.target = %(target)s AND position(%(old_text)s IN m.content) > 0
-   AND f.noted_at <= %(noted_at)s;
+   AND NOT comes_after(f.noted_at; %(noted_at)s);
 
 -- name: find_successor
 -- The memory that an entry of this host's own file has become since another host replaced it, newest change first. A part of
@@ -187,7 +187,7 @@ SELECT m.id, m.agent_identity, m.content, has_owner(m) AS owned, h.old_digest = 
                           AND substr(f.digest, 1, 8) = h.old_digest))
    AND NOT EXISTS (SELECT FROM hermes_mirror AS f
                     WHERE f.agent_identity = m.agent_identity AND f.origin = %(origin)s AND f.target = m.target
-                      AND f.digest = m.digest AND f.noted_at > %(noted_at)s)
+                      AND f.digest = m.digest AND comes_after(f.noted_at; %(noted_at)s))
  ORDER BY h.id DESC;
 
 -- name: let_go_of_memory
@@ -224,7 +224,7 @@ WITH meant AS (
       JOIN memory_history AS h
         ON h.agent_identity = f.agent_identity AND h.target = f.target AND h.old_digest = substr(f.digest, 1, 8)
      WHERE f.agent_identity = %(theme)s AND f.origin = %(origin)s AND f.target = %(target)s AND h.action = 'replaced'
-       AND f.noted_at <= %(noted_at)s
+       AND NOT comes_after(f.noted_at; %(noted_at)s)
        AND (h.old_digest = substr(hermes_digest(%(old_text)s), 1, 8) OR position(%(old_text)s IN h.old_content) > 0))
 DELETE FROM hermes_mirror AS f USING meant
  WHERE f.agent_identity = %(theme)s AND f.origin = %(origin)s AND f.target = %(target)s AND f.digest = meant.digest
@@ -391,7 +391,7 @@ seen AS (
     SELECT agent_identity, digest, noted_at, held_at, kept_at FROM hermes_mirror WHERE origin = %(origin)s AND target = %(target)s),
 dropped AS (
     SELECT digest FROM hermes_tombstones
-     WHERE origin = %(origin)s AND target = %(target)s AND removed_at >= %(noted_at)s),
+     WHERE origin = %(origin)s AND target = %(target)s AND comes_after(removed_at; %(noted_at)s)),
 fresh AS (
     SELECT n.content, n.digest FROM now_in_file AS n
      WHERE NOT EXISTS (SELECT FROM seen WHERE seen.digest = n.digest)
@@ -447,7 +447,7 @@ SELECT CASE WHEN n.digest IS NULL THEN CASE WHEN 'relieve' = ANY(m.owners) THEN 
   LEFT JOIN memory_entries AS m
     ON m.agent_identity = seen.agent_identity AND m.target = %(target)s AND m.digest = seen.digest
  WHERE n.digest IS NOT NULL
-    OR (seen.noted_at <= %(noted_at)s AND seen.held_at IS NULL AND seen.kept_at IS NULL
+    OR (NOT comes_after(seen.noted_at; %(noted_at)s) AND seen.held_at IS NULL AND seen.kept_at IS NULL
         AND (%(had)s::text[] = '{}' OR encode(substr(seen.digest, 1, 8), 'hex') IN (SELECT unnest(%(had)s::text[]))
              OR 'relieve' = ANY(m.owners)));
 
