@@ -242,13 +242,21 @@ def load_settings(config: Mapping[str, Any] | None, home: Path, environ: dict[st
     placed = bool(loaded.settings.dsn or loaded.settings.embedded_dir)
     misplaced = misplaced_section(home) if config is None else None
     loaded = loaded._replace(warnings=(*loaded.warnings, *_warnings(home, unread, misplaced, placed=placed)))
-    # Beside a section that has worked without it for long, it may be what is left of an earlier try.
-    elsewhere = names_place(misplaced) and (section is None or not is_embedded(home))
-    misnamed = _PLACES.intersection(unread) or misnames_database(section, environ) or elsewhere
+    misnamed = (
+        _PLACES.intersection(unread) or misnames_database(section, environ) or _may_be_meant(misplaced, section, home)
+    )
     if _is_elsewhere(section, loaded.settings, misnamed=bool(misnamed)):
         why = "; ".join(loaded.warnings) or "plugins.pgvector.dsn holds nothing but blanks"
         raise ConfigurationError(f"{why}; memory stays off rather than use another database")
     return _with_directory(_in_zone_of_host(loaded, home, variables), home)
+
+
+def _may_be_meant(misplaced: Misplaced | None, section: object, home: Path) -> bool:
+    """Return whether misplaced settings may name the database that was meant.
+
+    Beside a section that has worked with the embedded Postgres they may be what is left of an earlier try.
+    """
+    return names_place(misplaced) and (section is None or not is_embedded(home))
 
 
 def _read_files(home: Path) -> tuple[object, dict[str, object], Sequence[str]]:
