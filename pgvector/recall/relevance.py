@@ -130,13 +130,18 @@ def said_then(found: Sequence[Hit], text: str, until: float, *, ordered: bool) -
     No text is read any more for what it is about after the moment `until` (monotonic): several hundred take a while.
     `ordered`: as for `_answering`.
     """
-    if session_asked(text) != "end" and not (ordered and asks_what_was_said(text)):
+    if not _asks_what_was_said(text, ordered=ordered):
         return None
     zone = next((hit.at.tzinfo for hit in found), UTC)
     asked = named_periods(text, datetime.now(UTC), zone)
     if not asked and not any(hit.told_then for hit in found):
         return None
     return [hit for hit in found if hit.told_then or (time.monotonic() < until and tells_of(hit, asked))]
+
+
+def _asks_what_was_said(text: str, *, ordered: bool) -> bool:
+    """Return whether a question is for the end of the last session, or for all that was said at some time."""
+    return session_asked(text) == "end" or (ordered and asks_what_was_said(text))
 
 
 def _coming(found: Sequence[Hit], text: str, until: float) -> dict[int, Hit]:

@@ -83,8 +83,13 @@ def without_dropped(conn: DeadlineConnection, ops: Sequence[Operation]) -> list[
     the files. What such a write replaces goes all the same.
     """
     said = [op for op in ops if isinstance(op, AddMemory | ReplaceMemory)]
-    if not said:
-        return [*ops]
+    dropped = _dropped_since(conn, said) if said else ()
+    left = (_without_text(op) if op.op_id in dropped else op for op in ops)
+    return [op for op in left if op is not None]
+
+
+def _dropped_since(conn: DeadlineConnection, said: Sequence[AddMemory | ReplaceMemory]) -> set[UUID]:
+    """Return the ids of the operations whose text the same home's file has dropped since."""
     times = [datetime.fromtimestamp(op.noted_at, UTC) for op in said]
     row = {
         "op_ids": [op.op_id for op in said],
@@ -94,9 +99,7 @@ def without_dropped(conn: DeadlineConnection, ops: Sequence[Operation]) -> list[
         "times": times,
         "since": min(times),
     }
-    dropped = {found.op_id for found in conn.execute(query("dropped_since"), row)}
-    left = (_without_text(op) if op.op_id in dropped else op for op in ops)
-    return [op for op in left if op is not None]
+    return {found.op_id for found in conn.execute(query("dropped_since"), row)}
 
 
 def _without_text(op: Operation) -> RemoveMemory | None:
