@@ -208,14 +208,14 @@ def test_need_15_what_one_process_removes_stays_away_when_another_ones_write_of_
 def test_need_15_what_one_process_adds_again_stays_when_another_ones_removal_of_it_arrives_later(
     action: str, new: str, theme: str, make_provider: MakeProvider, home: Path, dsn: str
 ) -> None:
-    late = make_provider({"bulk_sync_on_init": False}, gateway_session_key="team")
+    late = make_provider({"bulk_sync_on_init": False}, gateway_session_key="support")
     late.on_memory_write("add", "memory", "Atlas is blue")
     write_entries(home, "Atlas is blue", age_s=60)
     landed(late)
     with psycopg.connect(dsn) as held:
         other = make_provider(gateway_session_key=theme)
         landed(other)
-        held.execute(query("lock_theme"), {"theme": "team"})
+        held.execute(query("lock_theme"), {"theme": "support"})
         late.on_memory_write(action, "memory", new, {"old_text": "Atlas is blue"})
         other.on_memory_write("add", "memory", "Atlas is blue")
         write_entries(home, *filter(None, [new]), "Atlas is blue", age_s=40)
