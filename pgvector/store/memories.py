@@ -92,8 +92,11 @@ class MemoryWriter:
 
     def add(self, op: AddMemory | ReplaceMemory) -> None:
         """Store an entry that the host wrote to its file."""
+        self._take_over(op)
+        self._add(op)
+
+    def _add(self, op: AddMemory | ReplaceMemory) -> None:
         row = of_file(op) | self.content(op, op.content) | {"announced": True, "anew": True}
-        self._take_over(row)
         self.store(row)
         self.note_in_file(row)
         self.counts["memories_added"] += 1
@@ -107,7 +110,7 @@ class MemoryWriter:
 
     def replace(self, op: ReplaceMemory) -> None:
         """Replace the text of the entry that `old_text` means, or of what that entry has become since."""
-        self._take_over(of_file(op) | {"content": op.content, "metadata": Jsonb(op.metadata)})
+        self._take_over(op)
         found = self._find(op) or self._find_successor(op)
         meant = [old for old in found if old.theme == op.theme] or found
         if len({old.content for old in meant}) == 1:
@@ -122,7 +125,7 @@ class MemoryWriter:
             _warn_ambiguous(op, len(meant))
         else:
             self._note_dropped(op)
-        self.add(op)
+        self._add(op)
 
     def _replace(self, op: ReplaceMemory, old: _Found) -> None:
         row = of_file(op) | self.content(op, op.content) | {"id": old.id, "announced": True}
@@ -191,8 +194,9 @@ class MemoryWriter:
             "language": self.languages.of(op.theme),
         }
 
-    def _take_over(self, row: dict[str, Any]) -> None:
+    def _take_over(self, op: AddMemory | ReplaceMemory) -> None:
         """Give the writer an entry that another session has read from the file before this write was stored."""
+        row = of_file(op) | {"content": op.content, "metadata": Jsonb(op.metadata)}
         for statement in ("take_over_mirrored", "claim_mirrored"):
             self.conn.execute(query(statement), row | {"announced_within_s": _ANNOUNCED_WITHIN_S})
 

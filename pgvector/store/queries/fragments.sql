@@ -154,6 +154,16 @@ CASE WHEN {own}.state IS NOT NULL OR {own}.replaces IS NOT NULL OR {own}.kind IS
 -- about a time that is not ahead: the home has lost its own clock since, and what it writes now would count as old for so long.
 ({later} > {time} AND ({later} <= now() + interval '1 hour' OR {time} > now()))
 
+-- fragment: in_file_since(m)
+-- Whether this host's file got the memory's text after the write at hand, which waited.
+EXISTS (SELECT FROM hermes_mirror AS f
+         WHERE f.agent_identity = {m}.agent_identity AND f.origin = %(origin)s AND f.target = {m}.target
+           AND f.digest = {m}.digest AND comes_after(f.noted_at; %(noted_at)s))
+
+-- fragment: last_removal()
+-- What a tombstone says of a text that is removed again.
+removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at), origin = excluded.origin
+
 -- fragment: has_owner(m)
 -- Whether somebody keeps the memory besides the hosts' memory files. An agent of version 1.0, which may write beside this one,
 -- names no owner: then the source says who it was.

@@ -161,9 +161,7 @@ SELECT m.id, m.agent_identity, m.content, m.content = %(old_text)s AS whole, has
   FROM memory_entries AS m
  WHERE m.agent_identity = %(theme)s AND m.target = %(target)s AND position(%(old_text)s IN m.content) > 0
    AND NOT has_owner(m)
-   AND NOT EXISTS (SELECT FROM hermes_mirror AS f
-                    WHERE f.agent_identity = m.agent_identity AND f.origin = %(origin)s AND f.target = m.target
-                      AND f.digest = m.digest AND comes_after(f.noted_at; %(noted_at)s))
+   AND NOT in_file_since(m)
 UNION
 SELECT m.id, m.agent_identity, m.content, m.content = %(old_text)s, has_owner(m), true
   FROM hermes_mirror AS f
@@ -185,9 +183,7 @@ SELECT m.id, m.agent_identity, m.content, has_owner(m) AS owned, h.old_digest = 
            AND EXISTS (SELECT FROM hermes_mirror AS f
                         WHERE f.agent_identity = h.agent_identity AND f.origin = %(origin)s AND f.target = h.target
                           AND substr(f.digest, 1, 8) = h.old_digest))
-   AND NOT EXISTS (SELECT FROM hermes_mirror AS f
-                    WHERE f.agent_identity = m.agent_identity AND f.origin = %(origin)s AND f.target = m.target
-                      AND f.digest = m.digest AND comes_after(f.noted_at; %(noted_at)s))
+   AND NOT in_file_since(m)
  ORDER BY h.id DESC;
 
 -- name: let_go_of_memory
@@ -204,8 +200,7 @@ gone AS (
     RETURNING m.agent_identity, m.target, m.digest)
 INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at, origin)
 SELECT agent_identity, target, digest, %(noted_at)s, %(origin)s FROM gone
-ON CONFLICT (agent_identity, target, digest) DO UPDATE
-   SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at), origin = excluded.origin;
+ON CONFLICT (agent_identity, target, digest) DO UPDATE SET last_removal();
 
 -- name: note_dropped
 -- Adds a tombstone for a text that this host's file dropped and that is not stored here: the write that stores it may wait.
@@ -213,8 +208,7 @@ INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at, origi
 SELECT %(theme)s, %(target)s, hermes_digest(%(old_text)s), %(noted_at)s, %(origin)s
  WHERE NOT EXISTS (SELECT FROM memory_entries
                     WHERE agent_identity = %(theme)s AND target = %(target)s AND digest = hermes_digest(%(old_text)s))
-ON CONFLICT (agent_identity, target, digest) DO UPDATE
-   SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at), origin = excluded.origin;
+ON CONFLICT (agent_identity, target, digest) DO UPDATE SET last_removal();
 
 -- name: let_go_of_replaced
 -- Drops the one entry of this host's file that `old_text` means, if somebody has replaced it since: what it has become stays.
@@ -356,8 +350,7 @@ unmirrored AS (
        AND f.target = gone.target AND f.digest = gone.digest)
 INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at, origin)
 SELECT agent_identity, target, digest, %(noted_at)s, %(origin)s FROM gone
-ON CONFLICT (agent_identity, target, digest) DO UPDATE
-   SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at), origin = excluded.origin;
+ON CONFLICT (agent_identity, target, digest) DO UPDATE SET last_removal();
 
 -- name: memory_exists
 SELECT EXISTS (SELECT FROM memory_entries
