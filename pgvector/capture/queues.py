@@ -311,7 +311,7 @@ class OwnQueues:
                 spool.publish(report())
 
     def tell_why_they_wait(self, report: Callable[[], Mapping[str, Any]]) -> None:
-        """Store the counters, with the last error, if writes stay in the files; to be called before it is too late."""
+        """Store the counters, with the last error, if writes stay in the files. Not once these are released."""
         if self.depth():
             self.publish(report)
 
