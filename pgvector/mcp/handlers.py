@@ -65,7 +65,11 @@ class Handlers:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="hermes-pgvector-mcp")
 
     def warm_up(self) -> None:
-        """Connect in the background, and write to Postgres what other processes of this home left in their spools."""
+        """Connect in the background, and write to Postgres what other processes of this home left in their spools.
+
+        Called where no signal raises an exception: raised while an executor starts a thread, it would leave a thread
+        that the end of the process waits for forever.
+        """
         place = Place(self._theme, self._session, Access(), "")
         self._threads.submit(self._memories.at, place)
 

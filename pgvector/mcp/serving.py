@@ -85,26 +85,31 @@ class Served:
     theme: str = ""
     compat: str = ""
 
-    def server(self) -> Any:
-        """Return the SDK's server. Raises ConfigurationError, and ImportError without the SDK."""
+    def handlers(self) -> Handlers:
+        """Return what answers its requests. Raises ConfigurationError."""
         if why := problem(None, self.home):
             raise ConfigurationError(why)
         settings = load_settings(None, self.home).settings
         check_theme(self.theme, Policy.of(settings).rules)
         served = TOOL_SETS[self.compat]
         tools = tools_with_structure() if settings.structure and not self.compat else served.tools
-        handlers = Handlers(
+        return Handlers(
             self.home,
             tools,
             patience_s=settings.recall_deadline_s,
             theme=self.theme,
             identity_key=settings.identity_key,
         )
-        server = sdk.make_server(
-            NAME, self.version, served.instructions, handlers.by_method(), on_roots_changed=handlers.forget_projects
+
+    def server(self, handlers: Handlers) -> Any:
+        """Return the SDK's server with these handlers. Raises ImportError without the SDK."""
+        return sdk.make_server(
+            NAME,
+            self.version,
+            TOOL_SETS[self.compat].instructions,
+            handlers.by_method(),
+            on_roots_changed=handlers.forget_projects,
         )
-        handlers.warm_up()
-        return server
 
 
 def serve_stdio(served: Served) -> None:
@@ -116,13 +121,15 @@ def serve_stdio(served: Served) -> None:
     reading, writing = _claimed(0, os.O_RDONLY), _claimed(1, os.O_WRONLY)
     stdin = TextIOWrapper(os.fdopen(reading, "rb"), encoding="utf-8", errors="replace")
     stdout = TextIOWrapper(os.fdopen(writing, "wb"), encoding="utf-8", errors="replace", newline="\n")
-    server = served.server()
+    handlers = served.handlers()
+    server = served.server(handlers)
 
     async def run() -> None:
         import anyio
 
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, _leave)
+        handlers.warm_up()
         await sdk.serve_streams(server, WholeLines(anyio.wrap_file(stdin)), anyio.wrap_file(stdout))
 
     asyncio.run(run())
@@ -173,11 +180,13 @@ def http_app(served: Served, guard: Callable[[AsgiApp], AsgiApp]) -> AsgiApp:
         from starlette.applications import Starlette
         from starlette.routing import Route
 
-    manager = sdk.session_manager(served.server())
+    handlers = served.handlers()
+    manager = sdk.session_manager(served.server(handlers))
     app = guard(HttpSessions(manager.handle_request, functools.partial(sdk.end_session, manager)))
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        handlers.warm_up()
         async with manager.run():
             yield
 

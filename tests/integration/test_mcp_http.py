@@ -6,6 +6,7 @@ import asyncio
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from tests.conftest import DIMS
 from tests.support.hermes import HermesHome
 from tests.support.mcp_client import SERVER, called, connected_over_http, mcp_home, recalled, run, serving
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 
@@ -120,6 +122,35 @@ def test_a_server_whose_terminal_is_closed_ends_as_at_sigterm(agent_home: Hermes
         run(talk)
     said = (agent_home.path / "mcp.log").read_text(encoding="utf-8")
     assert "ERROR" not in said and "Traceback" not in said
+
+
+# A server to which SIGTERM comes at the worst moment of its start, if not at a better one.
+STOPPED_AS_IT_STARTS_A_THREAD = """
+import os, signal, sys, threading
+from hermes_memory_pgvector import cli
+
+class Stopped(threading.Thread):
+    def start(self):
+        super().start()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+threading.Thread = Stopped
+sys.argv = ["hermes-pgvector", "mcp", *sys.argv[1:]]
+sys.exit(cli.main())
+"""
+
+
+@pytest.mark.parametrize("over", ["stdio", "http"])
+def test_a_server_that_is_stopped_while_it_starts_ends(over: str, agent_home: HermesHome) -> None:
+    words = ["--http", f"127.0.0.1:{free_port()}"] if over == "http" else []
+    command = [sys.executable, "-P", "-c", STOPPED_AS_IT_STARTS_A_THREAD, *words]
+    with subprocess.Popen(
+        command, env=agent_home.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as server:
+        try:
+            assert server.wait(60) == 0
+        finally:
+            server.kill()
 
 
 def test_a_client_that_does_not_finish_its_request_does_not_keep_the_server(agent_home: HermesHome) -> None:
