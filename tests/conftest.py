@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from .support.no_skips import NoSkips
 from .support.places import server_place
 from .support.pooler import pgbouncer
 from .support.row_security import confine_runtime_role
+from .support.waiting import until
 
 # How long an example takes is the machine's affair. In CI, which says so by its variable, they are always the same.
 hypothesis.settings.register_profile(
@@ -54,6 +56,12 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGHUP, lambda *_: None)  # a program that is started then has it as it usually is
     if config.getoption("--no-skips"):
         config.pluginmanager.register(NoSkips())
+
+
+def pytest_runtest_setup() -> None:
+    """Let a day by UTC that is about to end be over first: else a test that names days would begin on another one."""
+    ends_on = (datetime.now(UTC) + timedelta(seconds=40)).date()
+    until(lambda: datetime.now(UTC).date() == ends_on, what="the end of the day")
 
 
 def pytest_collection_finish() -> None:

@@ -13,7 +13,10 @@ from tests.support.memory import called, landed, recalled
 from tests.support.scripted_embedder import ScriptedEmbedder
 
 AGES = (10, 75, 140, 205)
-TODAY = datetime.now(UTC)
+
+
+def day(days_ago: int) -> datetime:
+    return datetime.now(UTC) - timedelta(days=days_ago)
 
 
 def report(days: int) -> str:
@@ -38,16 +41,15 @@ def history(
 @pytest.mark.parametrize("tool", ["recall_conversation", "recall_memory"])
 @pytest.mark.parametrize("days", AGES)
 def test_need_17_the_named_day_comes_first(history: PgvectorMemoryProvider, tool: str, days: int) -> None:
-    day = TODAY - timedelta(days=days)
-    for written in (f"on {day:%Y-%m-%d}", f"on {day:%B} {day.day}, {day.year}", f"{days} days ago"):
+    then = day(days)
+    for written in (f"on {then:%Y-%m-%d}", f"on {then:%B} {then.day}, {then.year}", f"{days} days ago"):
         found = recalled(history, f"Who inspected the harbour crane {written}?", tool=tool)
         assert found[0] == report(days), written
         assert set(found) == {report(each) for each in AGES}
 
 
 def test_need_17_the_named_month_comes_first(history: PgvectorMemoryProvider) -> None:
-    month = TODAY - timedelta(days=140)
-    question = f"What do we know of the harbour crane in {month:%B %Y}?"
+    question = f"What do we know of the harbour crane in {day(140):%B %Y}?"
     assert recalled(history, question, tool="recall_conversation")[0] == report(140)
 
 
@@ -59,9 +61,9 @@ def test_need_17_a_named_time_is_no_filter(history: PgvectorMemoryProvider) -> N
 def test_need_17_of_what_was_said_twice_the_named_day_is_told(history: PgvectorMemoryProvider, dsn: str) -> None:
     history.sync_turn(report(140), None, session_id="session-of-today")
     landed(history)
-    day = TODAY - timedelta(days=140)
-    answer = called(history, "recall_conversation", {"query": f"Who inspected the harbour crane on {day:%Y-%m-%d}?"})
-    assert [each["date"][:10] for each in answer["results"] if each["content"] == report(140)] == [f"{day:%Y-%m-%d}"]
+    then = f"{day(140):%Y-%m-%d}"
+    answer = called(history, "recall_conversation", {"query": f"Who inspected the harbour crane on {then}?"})
+    assert [each["date"][:10] for each in answer["results"] if each["content"] == report(140)] == [then]
 
 
 @pytest.mark.parametrize(
@@ -91,9 +93,9 @@ def test_need_39_of_a_long_time_what_is_like_the_question_comes_first(make_provi
     for place, text in enumerate([*chat, work]):
         provider.sync_turn(text, None, session_id=f"session-{place}")
     landed(provider)
-    last_june = datetime(TODAY.year - 1, 6, 1, tzinfo=UTC)
+    last_june = datetime(day(0).year - 1, 6, 1, tzinfo=UTC)
     for place, text in enumerate([*chat, work]):
-        age(dsn, text, days=(TODAY - last_june).days - place)
+        age(dsn, text, days=(day(0) - last_june).days - place)
     found = recalled(provider, "What did we work on last year?", tool="recall_conversation", limit=5)
     assert found[0] == work
 
@@ -110,10 +112,10 @@ def test_need_39_a_decision_of_a_day_need_not_begin_its_session(make_provider: M
     landed(provider)
     for place, text in enumerate(talk):
         age(dsn, text, days=in_order(20, place))
-    day = f"{TODAY - timedelta(days=20):%Y-%m-%d}"
+    then = f"{day(20):%Y-%m-%d}"
     provider.on_session_switch("another", parent_session_id="", reset=True)
-    assert talk[-1] in provider.prefetch(f"What did we decide on {day}?")
-    assert recalled(provider, f"What did we decide on {day}?", tool="recall_conversation", limit=5)[0] == talk[-1]
+    assert talk[-1] in provider.prefetch(f"What did we decide on {then}?")
+    assert recalled(provider, f"What did we decide on {then}?", tool="recall_conversation", limit=5)[0] == talk[-1]
 
 
 def test_need_39_a_question_for_a_day_shows_nothing_of_another_one(make_provider: MakeProvider, dsn: str) -> None:
@@ -125,7 +127,7 @@ def test_need_39_a_question_for_a_day_shows_nothing_of_another_one(make_provider
     age(dsn, then, days=20)
     age(dsn, besides, days=60)
     provider.on_session_switch("another", parent_session_id="", reset=True)
-    block = provider.prefetch(f"What did we talk about on {TODAY - timedelta(days=20):%Y-%m-%d}?")
+    block = provider.prefetch(f"What did we talk about on {day(20):%Y-%m-%d}?")
     assert then in block
     assert besides not in block
 
@@ -137,7 +139,7 @@ def test_need_39_a_question_for_a_day_without_any_talk_shows_nothing(make_provid
     landed(provider)
     age(dsn, besides, days=60)
     provider.on_session_switch("another", parent_session_id="", reset=True)
-    assert provider.prefetch(f"What did we talk about on {TODAY - timedelta(days=20):%Y-%m-%d}?") == ""
+    assert provider.prefetch(f"What did we talk about on {day(20):%Y-%m-%d}?") == ""
 
 
 def test_need_39_last_weekday_is_first_that_of_this_week(make_provider: MakeProvider, dsn: str) -> None:
@@ -147,7 +149,7 @@ def test_need_39_last_weekday_is_first_that_of_this_week(make_provider: MakeProv
     landed(provider)
     for days in (1, 8):
         age(dsn, report(days), days=days)
-    name = f"{TODAY - timedelta(days=1):%A}"
+    name = f"{day(1):%A}"
     found = recalled(provider, f"What did we talk about last {name}?", tool="recall_conversation")
     assert found[0] == report(1)
 
@@ -162,6 +164,6 @@ def test_need_39_within_the_limits_of_a_call_sessions_follow_each_other(make_pro
         age(dsn, report(days), days=days)
     found = recalled(provider, "everything", tool="recall_conversation", since="300d")
     assert found == [report(days) for days in sorted(AGES, reverse=True)]
-    found = recalled(provider, f"What did I tell you in {TODAY - timedelta(days=140):%B %Y}?")
+    found = recalled(provider, f"What did I tell you in {day(140):%B %Y}?")
     assert found[0] == report(140)
     assert recalled(provider, "everything", since="300d") == [report(days) for days in sorted(AGES)]

@@ -120,29 +120,30 @@ def test_need_17_of_two_equally_good_answers_the_newer_comes_first(make_provider
     assert recalled(provider, "boathouse password changed") == [newer, older]
 
 
-LIMITS: list[tuple[dict[str, Any], set[int]]] = [
-    ({}, {0, 3, 40, 400}),
-    ({"since": "7d"}, {0, 3}),
-    ({"since": "2 weeks ago", "until": "24h"}, {3}),
-    ({"until": "7d"}, {40, 400}),
-    ({"since": "today"}, {0}),
-    ({"since": "yesterday", "until": "today"}, {0}),
-    ({"until": "yesterday"}, {3, 40, 400}),
-    ({"since": day(3), "until": day(3)}, {3}),
-    ({"since": day(41), "until": day(39)}, {40}),
-    ({"since": f"{day(50)}T00:00+02:00", "until": f"{day(10)}T12:00"}, {40}),
-    ({"since": "2020-01-01", "until": "2020-12-31"}, set()),
-    ({"since": "2999-01-01"}, set()),
-    ({"since": None, "until": ""}, {0, 3, 40, 400}),
-]
+def limits() -> list[tuple[dict[str, Any], set[int]]]:
+    return [
+        ({}, {0, 3, 40, 400}),
+        ({"since": "7d"}, {0, 3}),
+        ({"since": "2 weeks ago", "until": "24h"}, {3}),
+        ({"until": "7d"}, {40, 400}),
+        ({"since": "today"}, {0}),
+        ({"since": "yesterday", "until": "today"}, {0}),
+        ({"until": "yesterday"}, {3, 40, 400}),
+        ({"since": day(3), "until": day(3)}, {3}),
+        ({"since": day(41), "until": day(39)}, {40}),
+        ({"since": f"{day(50)}T00:00+02:00", "until": f"{day(10)}T12:00"}, {40}),
+        ({"since": "2020-01-01", "until": "2020-12-31"}, set()),
+        ({"since": "2999-01-01"}, set()),
+        ({"since": None, "until": ""}, {0, 3, 40, 400}),
+    ]
 
 
 @pytest.mark.parametrize("tool", ["recall_memory", TURNS])
 def test_since_and_until_limit_what_is_found(tool: str, history: PgvectorMemoryProvider) -> None:
-    for limits, days in LIMITS:
+    for given, days in limits():
         for scope in ("current", "all", "theme:marketing"):
-            found = recalled(history, "harbour crane report", tool=tool, scope=scope, **limits)
-            assert set(found) == {said(each) for each in days}, (limits, scope)
+            found = recalled(history, "harbour crane report", tool=tool, scope=scope, **given)
+            assert set(found) == {said(each) for each in days}, (given, scope)
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
