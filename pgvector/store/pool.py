@@ -11,10 +11,12 @@ from typing import Any
 import psycopg
 import psycopg_pool
 from pgvector.psycopg import register_vector
+from pgvector.psycopg.vector import register_vector_info
 from psycopg import IsolationLevel, sql
 from psycopg.errors import QueryCanceled
 from psycopg.pq import TransactionStatus
 from psycopg.rows import namedtuple_row
+from psycopg.types import TypeInfo
 
 from ..domain.errors import (
     HermesPgvectorError,
@@ -43,7 +45,7 @@ _ADAPTERS = calendar_adapters()
 _STALE = (StoreMisconfigured, StoreReadOnly, StoreUnsettled)
 
 _SETTLE_ATTEMPTS = 20
-# Sent alone and kept short: a role's own statement_timeout may be a millisecond, and applies until this has run.
+# Kept short: a role's own statement_timeout may be a millisecond, and applies until this has run.
 _ENDLESS = sql.SQL("SELECT set_config('statement_timeout', '0', false) WHERE pg_backend_pid() = {}")
 
 # If no connection is to be had for this long although none is in use, the pool can no longer connect.
@@ -63,26 +65,33 @@ for _name in ("psycopg", "psycopg.pool", "psycopg.transaction"):
     logging.getLogger(_name).addFilter(_is_of_others)
 
 
-def settle(conn: DeadlineConnection) -> None:
+def settle(conn: DeadlineConnection) -> TypeInfo | None:
     """Set on a new connection the date, number and string formats, time limits and search path that we expect.
 
-    A pooler in transaction mode keeps only some of these settings until the next transaction. Raises psycopg.Error.
+    A pooler in transaction mode keeps only some of these settings until the next transaction. Return the type vector
+    if the role's own path shows it and our tables. Raises psycopg.Error.
     """
     conn.isolation_level = IsolationLevel.READ_COMMITTED
     pid = conn.info.backend_pid
     for attempt in range(_SETTLE_ATTEMPTS):
         try:
-            conn.execute(_ENDLESS.format(sql.Literal(pid)))
-            settled = conn.execute(query("settle_session"), {"pid": pid}).fetchone()
-            row = conn.execute(query("session_path")).fetchone()
+            with conn.pipeline():  # each of them has the role's time limit for itself, until the first has run
+                conn.execute(_ENDLESS.format(sql.Literal(pid)))
+                session = conn.execute(query("settle_session"), {"pid": pid})
+                vectors = conn.execute(query("session_types"))
+            settled, vector = session.fetchone(), vectors.fetchone()
             break
         except QueryCanceled:
             if attempt == _SETTLE_ATTEMPTS - 1:
                 raise
     conn.spread = bool(settled and settled.spread)
+    if vector is not None and vector.leads_to_ours:
+        return TypeInfo("vector", vector.oid, vector.array_oid)
+    row = conn.execute(query("session_path")).fetchone()
     conn.path = row.path if row is not None else ""
     if conn.path:
         conn.execute(query("set_path"), {"path": conn.path, "local": False, "pid": pid})
+    return None
 
 
 def follow_path(conn: DeadlineConnection) -> None:
@@ -122,7 +131,7 @@ def connect(
 
 
 def _opened(
-    conninfo: str, configure: Callable[[DeadlineConnection], None], timeout_s: float, *, prepares: bool
+    conninfo: str, configure: Callable[[DeadlineConnection], object], timeout_s: float, *, prepares: bool
 ) -> DeadlineConnection:
     """Open and configure a connection, each within `timeout_s`, and return it. Raises StoreUnavailable."""
     with translated():
@@ -140,10 +149,12 @@ def _opened(
 
 
 def _configure(conn: DeadlineConnection) -> None:
-    settle(conn)
-    with conn.transaction():
-        follow_path(conn)
-        register_vector(conn)
+    if vector := settle(conn):
+        register_vector_info(conn, vector)
+    else:
+        with conn.transaction():
+            follow_path(conn)
+            register_vector(conn)
     if conn.prepare_threshold is not None:  # no pooler in between
         conn.execute(query("keep_settings"))
         conn.keeps_settings = True

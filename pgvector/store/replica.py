@@ -57,8 +57,10 @@ def identity_of(conn: DeadlineConnection) -> DatabaseIdentity:
         assert row is not None
         if not row.tables:
             raise StoreMisconfigured("its database holds no memory tables; set `read_dsn` to a replica of the primary")
-        applied = conn.execute(query("server_migrations")).fetchone()
-        told = conn.execute(query("server_system")).fetchone() if row.tells_system else None
+        with conn.pipeline():
+            migrations = conn.execute(query("server_migrations"))
+            systems = conn.execute(query("server_system")) if row.tells_system else None
+        applied, told = migrations.fetchone(), systems and systems.fetchone()
     return DatabaseIdentity(told.system if told else 0, row.database, row.tables, (applied and applied.applied) or "")
 
 

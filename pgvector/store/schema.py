@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 from psycopg import sql
 
@@ -44,6 +45,7 @@ SELECT string_agg(format('ALTER TABLE %s DISABLE ROW LEVEL SECURITY', c.oid::reg
    AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('hermes_migrations'))
    AND c.relname ~ '^(hermes_.*|memory_entries|memory_history|conversations|(memory|conversation)_chunks)$'
    AND NOT EXISTS (SELECT FROM pg_policy WHERE polrelid = c.oid)"""
+_UPGRADE = "SELECT to_regclass('hermes_upgrade') IS NOT NULL"
 _VECTORS = """
 SELECT n.nspname AS name FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
  WHERE e.extname = 'vector' AND NOT has_schema_privilege(coalesce(%s, current_user), n.oid, 'USAGE')"""
@@ -85,28 +87,33 @@ def ensure_schema(conn: DeadlineConnection, *, dims: int) -> None:
     UpgradeNeeded with the command that fixes it, StrangeTables, TablesOutOfSight, StoreMisconfigured if this role may
     not use vectors, or DimensionMismatch.
     """
-    _require_in_sight(conn)
-    _require_rows_in_sight(conn)
-    _require_open(conn)
-    applied = applied_versions(conn)
+    # None depends on another, nor needs our tables: they take one round trip.
+    with translated(), conn.pipeline():
+        elsewhere, shut, upgrade, foreign, state = (
+            conn.execute(each) for each in (_ELSEWHERE, _SHUT, _UPGRADE, _FOREIGN, _STATE)
+        )
+        vectors = conn.execute(_VECTORS, (None,))
+    _require_in_sight(conn, elsewhere.fetchall())
+    _require_rows_in_sight(shut.fetchone())
+    if upgrade.fetchone() == (True,):
+        _require_open(conn)
+    applied = _versions(conn, foreign.fetchall(), state.fetchone())
     if missing := missing_migrations(applied):
         other = "" if applied else f"; {if_elsewhere(conn)}"
         raise SchemaNotApplied(
             f"the memory schema is not applied (missing: {', '.join(missing)}){other}; run: {MIGRATE_COMMAND}"
         )
-    if (schema := vectors_out_of_reach(conn)) is not None:
+    if (schema := vectors.fetchone()) is not None:
         role = conn.info.user
         raise StoreMisconfigured(
-            f"the role {role} may not use the schema {schema}, which the extension vector is in; as an admin: "
-            + vectors_grant(schema, role).as_string()
+            f"the role {role} may not use the schema {schema.name}, which the extension vector is in; as an admin: "
+            + vectors_grant(schema.name, role).as_string()
         )
     check_dims(conn, dims)
 
 
-def _require_in_sight(conn: DeadlineConnection) -> None:
+def _require_in_sight(conn: DeadlineConnection, found: Sequence[Any]) -> None:
     """Raise TablesOutOfSight if there are tables of ours, but only in schemas that this role does not look in."""
-    with translated():
-        found = conn.execute(_ELSEWHERE).fetchall()
     if not found:
         return
     names = (sql.Identifier(name) for name in (conn.info.user, found[0].schema, found[0].database))
@@ -121,10 +128,8 @@ def _require_in_sight(conn: DeadlineConnection) -> None:
     )
 
 
-def _require_rows_in_sight(conn: DeadlineConnection) -> None:
+def _require_rows_in_sight(row: Any) -> None:
     """Raise TablesOutOfSight if row-level security hides every row of a table, because nobody has made a policy."""
-    with translated():
-        row = conn.execute(_SHUT).fetchone()
     if row is not None and row.remedy:
         raise TablesOutOfSight(
             f"{WITHOUT_POLICIES}; as an admin: {row.remedy}; then, if each role is to have some themes only: "
@@ -132,8 +137,8 @@ def _require_rows_in_sight(conn: DeadlineConnection) -> None:
         )
 
 
-def vectors_out_of_reach(conn: DeadlineConnection, role: str | None = None) -> str | None:
-    """Return the schema of the vector extension if `role`, or else that of `conn`, may not use it; otherwise None."""
+def vectors_out_of_reach(conn: DeadlineConnection, role: str) -> str | None:
+    """Return the schema of the vector extension if `role` may not use it, otherwise None."""
     with translated():
         row = conn.execute(_VECTORS, (role,)).fetchone()
     return None if row is None else str(row.name)
@@ -147,10 +152,13 @@ def vectors_grant(schema: str, role: str) -> sql.Composed:
 def has_foreign_tables(conn: DeadlineConnection) -> bool:
     """Return True if tables of the other hermes-memory-pgvector have the names of ours. Raises StrangeTables."""
     with translated():
-        foreign = conn.execute(_FOREIGN).fetchall()
-    for table, columns in foreign:
+        return _are_foreign(conn.execute(_FOREIGN).fetchall())
+
+
+def _are_foreign(found: Sequence[Any]) -> bool:
+    for table, columns in found:
         check_upgradable(table, columns or ())
-    return bool(foreign)
+    return bool(found)
 
 
 def check_upgradable(table: str, columns: Collection[str]) -> None:
@@ -167,26 +175,27 @@ def applied_versions(conn: DeadlineConnection) -> set[int]:
 
     Raises UpgradeNeeded or StrangeTables if another program's tables have the names of ours.
     """
-    if has_foreign_tables(conn):
+    with translated():
+        return _versions(conn, conn.execute(_FOREIGN).fetchall(), conn.execute(_STATE).fetchone())
+
+
+def _versions(conn: DeadlineConnection, foreign: Sequence[Any], state: Any) -> set[int]:
+    if _are_foreign(foreign):
         raise UpgradeNeeded(
             "the tables memory_entries and conversations here are another program's, as of the other "
             f"hermes-memory-pgvector; to upgrade them with all rows, run: {MIGRATE_COMMAND}"
         )
+    if not (state.recorded and state.whole):
+        return set()
     with translated():
-        state = conn.execute(_STATE).fetchone()
-        assert state is not None
-        if not (state.recorded and state.whole):
-            return set()
         if not state.readable:
             _admit_owner(conn)
         return {row[0] for row in conn.execute("SELECT version FROM hermes_migrations")}
 
 
 def _require_open(conn: DeadlineConnection) -> None:
-    """Raise UpgradeNeeded while an upgrade has not copied every memory."""
+    """Raise UpgradeNeeded while an upgrade that has begun has not copied every memory."""
     with translated():
-        if conn.execute("SELECT to_regclass('hermes_upgrade')").fetchone() == (None,):
-            return
         if conn.execute("SELECT opened_at IS NULL FROM hermes_upgrade").fetchone() == (True,):
             raise UpgradeNeeded(
                 "the memory tables are being upgraded from another program's; agents start to use them "

@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.runtime.process import close_all
 from tests.conftest import MakeProvider
 from tests.support.memory import called, landed
 from tests.support.scripted_embedder import ScriptedEmbedder
@@ -20,6 +21,7 @@ from tests.support.waiting import until
 WORDS = 2  # round trips: the words of the question, then the rows that hold them
 AFTER_THE_VECTOR = 2  # the rows near it, then what is shown of the best
 BY_WORDS_ALONE = 2  # while the endpoint thinks: the turns beside the best by words, then what is shown of them
+OF_A_NEW_PROCESS = 40  # those of its first question, and of the writer that starts meanwhile
 FAR_S = 0.0025  # each way
 SUBJECTS = ("crane", "ferry", "lighthouse", "buoy", "dredger", "tugboat", "breakwater", "customs")
 PENDING = "SELECT count(*) FROM conversations WHERE embedding IS NULL"
@@ -113,6 +115,17 @@ def test_without_a_vector_the_words_alone_take_as_many(
         assert answer["mode"] == "lexical" and len(answer["results"]) == 10
 
     assert taken(way, ask) == WORDS + BY_WORDS_ALONE
+
+
+def test_the_first_question_of_a_process_takes_few_round_trips(
+    provider: PgvectorMemoryProvider, make_provider: MakeProvider, way: SlowProxy, direct_dsn: str
+) -> None:
+    def ask() -> None:
+        close_all()
+        made = make_provider({"dsn": way.conninfo(direct_dsn), "prefetch_deadline_s": 8.0}, session_id="asks")
+        assert "Ingrid greases the crane" in made.prefetch(ASKED)
+
+    assert taken(way, ask) <= OF_A_NEW_PROCESS
 
 
 def test_need_01_no_time_for_another_pass_leaves_what_the_first_one_found(

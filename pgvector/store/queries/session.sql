@@ -1,7 +1,15 @@
 -- The statements that every connection of ours begins with.
 
+-- name: session_types
+-- exempt: reads the catalogue only. The type vector as this role's search path shows it, and whether that path leads to our tables
+-- before all others. No row where it does not show the type.
+SELECT vector.oid, vector.typarray AS array_oid,
+       to_regclass('hermes_migrations') = to_regclass(quote_ident(current_schema()) || '.hermes_migrations') AS leads_to_ours
+  FROM pg_type AS vector WHERE vector.oid = to_regtype('vector');
+
 -- name: session_path
--- exempt: reads the catalogue only. The search path with which this role sees the type vector, and our tables before all others,
+-- exempt: reads the catalogue only, for which it takes longer than all others of a new session together: asked for where
+-- `session_types` says that the role's own path does not do. The search path with which this role sees the type vector, and our tables before all others,
 -- if its own path does not do so; else no row. Where its path shows none of our tables, only those of a superuser or of the
 -- database's owner count, and none if there are several: otherwise anybody who may create a schema could make agents write to
 -- tables there. The extension's schema comes last: what a migration creates goes to the first one.
