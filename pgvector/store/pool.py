@@ -45,7 +45,8 @@ _ADAPTERS = calendar_adapters()
 _STALE = (StoreMisconfigured, StoreReadOnly, StoreUnsettled)
 
 _SETTLE_ATTEMPTS = 20
-# Kept short: a role's own statement_timeout may be a millisecond, and applies until this has run.
+# Sent alone and kept short: a role's own statement_timeout may be a millisecond, and applies until this has run.
+# A pooler may connect to its server only now, and in a pipeline psycopg does not tell why it could not.
 _ENDLESS = sql.SQL("SELECT set_config('statement_timeout', '0', false) WHERE pg_backend_pid() = {}")
 
 # If no connection is to be had for this long although none is in use, the pool can no longer connect.
@@ -75,8 +76,8 @@ def settle(conn: DeadlineConnection) -> TypeInfo | None:
     pid = conn.info.backend_pid
     for attempt in range(_SETTLE_ATTEMPTS):
         try:
-            with conn.pipeline():  # each of them has the role's time limit for itself, until the first has run
-                conn.execute(_ENDLESS.format(sql.Literal(pid)))
+            conn.execute(_ENDLESS.format(sql.Literal(pid)))
+            with conn.pipeline():
                 session = conn.execute(query("settle_session"), {"pid": pid})
                 vectors = conn.execute(query("session_types"))
             settled, vector = session.fetchone(), vectors.fetchone()

@@ -218,6 +218,21 @@ def test_need_30_a_pooler_in_statement_mode_is_named_with_what_to_set(
         assert "set PgBouncer's pool_mode to transaction or session" in said, said
 
 
+def test_need_30_a_pooler_whose_password_the_server_refuses_is_told_of(
+    postgres: EmbeddedServer, direct_dsn: str, admin_dsn: str, make_provider: MakeProvider,
+    records: Callable[[int], list[str]],
+) -> None:  # fmt: skip
+    """It has let its client in before it finds out."""
+    with password_role(postgres, direct_dsn) as dsn, pgbouncer(postgres.ensure().admin, password=PASSWORD) as running:
+        psycopg.connect(running.conninfo(dsn)).close()
+        with psycopg.connect(admin_dsn, autocommit=True) as admin:
+            admin.execute("ALTER ROLE guarded PASSWORD 'changed'")
+        running.say("RECONNECT")
+        make_provider({"dsn": running.conninfo(dsn)}).sync_turn(turn(1), ANSWER)
+        until(lambda: records(logging.WARNING), 20, "what is wrong")
+    assert "check the user and password in `dsn`" in records(logging.WARNING)[0]
+
+
 @pytest.mark.parametrize(
     "command", [["migrate", "--runtime-role", "hermes"], ["reembed", "--abort", "--yes"]], ids=["migrate", "reembed"]
 )
