@@ -8,7 +8,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
+from ..domain.errors import SpoolError
 from ..domain.operations import Operation
+from .damaged_log import is_damaged
 from .memory_queue import MemoryQueue
 from .spool_format import COLUMNS, FORMAT, as_spool_error, operation_of
 
@@ -27,11 +29,14 @@ class BorrowedFile(MemoryQueue):
         self._sent: set[int] = set()  # the numbers of what Postgres has, as far as they are above `_sent_up_to`
         self._sent_up_to = self._left = 0
         self.accepted_for = ("", "")  # the place and database that the writes are for
+        with as_spool_error(path):
+            if is_damaged(path):
+                raise SpoolError(f"the log of {path} is damaged, and can be mended once the disk has room")
         with self._reading() as conn:
             if conn.execute("PRAGMA user_version").fetchone()[0] == FORMAT:
                 self._left = int(conn.execute("SELECT count(*) FROM operations").fetchone()[0])
                 for place, database in conn.execute("SELECT place, database FROM accepted_for"):
-                    self.accepted_for = str(place), str(database)
+                    self.accepted_for = place or "", database or ""
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:

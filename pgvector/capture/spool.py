@@ -215,9 +215,10 @@ class Spool:
 
     def accepted_for(self) -> tuple[str, str]:
         """Return the place and database (see `Destination`) that the writes are for; both are empty if unknown."""
-        with self.reading() as conn:
-            row = conn.execute("SELECT place, database FROM accepted_for").fetchone()
-        return (str(row[0]), str(row[1])) if row else ("", "")
+        row = ("", "")
+        with contextlib.suppress(SpoolGone), self.reading() as conn:  # its page alone may be damaged
+            row = conn.execute("SELECT coalesce(place, ''), coalesce(database, '') FROM accepted_for").fetchone() or row
+        return str(row[0]), str(row[1])
 
     def publish(self, report: Mapping[str, Any]) -> None:
         """Store the process's counters in the file, where other processes can read them."""

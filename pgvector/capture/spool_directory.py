@@ -23,6 +23,7 @@ from ..domain.errors import SpoolBusy, SpoolError
 from ..domain.files import leave_to_owner, make_folder, note_text, read_regular_file
 from ..server.home_record import DATABASES, EMBEDDED_PLACE
 from ..store.connection import place_of
+from .damaged_log import mend
 from .held_files import HeldFiles
 from .private_folders import close_to_others, is_in_other_hands, is_private, make_private
 from .spool import Spool
@@ -315,6 +316,7 @@ class SpoolDirectory:
                 Path(f"{path}.lock").unlink(missing_ok=True)
                 self.release(path)
                 return None
+            mend(path)
         return Spool(path, max_bytes=self._max_bytes, sync=self._sync)
 
     def _try_lock(self, path: Path) -> bool:

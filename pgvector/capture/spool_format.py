@@ -39,7 +39,7 @@ CREATE TABLE IF NOT EXISTS report (
 );
 """
 # Each append writes whole pages to the write-ahead log, so small ones keep it small.
-_PAGE_BYTES = 1024
+PAGE_BYTES = 1024
 # The drain thread empties the log long before this limit. The limit bounds the log while the drain thread is held up,
 # at the cost of some milliseconds for one hook.
 _LOG_PAGES = 16_000
@@ -58,7 +58,7 @@ class RejectedWrite(NamedTuple):
 def connect(path: Path) -> sqlite3.Connection:
     """Return a connection to a file that other programs may have open as well."""
     conn = sqlite3.connect(path, timeout=_OPENING_S, isolation_level=None, check_same_thread=False)
-    conn.execute(f"PRAGMA page_size={_PAGE_BYTES}")
+    conn.execute(f"PRAGMA page_size={PAGE_BYTES}")
     # Damaged text is for an operator to look at, and must not make reading fail.
     conn.text_factory = lambda raw: raw.decode("utf-8", "replace")
     return conn

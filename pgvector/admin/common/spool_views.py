@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
+from ...capture.damaged_log import is_damaged
 from ...capture.private_folders import is_in_other_hands, is_private
 from ...capture.spool import Spool
 from ...capture.spool_directory import Destination, destination_of, spool_folder, spool_folders
@@ -253,6 +254,8 @@ def opened_spool(path: Path) -> Iterator[Spool]:
     """Yield the spool of a file, which another process may be using. Raises SpoolError."""
     if not path.exists():  # SQLite would create one
         raise SpoolGone(f"the spool {path} is no longer there")
+    if _left_damaged(path):  # SQLite would delete what it cannot read of the log
+        raise SpoolError(f"the log of the spool {path} is damaged; the next agent sends what can still be read of it")
     spool = Spool(path, max_bytes=_UNBOUNDED, patience_ms=_PATIENCE_MS)
     try:
         yield spool
@@ -295,6 +298,16 @@ def _still_aside(conn: sqlite3.Connection, ops: Sequence[Operation]) -> set[int]
     numbers = json.dumps([op.seq for op in ops])
     rows = conn.execute("SELECT seq FROM aside WHERE seq IN (SELECT value FROM json_each(?))", (numbers,))
     return {seq for (seq,) in rows}
+
+
+def _left_damaged(path: Path) -> bool:
+    """Return whether no process has the spool `path`, and its log is damaged."""
+    if fcntl is None:
+        return False
+    with contextlib.suppress(OSError), open(f"{path}.lock", "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return is_damaged(path)
+    return False
 
 
 def _is_held(path: Path) -> bool:

@@ -1,0 +1,168 @@
+"""The write-ahead log of a dead process's spool file, damaged in the middle by a power cut or by another program.
+
+SQLite reads such a log up to the damage, takes the rest for the end of an old one, and deletes it. But each frame is a
+whole page with a checksum of its own, and later ones repeat most of what an earlier one held. So the file is mended
+before SQLite opens it: every frame that can be read is written to its place, as a checkpoint does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import os
+import struct
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ..domain.gil import yielding_gil
+from .spool_format import FAULTS, PAGE_BYTES, connect, delete_files, make_file, maker_of, readable
+
+logger = logging.getLogger(__name__)
+
+_HEADER, _FRAME = struct.Struct(">8I"), struct.Struct(">6I")  # both end with the two numbers of a checksum
+_MAGIC = 0x377F0682  # the last bit is set where the checksums are made of big-endian words
+_WORD = 0xFFFFFFFF
+_PAGE_SIZES = [1 << power for power in range(9, 16)]
+_Sum = tuple[int, int]
+
+
+class _Frame(NamedTuple):
+    """One page as a transaction left it; `size` is the number of pages after it, 0 within a transaction."""
+
+    page: int
+    size: int
+    content: bytes
+    whole: bool
+
+
+def is_damaged(path: Path) -> bool:
+    """Return whether the log of a file is damaged, so that SQLite would not read all of it. Raises OSError."""
+    return _look(path)[1]
+
+
+def mend(path: Path) -> None:
+    """Write what can be read of a damaged log into its file, and delete the log; log what was found.
+
+    To be called before SQLite opens the file, by the holder of its lock. It can be repeated. Raises OSError.
+    """
+    frames, damaged = _look(path)
+    if damaged:
+        _write_pages(path, frames)
+        logger.error(
+            "hermes-pgvector: the log of the spool %s was damaged, by a power cut or by another program; the writes in "
+            "it that can still be read are sent, the others are lost",
+            path,
+        )
+    elif not path.stat().st_size:
+        logger.warning(
+            "hermes-pgvector: the spool %s is empty: its process ended while it began, or a power cut or another "
+            "program took what was in it",
+            path,
+        )
+
+
+def _write_pages(path: Path, frames: Sequence[_Frame]) -> None:
+    """Put the frames into the file, or only those before the damage, whichever leaves more writes to be read."""
+    before = list(itertools.takewhile(lambda frame: frame.whole, frames))
+    mended = Path(f"{path}.mended")
+    try:
+        delete_files(mended)  # of a process that was killed here
+        make_file(mended)
+        best = max((frames, before), key=lambda some: _written(path, some, mended))
+        _written(path, best, mended)
+        os.replace(mended, path)
+        for suffix in ("-wal", "-shm"):
+            Path(f"{path}{suffix}").unlink(missing_ok=True)
+    finally:
+        delete_files(mended)
+
+
+def _written(path: Path, frames: Sequence[_Frame], into: Path) -> int:
+    """Write the file with the frames up to the last commit into another one; return how many writes it has then."""
+    ends = [number for number, frame in enumerate(frames) if frame.whole and frame.size]
+    with open(into, "r+b") as file:
+        file.truncate()
+        file.write(path.read_bytes())
+        for frame in frames[: ends[-1] + 1] if ends else ():
+            if frame.whole and 0 < frame.page <= frames[ends[-1]].size:
+                file.seek((frame.page - 1) * len(frame.content))
+                file.write(frame.content)
+        if ends:
+            file.truncate(frames[ends[-1]].size * len(frames[ends[-1]].content))
+        file.flush()
+        os.fsync(file.fileno())
+    with contextlib.suppress(*FAULTS), contextlib.closing(connect(into)) as conn:
+        return len({op.op_id for op, _ in readable(conn, "operations", "''")})
+    return 0
+
+
+def _look(path: Path) -> tuple[list[_Frame], bool]:
+    """Return the frames of the log, and whether it is damaged.
+
+    It is not where only its end is missing or wrong: the process may have died while it wrote that. A file of another
+    program is none of ours, and that program may be writing to it.
+    """
+    if not maker_of(path).isdigit():
+        return [], False
+    try:
+        log = Path(f"{path}-wal").read_bytes()
+    except FileNotFoundError:
+        return [], False
+    page_bytes = _page_bytes(path, log)
+    frames = list(yielding_gil(_frames(log, page_bytes)))
+    last = max((number for number, frame in enumerate(frames) if frame.whole), default=-1)
+    damaged = not all(frame.whole for frame in frames[: last + 1])
+    # SQLite leaves no zeros behind the end, as a file does whose content did not reach the disk.
+    step = _FRAME.size + page_bytes
+    behind = range(_HEADER.size + (last + 1) * step, len(log), step)
+    damaged = damaged or not all(any(log[at : at + _FRAME.size]) for at in behind)
+    damaged = damaged or (last >= 0 and not path.stat().st_size)  # SQLite deletes the log of an empty file
+    return frames, damaged or (len(log) >= _HEADER.size and not _is_header(log))
+
+
+def _page_bytes(path: Path, log: bytes) -> int:
+    """Return the size of a page: other versions made larger ones."""
+    if _is_header(log):
+        return int(_HEADER.unpack_from(log)[2])
+    with open(path, "rb") as file:
+        told = int.from_bytes(file.read(18)[16:])
+    return told if told in _PAGE_SIZES else PAGE_BYTES
+
+
+def _frames(log: bytes, page_bytes: int) -> Iterator[_Frame]:
+    """Yield the frames of the log, whole only if of its last generation."""
+    step = _FRAME.size + page_bytes
+    if len(log) < _HEADER.size + step:
+        return
+    magic, *_ = header = _HEADER.unpack_from(log)
+    big = magic & 1 if magic | 1 == _MAGIC | 1 else sys.byteorder == "big"
+    # Every frame repeats the two numbers that tell this generation from the one before it, which is longer at times.
+    salts = header[4:6] if _is_header(log) else _FRAME.unpack_from(log, _HEADER.size)[2:4]
+    previous: _Sum | None = header[6:8] if _is_header(log) else None  # None: unreadable, so the next one is believed
+    for at in range(_HEADER.size, len(log) - step + 1, step):
+        page, size, *mine = _FRAME.unpack_from(log, at)
+        content = log[at + _FRAME.size : at + step]
+        told: _Sum = (mine[2], mine[3])
+        ours = tuple(mine[:2]) == salts
+        summed = previous and _sum(log[at : at + 8] + content, previous, big=bool(big))
+        yield _Frame(page, size, content, ours and summed in (None, told))
+        previous = told if ours else None
+
+
+def _is_header(log: bytes) -> bool:
+    if len(log) < _HEADER.size:
+        return False
+    magic, *_, first, second = _HEADER.unpack_from(log)
+    return magic | 1 == _MAGIC | 1 and _sum(log[:24], (0, 0), big=bool(magic & 1)) == (first, second)
+
+
+def _sum(data: bytes, start: _Sum, *, big: bool) -> _Sum:
+    first, second = start
+    words = iter(struct.unpack(f"{'>' if big else '<'}{len(data) // 4}I", data))
+    for one, other in zip(words, words, strict=True):
+        first = (first + one + second) & _WORD
+        second = (second + other + first) & _WORD
+    return first, second
