@@ -174,7 +174,7 @@ def test_what_a_killed_install_has_left_goes_with_the_next_one_and_with_uninstal
     install_plugin(tmp_path)
     assert (killed.exists(), at_work.exists()) == (False, True)
     planned = plan_removal(tmp_path, Settings(), data=False)
-    assert f"remove {at_work}, which an install that was killed has left" in planned.steps
+    assert f"remove {at_work}, which an interrupted install or removal has left" in planned.steps
     remove(tmp_path, Settings(), data=False, force=False)
     assert not list((tmp_path / "plugins").iterdir())
 

@@ -23,6 +23,7 @@ from ...domain.errors import ConfigurationError, WrongUsage
 from ...domain.files import read_regular_file
 from ...domain.redaction import masked
 from .file_replacing import changing, replace_file, write_file
+from .repeat import held_back
 from .toml_tables import without_table, written_table
 from .yaml_file import set_values
 
@@ -103,8 +104,9 @@ def _install(place: ClientFile, path: Path, name: str, entry: Mapping[str, Any],
     change(place, before, name, wanted, really=False)
     if not really:
         return Installed(action, path, wanted, before=found)
-    backup = _kept(path)
-    change(place, before, name, wanted, really=True)
+    with held_back():  # else a copy, which holds what keys the client has, would be left of a file that did not change
+        backup = _kept(path)
+        change(place, before, name, wanted, really=True)
     return Installed(action, path, wanted, backup, found)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from ...domain.errors import ConfigurationError
 from ...domain.files import leave_to_owner, make_folder, read_regular_file
 from ...server.locks import open_lock, try_exclusive
+from .repeat import held_back
 
 _POLL_S = 0.05
 _PATIENCE_S = 10.0
@@ -26,6 +27,11 @@ def replace_file(path: Path, data: bytes, *, mode: int | None = None) -> None:
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is no regular file")
     make_folder(path.parent, mode=0o700)
+    with held_back():  # else a signal while the temporary file is made, or goes, would leave it
+        _replace(path, data, mode)
+
+
+def _replace(path: Path, data: bytes, mode: int | None) -> None:
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -50,6 +56,11 @@ def swap(fresh: Path, target: Path, old: Path) -> bool:
 
     A symlink that was there is not kept. Raises OSError, with everything as before.
     """
+    with held_back():  # between the two there is neither, and the caller deletes `old`
+        return _swap(fresh, target, old)
+
+
+def _swap(fresh: Path, target: Path, old: Path) -> bool:
     existed = os.path.lexists(target)
     if existed:
         os.rename(target, old)

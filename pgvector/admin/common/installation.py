@@ -24,6 +24,7 @@ from ...domain.commandline import DISTRIBUTION, reinstall_requirement
 from ...domain.errors import ConfigurationError
 from ...domain.files import make_folder
 from .file_replacing import swap
+from .repeat import held_back
 
 Mode = Literal["shim", "copy"]
 Action = Literal["created", "replaced", "unchanged", "kept"]
@@ -176,8 +177,20 @@ def _close_to_writers(directory: Path) -> None:
                 path.chmod(stat.S_IMODE(mode) & ~0o022)
 
 
+def put_aside(plugin: Path) -> None:
+    """Move the plugin to where `left_by_installs` finds it: half deleted it would not be known for ours any more.
+
+    Raises OSError.
+    """
+    try:
+        with held_back():
+            os.rename(plugin, Path(tempfile.mkdtemp(prefix=f".{PLUGIN_NAME}-", dir=plugin.parent)) / "old")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(plugin)) from error
+
+
 def left_by_installs(plugins: Path, *, older_than_s: float = 0.0) -> list[Path]:
-    """Return the folders in which installs that were killed were at work; they are in the folder of plugins."""
+    """Return the folders in which installs and removals that were killed were at work, in the folder of plugins."""
     found = []
     for each in sorted(plugins.glob(f".{PLUGIN_NAME}-*")):
         with suppress(OSError):  # gone meanwhile

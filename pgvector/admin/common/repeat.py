@@ -89,9 +89,10 @@ def held_back() -> Iterator[None]:
 
     For a transaction and what is noted of it: psycopg may be anywhere when a signal raises an exception, and then
     neither what was committed is known, nor is the connection of use any more. The statement that waits is cancelled,
-    so the block ends soon. A second signal has its usual effect at once.
+    so the block ends soon. Also for files that change together. A second signal has its usual effect at once. In a
+    block that is held back already, that one decides.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread() or stop_sign.get() is not None:
         yield
         return
     asked = threading.Event()

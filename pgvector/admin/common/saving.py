@@ -31,6 +31,7 @@ from .conninfo import has_secret
 from .console import warn
 from .dotenv_file import set_dotenv
 from .file_replacing import replace_file, restored_on_failure
+from .repeat import held_back
 
 API_KEY_ENV = "HERMES_PGVECTOR_EMBED_API_KEY"
 assert API_KEY_ENV in KNOWN_ENV
@@ -164,6 +165,7 @@ def save(home: Path, changes: Changes) -> None:
     given = {name: value for name, value in changes.variables.items() if value is not None}
     removed = {name: None for name in changes.variables if name not in given}
     with (
+        held_back(),
         restored_on_failure(home / DOTENV_NAME, home / CONFIG_NAME, form_path(home)),
         _environment_restored(changes.variables),
         _still_in_use(home),

@@ -29,6 +29,7 @@ from ..common.file_fill import fill_of
 from ..common.file_replacing import write_file
 from ..common.operators import operator, record_where_allowed, without_verb
 from ..common.outcome import Outcome
+from ..common.repeat import held_back
 from .file_entries import MemoryFile, rewrite
 from .judging import JudgedEntry
 
@@ -69,8 +70,10 @@ def _move(
 ) -> list[str]:
     store(context, [entry for entry in chosen if entry.kept])
     chars = {file.target: fill_of(context.home, file.target, file.entries).chars for file in files}
-    save_record(context.home, [as_taken(entry) for entry in chosen], chars)
-    return [note for target, texts in gone.items() if texts for note in _take_out(context.home, target, texts, chosen)]
+    with held_back():  # with one of two files done, the numbers of the entries would be others
+        save_record(context.home, [as_taken(entry) for entry in chosen], chars)
+        found = [_take_out(context.home, target, texts, chosen) for target, texts in gone.items() if texts]
+    return [note for notes in found for note in notes]
 
 
 def _take_out(home: Path, target: str, texts: set[str], chosen: Sequence[JudgedEntry]) -> list[str]:

@@ -25,7 +25,7 @@ from ..common.console import say, warn
 from ..common.database import settings_of
 from ..common.dotenv_file import set_dotenv
 from ..common.embedded_server import embedded_server
-from ..common.installation import PLUGIN_NAME, is_distributed, is_ours, left_by_installs
+from ..common.installation import PLUGIN_NAME, is_distributed, is_ours, left_by_installs, put_aside
 from ..common.migrations import DROP_SCRIPT
 from ..common.outcome import ADD_YES
 from ..common.spool_views import inspect_spools
@@ -52,7 +52,8 @@ def plan_removal(home: Path, settings: Settings, *, data: bool) -> Removal:
         steps.append(f"remove the {'link' if plugin.is_symlink() else 'folder'} {plugin}")
     elif os.path.lexists(plugin):
         left.append(f"{plugin} was not put there by this plugin")
-    steps += [f"remove {path}, which an install that was killed has left" for path in left_by_installs(plugin.parent)]
+    unfinished = left_by_installs(plugin.parent)
+    steps += [f"remove {path}, which an interrupted install or removal has left" for path in unfinished]
     if data:
         steps += _data_steps(home, settings)
     left += _left(home, settings, data=data)
@@ -118,8 +119,9 @@ def remove(home: Path, settings: Settings, *, data: bool, force: bool) -> Remova
     try:
         if data:
             _remove_data(home)
-        if _is_removable(plugin := home / "plugins" / PLUGIN_NAME):
-            _delete(plugin)
+        plugin = home / "plugins" / PLUGIN_NAME
+        if _is_removable(plugin):
+            put_aside(plugin)
         for path in left_by_installs(plugin.parent):
             _delete(path)
     except OSError as error:
