@@ -9,7 +9,9 @@ import argparse
 import errno
 import json
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -189,6 +191,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _tell_damage(exc, as_json=as_json)
     except KeyboardInterrupt as exc:  # while modules are loaded, or before the command began
         return _interrupted(argparse.Namespace(json=as_json), exc)
+    finally:
+        if argv is None:
+            _have_ctrl_c_end_the_process()
+
+
+def _have_ctrl_c_end_the_process() -> None:
+    """Have Ctrl-C end this process at once from now on, as SIGTERM does: all is done, and an exception told nobody."""
+    in_main = threading.current_thread() is threading.main_thread()
+    if in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _main(argv: Sequence[str] | None) -> int:

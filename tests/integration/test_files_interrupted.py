@@ -52,6 +52,15 @@ def test_need_02_a_plugin_that_is_being_replaced_is_there_all_the_same(home: Pat
     assert os.listdir(plugin.parent) == ["pgvector"]
 
 
+@pytest.mark.parametrize("number", SIGNALS)
+def test_need_21_an_install_that_is_ended_as_it_tidies_up_leaves_nothing_beside(
+    home: Path, number: signal.Signals
+) -> None:
+    done = interrupted(number, "os.rmdir", "/plugins/.pgvector-", "install", env=command_environment(home))
+    assert stopped(done), done.stderr
+    assert os.listdir(home / "plugins") == ["pgvector"]
+
+
 def test_need_02_a_model_that_is_being_replaced_is_there_all_the_same(home: Path, cli: Run) -> None:
     mine = home.parent / "mine"
     shutil.copytree(model_dir(), mine, ignore=shutil.ignore_patterns("reranker"))

@@ -289,6 +289,29 @@ def test_need_16_a_proof_that_cannot_be_printed_leaves_nothing(home: Path, tmp_p
     assert_nothing_is_left(home, dsn)
 
 
+# Presses Ctrl-C when all is done and Python ends.
+PRESSED_AT_THE_END = """
+import atexit, os, signal, sys
+from hermes_memory_pgvector.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))
+sys.exit(main())
+"""
+
+
+def test_need_16_ctrl_c_after_the_last_line_prints_nothing(home: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", PRESSED_AT_THE_END, "--version"],
+        cwd=tmp_path,
+        env=command_environment(home),
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "") and done.stdout.startswith("hermes-pgvector ")
+
+
 @pytest.mark.usefixtures("configured")
 def test_need_16_a_demonstration_that_nobody_reads_on_leaves_nothing(
     start_cli: Start, home: Path, dsn: str, monkeypatch: pytest.MonkeyPatch

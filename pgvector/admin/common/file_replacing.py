@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -49,6 +50,23 @@ def _replace(path: Path, data: bytes, mode: int | None) -> None:
         with suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+@contextmanager
+def work_folder(prefix: str, parent: Path) -> Iterator[Path]:
+    """Yield a new folder that is gone after the block, also where a signal ends it. Raises OSError if none can be made.
+
+    What cannot be deleted stays, and so does all of it where the process is killed.
+    """
+    made = None
+    try:
+        with held_back():
+            made = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        yield made
+    finally:
+        with held_back():
+            if made is not None:
+                shutil.rmtree(made, ignore_errors=True)
 
 
 def swap(fresh: Path, target: Path, old: Path) -> bool:

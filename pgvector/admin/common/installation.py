@@ -23,7 +23,7 @@ import yaml
 from ...domain.commandline import DISTRIBUTION, reinstall_requirement
 from ...domain.errors import ConfigurationError
 from ...domain.files import make_folder
-from .file_replacing import swap
+from .file_replacing import swap, work_folder
 from .repeat import held_back
 
 Mode = Literal["shim", "copy"]
@@ -153,8 +153,8 @@ def _build_and_swap(target: Path, mode: Mode, version: str) -> Action:
     make_folder(target.parent)
     for left in left_by_installs(target.parent, older_than_s=_LONGEST_S):
         shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=f".{PLUGIN_NAME}-", dir=target.parent, ignore_cleanup_errors=True) as work:
-        fresh, old = Path(work) / "new", Path(work) / "old"
+    with work_folder(f".{PLUGIN_NAME}-", target.parent) as work:
+        fresh, old = work / "new", work / "old"
         if mode == "shim":
             _write_shim(fresh, version)
         else:

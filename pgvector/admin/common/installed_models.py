@@ -28,7 +28,7 @@ from ...embed.model_folder import (
     read_model_folder,
 )
 from ...embed.onnx import dims_of
-from .file_replacing import locked, swap
+from .file_replacing import locked, swap, work_folder
 from .model_source import (
     BUNDLED,
     CATALOGUE,
@@ -157,7 +157,7 @@ def _is_whole(home: Path, name: str) -> bool:
 def _install(home: Path, folder: Path, name: str, source: Path | None, pooling: Pooling | None, say: Say) -> set[str]:
     """Install the requested model and what comes with it; return the names of those that were installed."""
     if name not in CATALOGUE:
-        with _scratch(folder) as scratch:
+        with work_folder(_WORK, folder) as scratch:
             fresh = _fresh(scratch, name)
             assert source is not None, "only a bundled model has a place that it comes from"
             _fill_from_folder(fresh, source, pooling, say)
@@ -173,7 +173,7 @@ def _install_bundled(
 ) -> set[str]:
     """Install `models` with one download; return the names of those installed. Only `needed` must succeed."""
     installed: set[str] = set()
-    with _scratch(folder) as scratch:
+    with work_folder(_WORK, folder) as scratch:
         for model in models:
             try:
                 if source is None:
@@ -194,12 +194,6 @@ def _beside(source: Path, model: BundledModel, needed: str) -> Path:
     """Return where to look for `model`: a folder that holds only the needed model may have the other beside it."""
     alone = model.name != needed and (source / "model.onnx").is_file()
     return source.with_name(model.name) if alone else source
-
-
-@contextmanager
-def _scratch(folder: Path) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix=_WORK, dir=folder, ignore_cleanup_errors=True) as work:
-        yield Path(work)
 
 
 def _fresh(scratch: Path, name: str) -> Path:
