@@ -233,15 +233,23 @@ class PendingRows:
         self._cold = cold
         self._size = _MOST
         self._begun: list[PendingRow] = []  # claimed rows with long texts, which take several calls
+        self._claimed: list[PendingRow] = []  # those that are being embedded
         self._refusals: Counter[tuple[str, int]] = Counter()
 
     def fill(self) -> tuple[int, bool]:
         """Embed some rows; return how many, and whether to go on at once. Raises HermesPgvectorError."""
         if not self._embedder.is_there():
             return 0, False
-        rows = self._begun or self._backend.claim_pending(self._size, _LEASE_S, cold=self._cold)
+        self._claimed = self._begun or self._backend.claim_pending(self._size, _LEASE_S, cold=self._cold)
         self._begun = []
-        return self._fill(rows) if rows else (0, False)
+        done = self._fill(self._claimed) if self._claimed else (0, False)
+        self._claimed = []
+        return done
+
+    def give_back(self) -> None:
+        """Let others have the rows that an interrupted `fill` had claimed. Raises HermesPgvectorError."""
+        self._backend.postpone(self._claimed, 0.0)
+        self._claimed = []
 
     def _fill(self, rows: Sequence[PendingRow]) -> tuple[int, bool]:
         asked_before = self._embedder.requests()

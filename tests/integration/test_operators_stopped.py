@@ -18,6 +18,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from hermes_memory_pgvector.admin.common.spool_views import inspect_spools
 from tests.conftest import DIMS
+from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.waiting import until
 
 from .conftest import Run, command_environment
@@ -321,3 +322,19 @@ def test_need_16_a_demonstration_that_nobody_reads_on_leaves_nothing(
         assert process.stdout is not None and "Three agents" in process.stdout.readline()
         process.stdout.close()
     assert_nothing_is_left(home, dsn)
+
+
+def test_need_16_a_backfill_that_is_stopped_can_be_run_again_at_once(
+    home: Path, start_cli: Start, cli: Run, dsn: str, embedder: ScriptedEmbedder
+) -> None:
+    settings = {"dsn": dsn, "dims": DIMS, "embed_url": embedder.url, "embed_model": "a model"}
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": settings}}))
+    fill(dsn, "sre", 3)
+    embedder.mode = "hanging"
+    stopped = start_cli("backfill")
+    until(lambda: any("Crane" in text for text in embedder.texts), 30, "the rows")
+    stopped.send_signal(signal.SIGINT)
+    code, said = ended(stopped)
+    assert code == 130 and "run it again to go on" in said, said
+    embedder.mode = "ok"
+    assert "3 rows embedded, none waits" in cli("backfill").stdout

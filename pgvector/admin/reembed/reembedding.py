@@ -221,7 +221,11 @@ def backfill(backend: Backend, pending: PendingRows, *, rows_per_s: float = 0.0,
     line = ProgressLine("embedded", total)
     while True:
         began = time.monotonic()
-        filled, more = pending.fill()
+        try:
+            filled, more = pending.fill()
+        except KeyboardInterrupt:
+            pending.give_back()
+            raise
         line.advance(filled)
         if not more:
             line.finish()
