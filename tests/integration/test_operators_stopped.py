@@ -290,6 +290,44 @@ def test_need_16_a_proof_that_cannot_be_printed_leaves_nothing(home: Path, tmp_p
     assert_nothing_is_left(home, dsn)
 
 
+@pytest.fixture
+def editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Sets an editor that saves a text and then runs a line of shell; `$PPID` is the command that started it."""
+
+    def make(line: str) -> None:
+        script = tmp_path / "editor"
+        script.write_text(f'#!/bin/sh\nprintf "Crane b is blue" > "$1"\n{line}\n')
+        script.chmod(0o755)
+        monkeypatch.setenv("EDITOR", str(script))
+        monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+    return make
+
+
+@pytest.mark.usefixtures("configured")
+def test_need_02_ctrl_c_in_an_editor_is_the_editors(cli: Run, dsn: str, editor: Callable[[str], None]) -> None:
+    assert cli("add", "Crane b is red", "--theme", "sre").returncode == 0
+    editor("kill -INT $PPID")
+    done = cli("edit", "m1", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert column(dsn, "SELECT content FROM memory_entries") == ["Crane b is blue"]
+
+
+@pytest.mark.usefixtures("configured")
+@pytest.mark.parametrize("line", ["kill -TERM $PPID; exec sleep 100", "kill -HUP $PPID; exec sleep 100", "kill $$"])
+def test_need_02_what_was_written_when_the_editor_was_ended_is_kept(
+    cli: Run, dsn: str, tmp_path: Path, editor: Callable[[str], None], line: str
+) -> None:
+    assert cli("add", "Crane b is red", "--theme", "sre").returncode == 0
+    editor(line)
+    done = cli("edit", "m1", "--yes")
+    assert done.returncode == (1 if "$$" in line else 130), done.stderr
+    (folder,) = tmp_path.glob("hermes-pgvector-*")
+    assert f"what you wrote is in {folder}" in done.stderr and folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / "memory.txt").read_text() == "Crane b is blue"
+    assert column(dsn, "SELECT content FROM memory_entries") == ["Crane b is red"]
+
+
 # Presses Ctrl-C when all is done and Python ends.
 PRESSED_AT_THE_END = """
 import atexit, os, signal, sys

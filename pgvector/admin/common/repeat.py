@@ -83,6 +83,11 @@ def _handled(signals: Iterable[signal.Signals], handle: Callable[[int, FrameType
             signal.signal(each, handler)
 
 
+def ctrl_c_left_to_others() -> AbstractContextManager[None]:
+    """Leave Ctrl-C in the block to a program that has the terminal meanwhile: for editors it is a key like others."""
+    return _handled([signal.SIGINT] if callable(signal.getsignal(signal.SIGINT)) else [], lambda number, frame: None)
+
+
 @contextmanager
 def held_back() -> Iterator[None]:
     """Hold Ctrl-C, and a signal that ends the verb, back until the block is done; then raise KeyboardInterrupt.

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
-import subprocess
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 from ...domain.commandline import typed
-from ...domain.errors import HermesPgvectorError, InvalidArgument, WrongUsage
+from ...domain.errors import HermesPgvectorError, WrongUsage
 from ...domain.format import local_minute, plural
 from ...domain.theme import ThemeRules
 from ...domain.types import Filters, Question, Scope, Store
@@ -30,6 +28,7 @@ from ..common.theme_names import theme_of_session, theme_to_read
 from . import forget_rows
 from .add_command import given_text, vector_follows
 from .editing import edit, memory
+from .editor import edited
 
 _QUERY_DEFAULT, _QUERY_MOST = 5, 50
 _SHOWN = 20  # of the rows that would be deleted
@@ -66,7 +65,7 @@ def _edit_in_editor(context: CommandContext, ref: Ref, *, really: bool) -> Outco
     """Let a person edit the text; if it is not stored, what they wrote is kept in a file. Raises as `edit`."""
     with context.backend.connection(PATIENCE_S) as conn:
         opened = memory(conn, ref).content
-    text = _edited(opened)
+    text = edited(opened)
     try:
         done = edit(context, ref, text, {}, really=really, expected=opened)
     except (HermesPgvectorError, KeyboardInterrupt):
@@ -106,26 +105,6 @@ def _told(name: str, value: Any) -> str:
     if name == "expires_at":
         return local_minute(value)
     return ", ".join(value) if isinstance(value, list) else str(value)
-
-
-def _edited(text: str) -> str:
-    """Let a person edit a text in their editor; return the result.
-
-    Raises WrongUsage without an editor, InvalidArgument if it fails.
-    """
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
-    if not editor:
-        raise WrongUsage("give the new text, or - to read it from stdin, or set $EDITOR")
-    with tempfile.TemporaryDirectory(prefix="hermes-pgvector-") as folder:
-        file = Path(folder) / "memory.txt"  # in a folder that only this user can enter
-        file.write_text(text + "\n", encoding="utf-8")
-        try:
-            code = subprocess.run([*shlex.split(editor), str(file)], check=False).returncode
-        except OSError as exc:
-            raise InvalidArgument(f"the editor {editor!r} cannot be run: {exc.strerror or exc}") from exc
-        if code:
-            raise InvalidArgument(f"the editor {editor!r} ended with code {code}: nothing was changed")
-        return file.read_text(encoding="utf-8")
 
 
 # -- forget
