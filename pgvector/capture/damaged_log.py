@@ -113,14 +113,23 @@ def _look(path: Path) -> tuple[list[_Frame], bool]:
         return [], False
     page_bytes = _page_bytes(path, log)
     frames = list(yielding_gil(_frames(log, page_bytes)))
-    last = max((number for number, frame in enumerate(frames) if frame.whole), default=-1)
-    damaged = not all(frame.whole for frame in frames[: last + 1])
-    # SQLite leaves no zeros behind the end, as a file does whose content did not reach the disk.
+    return frames, _would_lose(log, frames, page_bytes, beside_nothing=not path.stat().st_size)
+
+
+def _would_lose(log: bytes, frames: Sequence[_Frame], page_bytes: int, *, beside_nothing: bool) -> bool:
+    """Return whether SQLite would not read all of the log, which it deletes beside an empty file."""
+    count = max((number for number, frame in enumerate(frames, 1) if frame.whole), default=0)
+    if len(log) >= _HEADER.size and not _is_header(log):
+        return True
+    if count and (beside_nothing or not all(frame.whole for frame in frames[:count])):
+        return True
+    return _has_zeros(log, count, page_bytes)
+
+
+def _has_zeros(log: bytes, after: int, page_bytes: int) -> bool:
+    """Return whether a frame after so many is blank: SQLite leaves none so, but content may not reach the disk."""
     step = _FRAME.size + page_bytes
-    behind = range(_HEADER.size + (last + 1) * step, len(log), step)
-    damaged = damaged or not all(any(log[at : at + _FRAME.size]) for at in behind)
-    damaged = damaged or (last >= 0 and not path.stat().st_size)  # SQLite deletes the log of an empty file
-    return frames, damaged or (len(log) >= _HEADER.size and not _is_header(log))
+    return not all(any(log[at : at + _FRAME.size]) for at in range(_HEADER.size + after * step, len(log), step))
 
 
 def _page_bytes(path: Path, log: bytes) -> int:
