@@ -174,3 +174,34 @@ def test_install_says_that_the_server_lacks_its_sdk(agent_home: HermesHome, tmp_
 
     assert done.returncode == 0, done.stderr
     assert "cannot start yet" in done.stderr and "install 'mcp>=" in done.stderr
+
+
+# A server whose client gets SIGINT as it asks for what it has written.
+PRESSED_AT_RECALL = """
+import os, signal, subprocess, sys
+
+server = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE)
+pressed = False
+for line in sys.stdin.buffer:
+    if b'"probe' in line and b'"recall"' in line and not pressed:
+        pressed = True
+        os.kill(os.getppid(), signal.SIGINT)
+    server.stdin.write(line)
+    server.stdin.flush()
+server.stdin.close()
+server.wait()
+"""
+
+
+def test_need_16_an_interrupted_check_leaves_nothing(agent_home: HermesHome, dsn: str) -> None:
+    entry = {
+        "command": sys.executable,
+        "args": ["-P", "-c", PRESSED_AT_RECALL, *SERVER],
+        "env": {"HERMES_HOME": str(agent_home.path)},
+    }
+    (agent_home.root / ".claude.json").write_text(json.dumps({"mcpServers": {"pgvector": entry}}), encoding="utf-8")
+    done = command(agent_home, "check", "--client", "claude-code")
+    assert done.returncode == 130, done.stdout + done.stderr
+    with psycopg.connect(dsn) as conn:
+        assert conn.execute("SELECT content FROM memory_entries").fetchall() == []
+        assert conn.execute("SELECT count(*) > 0 FROM memory_history").fetchone() == (True,)

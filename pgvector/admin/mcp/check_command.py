@@ -15,7 +15,7 @@ from ...domain.redaction import mask_dsn
 from ...store.backend import STILL_STARTING
 from ..common.client_files import CLIENTS, entry_in, entry_of, file_of, without_secrets
 from ..common.commands import EXIT_FAILED, EXIT_OK, Command, argument, printed
-from ..common.console import say
+from ..common.console import remark, say, warn
 from .client_command import add_client_options, client_named
 from .stdio_client import ServerFailed, StdioClient, part_of
 
@@ -114,8 +114,20 @@ def _read(client: StdioClient, tool: str, arguments: Mapping[str, str]) -> None:
 
 
 def _probe(client: StdioClient) -> Iterator[Called]:
-    """Write a memory, find it and forget it again; no other memory is forgotten."""
+    """Write a memory, find it and forget it again, also where that is interrupted; no other memory is forgotten."""
     mark = secrets.token_hex(8)
+    try:
+        yield from _probed(client, mark)
+    except KeyboardInterrupt:
+        remark("forgetting what was written for this; Ctrl-C again lets it be")
+        try:
+            _forget(client, _found(client, mark))
+        except HermesPgvectorError:
+            warn(f"a probe may have been written and not forgotten: hermes-pgvector forget --query 'probe {mark}'")
+        raise
+
+
+def _probed(client: StdioClient, mark: str) -> Iterator[Called]:
     began = time.monotonic()
     client.call("remember", {"content": f"probe {mark} of hermes-pgvector mcp check, to be forgotten"})
     yield Called("remember", "ok", ms=_ms(began))
@@ -123,10 +135,13 @@ def _probe(client: StdioClient) -> Iterator[Called]:
     memory_id = _found(client, mark)
     yield Called("recall", "ok", "what was written is found", _ms(began))
     began = time.monotonic()
-    answer = client.call("forget", {"id": memory_id})
-    if answer.get("count") != 1:
-        raise ServerFailed(f"the probe was not forgotten; do it: hermes-pgvector forget m{memory_id} --yes")
+    _forget(client, memory_id)
     yield Called("forget", "ok", ms=_ms(began))
+
+
+def _forget(client: StdioClient, memory_id: int) -> None:
+    if client.call("forget", {"id": memory_id}).get("count") != 1:
+        raise ServerFailed(f"the probe was not forgotten; do it: hermes-pgvector forget m{memory_id} --yes")
 
 
 def _found(client: StdioClient, mark: str) -> int:

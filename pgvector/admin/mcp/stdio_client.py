@@ -51,6 +51,7 @@ class StdioClient:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
+                start_new_session=True,  # Ctrl-C is for this process, which may have more to ask then
             )
         except OSError as exc:
             self._log.close()
