@@ -61,7 +61,7 @@ def test_need_21_an_install_that_is_ended_as_it_tidies_up_leaves_nothing_beside(
     assert os.listdir(home / "plugins") == ["pgvector"]
 
 
-def test_need_02_a_model_that_is_being_replaced_is_there_all_the_same(home: Path, cli: Run) -> None:
+def test_need_02_a_model_that_is_being_replaced_or_removed_is_there_or_gone(home: Path, cli: Run) -> None:
     mine = home.parent / "mine"
     shutil.copytree(model_dir(), mine, ignore=shutil.ignore_patterns("reranker"))
     install = ("model", "install", "mine", "--from", str(mine))
@@ -70,6 +70,10 @@ def test_need_02_a_model_that_is_being_replaced_is_there_all_the_same(home: Path
     assert stopped(done), done.stderr
     assert cli("model", "verify", "mine").returncode == 0
     assert sorted(os.listdir(home / "pgvector" / "models")) == [".lock", "mine"]
+    remove = ("model", "remove", "mine", "--yes")
+    done = interrupted(signal.SIGINT, "os.rmdir", "/.install-", *remove, env=command_environment(home))
+    assert stopped(done), done.stderr
+    assert os.listdir(home / "pgvector" / "models") == [".lock"]
 
 
 @pytest.mark.parametrize("number", [*SIGNALS, signal.SIGKILL])

@@ -42,6 +42,7 @@ from .model_source import (
     folder_bytes,
     sha256_of,
 )
+from .repeat import held_back
 from .saving import set_settings
 
 _WORK = ".install-"
@@ -234,7 +235,8 @@ def remove_model(home: Path, settings: Settings, name: str, *, really: bool) -> 
         raise ConfigurationError(f"the model {name!r} is not installed; see: hermes-pgvector model list")
     if really:
         try:
-            with _exclusively(models_folder(home)) as folder:
+            # Not half: its files would stay, and this command would find no such model any more.
+            with _exclusively(models_folder(home)) as folder, held_back():
                 work = Path(tempfile.mkdtemp(prefix=_WORK, dir=folder))
                 os.rename(view.path, work / "old")
                 _delete(work)
