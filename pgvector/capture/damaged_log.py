@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import logging
 import os
+import shutil
 import struct
 import sys
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..domain.gil import yielding_gil
-from .spool_format import FAULTS, PAGE_BYTES, connect, delete_files, make_file, maker_of, readable
+from .spool_format import FAULTS, PAGE_BYTES, connect, delete_files, make_file, maker_of
 
 logger = logging.getLogger(__name__)
 
@@ -65,27 +66,30 @@ def mend(path: Path) -> None:
 
 
 def _write_pages(path: Path, frames: Sequence[_Frame]) -> None:
-    """Put the frames into the file, or only those before the damage, whichever leaves more writes to be read."""
+    """Put the frames into the file: all, or where that breaks it those before the damage, if more can be read then."""
     before = list(itertools.takewhile(lambda frame: frame.whole, frames))
-    mended = Path(f"{path}.mended")
+    mended, other = Path(f"{path}.mended"), Path(f"{path}.other")
     try:
-        delete_files(mended)  # of a process that was killed here
-        make_file(mended)
-        best = max((frames, before), key=lambda some: _written(path, some, mended))
-        _written(path, best, mended)
+        _write(path, frames, mended)
+        if not _is_sound(mended):
+            _write(path, before, other)
+            if _count(other) > _count(mended):
+                os.replace(other, mended)
         os.replace(mended, path)
         for suffix in ("-wal", "-shm"):
             Path(f"{path}{suffix}").unlink(missing_ok=True)
     finally:
         delete_files(mended)
+        delete_files(other)
 
 
-def _written(path: Path, frames: Sequence[_Frame], into: Path) -> int:
-    """Write the file with the frames up to the last commit into another one; return how many writes it has then."""
+def _write(path: Path, frames: Sequence[_Frame], into: Path) -> None:
+    """Write the file with the frames up to the last commit into another one."""
     ends = [number for number, frame in enumerate(frames) if frame.whole and frame.size]
-    with open(into, "r+b") as file:
-        file.truncate()
-        file.write(path.read_bytes())
+    delete_files(into)  # of a process that was killed here
+    make_file(into)
+    with open(path, "rb") as before, open(into, "r+b") as file:
+        shutil.copyfileobj(before, file)
         for frame in frames[: ends[-1] + 1] if ends else ():
             if frame.whole and 0 < frame.page <= frames[ends[-1]].size:
                 file.seek((frame.page - 1) * len(frame.content))
@@ -94,9 +98,22 @@ def _written(path: Path, frames: Sequence[_Frame], into: Path) -> int:
             file.truncate(frames[ends[-1]].size * len(frames[ends[-1]].content))
         file.flush()
         os.fsync(file.fileno())
-    with contextlib.suppress(*FAULTS), contextlib.closing(connect(into)) as conn:
-        return len({op.op_id for op, _ in readable(conn, "operations", "''")})
-    return 0
+
+
+def _is_sound(path: Path) -> bool:
+    """Return whether all pages of a file fit each other: then it is what the last commit left, but for what is lost."""
+    with contextlib.suppress(*FAULTS), contextlib.closing(connect(path)) as conn:
+        return bool(conn.execute("PRAGMA quick_check(1)").fetchall() == [("ok",)])
+    return False
+
+
+def _count(path: Path) -> int:
+    """Return how many writes can be read in a file, of those that wait and those that do not wait any more."""
+    found: set[bytes] = set()
+    for table in ("operations", "aside", "kept"):
+        with contextlib.suppress(*FAULTS), contextlib.closing(connect(path)) as conn:
+            found.update(op_id for (op_id,) in conn.execute(f"SELECT op_id FROM {table}"))
+    return len(found)
 
 
 def _look(path: Path) -> tuple[list[_Frame], bool]:
@@ -117,8 +134,11 @@ def _look(path: Path) -> tuple[list[_Frame], bool]:
 
 
 def _would_lose(log: bytes, frames: Sequence[_Frame], page_bytes: int, *, beside_nothing: bool) -> bool:
-    """Return whether SQLite would not read all of the log, which it deletes beside an empty file."""
-    count = max((number for number, frame in enumerate(frames, 1) if frame.whole), default=0)
+    """Return whether SQLite would not read all of the log, which it deletes beside an empty file.
+
+    Behind the last commit may be the rest of a transaction that failed, or whose process was killed.
+    """
+    count = max((number for number, frame in enumerate(frames, 1) if frame.whole and frame.size), default=0)
     if len(log) >= _HEADER.size and not _is_header(log):
         return True
     if count and (beside_nothing or not all(frame.whole for frame in frames[:count])):
@@ -149,7 +169,7 @@ def _frames(log: bytes, page_bytes: int) -> Iterator[_Frame]:
     magic, *_ = header = _HEADER.unpack_from(log)
     big = magic & 1 if magic | 1 == _MAGIC | 1 else sys.byteorder == "big"
     # Every frame repeats the two numbers that tell this generation from the one before it, which is longer at times.
-    salts = header[4:6] if _is_header(log) else _FRAME.unpack_from(log, _HEADER.size)[2:4]
+    salts = header[4:6] if _is_header(log) else _salts(log, step)
     previous: _Sum | None = header[6:8] if _is_header(log) else None  # None: unreadable, so the next one is believed
     for at in range(_HEADER.size, len(log) - step + 1, step):
         page, size, *mine = _FRAME.unpack_from(log, at)
@@ -159,6 +179,12 @@ def _frames(log: bytes, page_bytes: int) -> Iterator[_Frame]:
         summed = previous and _sum(log[at : at + 8] + content, previous, big=bool(big))
         yield _Frame(page, size, content, ours and summed in (None, told))
         previous = told if ours else None
+
+
+def _salts(log: bytes, step: int) -> tuple[int, ...]:
+    """Return those of the first frames that agree: a lost header may have taken frames behind it along."""
+    each = [_FRAME.unpack_from(log, at)[2:4] for at in range(_HEADER.size, len(log) - step + 1, step)]
+    return next((one for one, other in itertools.pairwise(each) if one == other and any(one)), each[0])
 
 
 def _is_header(log: bytes) -> bool:

@@ -304,9 +304,13 @@ def _left_damaged(path: Path) -> bool:
     """Return whether no process has the spool `path`, and its log is damaged."""
     if fcntl is None:
         return False
-    with contextlib.suppress(OSError), open(f"{path}.lock", "rb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return is_damaged(path)
+    with contextlib.suppress(OSError):
+        try:
+            with open(f"{path}.lock", "rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return is_damaged(path)
+        except FileNotFoundError:  # somebody has put the file there
+            return is_damaged(path)
     return False
 
 
