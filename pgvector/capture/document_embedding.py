@@ -247,9 +247,9 @@ class PendingRows:
         return done
 
     def give_back(self) -> None:
-        """Let others have the rows that an interrupted `fill` had claimed. Raises HermesPgvectorError."""
-        self._backend.postpone(self._claimed, 0.0)
-        self._claimed = []
+        """Let others have the rows that are claimed, as by an interrupted `fill`. Raises HermesPgvectorError."""
+        self._backend.postpone(self._claimed or self._begun, 0.0)
+        self._claimed, self._begun = [], []
 
     def _fill(self, rows: Sequence[PendingRow]) -> tuple[int, bool]:
         asked_before = self._embedder.requests()

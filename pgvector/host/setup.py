@@ -158,9 +158,11 @@ def _run_wizard(
     home: Path, options: SetupOptions, say: Callable[[str], None], *, dry_run: bool
 ) -> tuple[int, dict[str, Any]]:
     """Plan, and unless it is a dry run carry it out, save and finish; return an exit code and what was done."""
+    from ..admin.common.repeat import held_back
     from ..admin.common.saving import save
     from ..admin.setup.wizard import Wizard
 
+    saved = False
     try:
         wizard = Wizard(home, options, say)
         plan = wizard.plan()
@@ -171,8 +173,12 @@ def _run_wizard(
         if options.attended and not wizard.confirmed():
             raise KeyboardInterrupt
         plan = wizard.carry_out(plan)
-        save(home, plan.changes)
+        with held_back():
+            save(home, plan.changes)
+            saved = True
     except KeyboardInterrupt as exc:
+        if saved:
+            return _interrupted(plan, say, exc)
         say("\nCancelled. Nothing was saved.")
         return _EXIT_INTERRUPTED, {"saved": False} | _error("cancelled", exc)
     except HermesPgvectorError as exc:
@@ -181,9 +187,13 @@ def _run_wizard(
     try:
         done = _finish(plan, home, say)
     except KeyboardInterrupt as exc:
-        say("\nInterrupted. The settings are saved; what is still missing is told by: hermes-pgvector doctor")
-        return _EXIT_INTERRUPTED, {"saved": True} | _error("interrupted", exc) | plan.as_dict()
+        return _interrupted(plan, say, exc)
     return 0 if done["doctor"]["healthy"] else _EXIT_FAILED, done
+
+
+def _interrupted(plan: SetupPlan, say: Callable[[str], None], exc: KeyboardInterrupt) -> tuple[int, dict[str, Any]]:
+    say("\nInterrupted. The settings are saved; what is still missing is told by: hermes-pgvector doctor")
+    return _EXIT_INTERRUPTED, {"saved": True} | _error("interrupted", exc) | plan.as_dict()
 
 
 def _error(message: str, exc: BaseException) -> dict[str, str]:

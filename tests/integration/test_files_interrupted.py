@@ -53,6 +53,17 @@ def test_need_02_a_plugin_that_is_being_replaced_is_there_all_the_same(home: Pat
 
 
 @pytest.mark.parametrize("number", SIGNALS)
+def test_need_02_setup_that_is_ended_as_it_saves_says_what_it_has_saved(
+    home: Path, dsn: str, number: signal.Signals
+) -> None:
+    asked = ("setup", "--dsn", dsn, "--no-model", "--yes", "--json")
+    done = interrupted(number, "os.rename", "/config.yaml", *asked, env=command_environment(home))
+    assert stopped(done), done.stderr
+    config = yaml.safe_load((home / "config.yaml").read_text())
+    assert (json.loads(done.stdout)["saved"], config["plugins"]["pgvector"]["dsn"]) == (True, dsn)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
 def test_need_21_an_install_that_is_ended_as_it_tidies_up_leaves_nothing_beside(
     home: Path, number: signal.Signals
 ) -> None:

@@ -328,6 +328,20 @@ def test_need_02_what_was_written_when_the_editor_was_ended_is_kept(
     assert column(dsn, "SELECT content FROM memory_entries") == ["Crane b is red"]
 
 
+@pytest.mark.usefixtures("configured")
+def test_need_02_what_an_editor_saved_in_another_encoding_is_kept(
+    cli: Run, dsn: str, tmp_path: Path, editor: Callable[[str], None]
+) -> None:
+    assert cli("add", "Crane b is red", "--theme", "sre").returncode == 0
+    editor("printf 'caf\\351' > \"$1\"")
+    done = cli("edit", "m1", "--yes")
+    assert done.returncode == 1 and "is not UTF-8" in done.stderr, done.stderr
+    (folder,) = tmp_path.glob("hermes-pgvector-*")
+    assert f"what you wrote is in {folder}" in done.stderr
+    assert (folder / "memory.txt").read_bytes() == b"caf\xe9"
+    assert column(dsn, "SELECT content FROM memory_entries") == ["Crane b is red"]
+
+
 # Presses Ctrl-C when all is done and Python ends.
 PRESSED_AT_THE_END = """
 import atexit, os, signal, sys

@@ -177,16 +177,21 @@ def _close_to_writers(directory: Path) -> None:
                 path.chmod(stat.S_IMODE(mode) & ~0o022)
 
 
-def put_aside(plugin: Path) -> None:
-    """Move the plugin to where `left_by_installs` finds it: half deleted it would not be known for ours any more.
+def put_aside(plugin: Path) -> Path:
+    """Move the plugin to where `left_by_installs` finds it, and return where it is then.
 
-    Raises OSError.
+    Half deleted it would not be known for ours any more. It stays where it cannot be moved, as in a container whose
+    image holds it.
     """
-    try:
-        with held_back():
-            os.rename(plugin, Path(tempfile.mkdtemp(prefix=f".{PLUGIN_NAME}-", dir=plugin.parent)) / "old")
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(plugin)) from error
+    with suppress(OSError), held_back():
+        work = Path(tempfile.mkdtemp(prefix=f".{PLUGIN_NAME}-", dir=plugin.parent))
+        try:
+            os.rename(plugin, work / "old")
+        except OSError:
+            work.rmdir()
+            raise
+        return work / "old"
+    return plugin
 
 
 def left_by_installs(plugins: Path, *, older_than_s: float = 0.0) -> list[Path]:

@@ -115,6 +115,10 @@ def held_back() -> Iterator[None]:
     except (QueryCanceled, DeadlineExceeded):
         if not asked.is_set():
             raise
+    except Exception as exc:
+        if asked.is_set():  # else a verb that goes on after this error would never end
+            raise KeyboardInterrupt from exc
+        raise
     finally:
         stop_sign.reset(token)
     if asked.is_set():

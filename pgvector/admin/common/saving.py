@@ -179,7 +179,7 @@ def save(home: Path, changes: Changes) -> None:
             set_dotenv(home, removed)
         _forget_form(home, frozenset(changes.settings))
         _follow_environment(home, changes.variables)
-    _note_place(home, changes)
+        _note_place(home, changes)
 
 
 @contextmanager

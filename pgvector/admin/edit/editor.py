@@ -32,11 +32,15 @@ def edited(text: str) -> str:
     try:
         file.write_text(given, encoding="utf-8")
         code = _run(editor, file)
-        finished = code >= 0
         if code:
+            finished = code > 0
             how = f"ended with code {code}" if code > 0 else f"was ended by signal {-code}"
             raise InvalidArgument(f"the editor {editor!r} {how}: nothing was changed")
-        return file.read_text(encoding="utf-8")
+        written = file.read_text(encoding="utf-8")
+        finished = True
+        return written
+    except UnicodeDecodeError as exc:
+        raise InvalidArgument(f"what the editor {editor!r} has saved is not UTF-8: nothing was changed") from exc
     finally:
         if not finished and _holds_more(folder, file, given):
             warn(f"what you wrote is in {folder}")

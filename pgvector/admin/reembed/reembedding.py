@@ -219,19 +219,19 @@ def backfill(backend: Backend, pending: PendingRows, *, rows_per_s: float = 0.0,
     counts = backend.counts()
     total = cold_turns(backend) if cold else counts["pending_memories"] + counts["pending_turns"]
     line = ProgressLine("embedded", total)
-    while True:
-        began = time.monotonic()
-        try:
+    try:
+        while True:
+            began = time.monotonic()
             filled, more = pending.fill()
-        except KeyboardInterrupt:
-            pending.give_back()
-            raise
-        line.advance(filled)
-        if not more:
-            line.finish()
-            return line.done
-        if rows_per_s and (spare_s := filled / rows_per_s - (time.monotonic() - began)) > 0:
-            _never.wait(spare_s)
+            line.advance(filled)
+            if not more:
+                line.finish()
+                return line.done
+            if rows_per_s and (spare_s := filled / rows_per_s - (time.monotonic() - began)) > 0:
+                _never.wait(spare_s)
+    except KeyboardInterrupt:
+        pending.give_back()
+        raise
 
 
 def _embed(embedder: Embedder, texts: Sequence[str], chunk_tokens: int) -> dict[str, list[Chunk]]:

@@ -121,7 +121,7 @@ def remove(home: Path, settings: Settings, *, data: bool, force: bool) -> Remova
             _remove_data(home)
         plugin = home / "plugins" / PLUGIN_NAME
         if _is_removable(plugin):
-            put_aside(plugin)
+            _delete(put_aside(plugin))
         for path in left_by_installs(plugin.parent):
             _delete(path)
     except OSError as error:
