@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -82,7 +83,9 @@ def test_a_page_that_only_has_its_header_is_not_waited_for(position: int) -> Non
         SimpleNamespace(system=7),
     ]
     rows = iter(answers)
-    conn: Any = SimpleNamespace(execute=lambda statement: SimpleNamespace(fetchone=lambda: next(rows)))
+    conn: Any = SimpleNamespace(
+        execute=lambda statement: SimpleNamespace(fetchone=lambda: next(rows)), pipeline=nullcontext
+    )
     place = look_at_primary(cast("DeadlineConnection", conn))
     assert (place.position, place.identity) == (8192, DatabaseIdentity(7, 1, 2, "1"))
 
