@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ...domain.errors import InvalidArgument, WrongUsage
 from ..common.console import warn
-from ..common.repeat import ctrl_c_left_to_others
+from ..common.repeat import ctrl_c_left_to_others, held_back
 
 _SAVES_WITHIN_S = 5.0  # an editor that is asked to end writes down what it has first
 
@@ -50,18 +50,20 @@ def edited(text: str) -> str:
 
 def _run(editor: str, file: Path) -> int:
     """Return the exit code of the editor. Raises InvalidArgument if it cannot be run."""
+    process = None
     with ctrl_c_left_to_others():
         try:
-            process = subprocess.Popen([*shlex.split(editor), str(file)])
+            with held_back(), ctrl_c_left_to_others():  # else it might have begun, and nobody would know how to end it
+                process = subprocess.Popen([*shlex.split(editor), str(file)])
+            return process.wait()
         except OSError as exc:
             raise InvalidArgument(f"the editor {editor!r} cannot be run: {exc.strerror or exc}") from exc
-        try:
-            return process.wait()
         except KeyboardInterrupt:  # SIGTERM, or the terminal is gone
-            process.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(_SAVES_WITHIN_S)
-            process.kill()
+            if process is not None:
+                process.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_SAVES_WITHIN_S)
+                process.kill()
             raise
 
 
