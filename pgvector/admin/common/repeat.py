@@ -112,13 +112,11 @@ def held_back() -> Iterator[None]:
     try:
         with _handled([each for each, handler in usual.items() if callable(handler)], hold):
             yield
-    except (QueryCanceled, DeadlineExceeded):
+    except Exception as exc:
         if not asked.is_set():
             raise
-    except Exception as exc:
-        if asked.is_set():  # else a verb that goes on after this error would never end
-            raise KeyboardInterrupt from exc
-        raise
+        # Else a verb that goes on after an error would never end. A cancelled statement is the signal's own doing.
+        raise KeyboardInterrupt from None if isinstance(exc, (QueryCanceled, DeadlineExceeded)) else exc
     finally:
         stop_sign.reset(token)
     if asked.is_set():

@@ -9,8 +9,8 @@ SELECT vector.oid, vector.typarray AS array_oid,
 
 -- name: session_path
 -- exempt: reads the catalogue only, for which it takes longer than all others of a new session together: asked for where
--- `session_types` says that the role's own path does not do. The search path with which this role sees the type vector, and our tables before all others,
--- if its own path does not do so; else no row. Where its path shows none of our tables, only those of a superuser or of the
+-- `session_types` says that the role's own path does not do. The search path with which this role sees the type vector, and
+-- our tables before all others, if its own path does not do so; else no row. Where its path shows none of our tables, only those of a superuser or of the
 -- database's owner count, and none if there are several: otherwise anybody who may create a schema could make agents write to
 -- tables there. The extension's schema comes last: what a migration creates goes to the first one.
 SELECT concat_ws(', ', home, nullif(current_setting('search_path'), ''), vectors) AS path
