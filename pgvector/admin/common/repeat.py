@@ -112,11 +112,13 @@ def held_back() -> Iterator[None]:
     try:
         with _handled([each for each, handler in usual.items() if callable(handler)], hold):
             yield
-    except Exception as exc:
+    except (QueryCanceled, DeadlineExceeded):
         if not asked.is_set():
             raise
-        # Else a verb that goes on after an error would never end. A cancelled statement is the signal's own doing.
-        raise KeyboardInterrupt from None if isinstance(exc, (QueryCanceled, DeadlineExceeded)) else exc
+    except Exception as exc:
+        if asked.is_set():  # else a verb that goes on after this error would never end
+            raise KeyboardInterrupt from exc
+        raise
     finally:
         stop_sign.reset(token)
     if asked.is_set():
