@@ -28,7 +28,7 @@ from threshold import EVERY, SHOWN, Case, cases, store
 from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.domain.types import Question, Scope
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from hermes_memory_pgvector.recall import prefetch, relevance, searcher
+from hermes_memory_pgvector.recall import follow_up, prefetch, relevance
 from hermes_memory_pgvector.recall.block import lines_of
 
 _SINGLE = ("requests", "a word in common")  # groups that have no question to pair with
@@ -91,8 +91,8 @@ def table(provider: PgvectorMemoryProvider, asked: Sequence[Pair]) -> list[dict[
 
     rows = [{"asked": "alone"} | rates(asked, alone)]
     with contextlib.ExitStack() as stack:
-        for module in (searcher, relevance):
-            stack.enter_context(mock.patch.object(module, "questions_in", lambda text: (text,)))
+        stack.enter_context(mock.patch.object(follow_up, "questions_in", lambda text: (text,)))
+        stack.enter_context(mock.patch.object(relevance, "questions_in", lambda text: (text,)))
         rows.append({"asked": "as one text"} | rates(asked, both))
     return [*rows, {"asked": "each"} | rates(asked, both)]
 
