@@ -14,15 +14,15 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from operator import mul
+from pathlib import Path
 from typing import NamedTuple
 
 from ..domain.errors import EmbedderError
-from ..domain.gil import yielding_gil
 from ..domain.lru import LruDict
 from ..domain.types import Hit
 from ..embed.embedder import Embedder, Vector
 from .background import Background, result_by
+from .unrelated import TIMEOUT_S, Unrelated, dot, unrelated_of
 
 # In spreads, chosen with benchmarks/quality/threshold.py. Higher for turns, of which there are many: the more rows, the
 # nearer is the nearest unrelated one. With fewer than MANY_TURNS it is lower, by as much as that one is farther.
@@ -41,107 +41,9 @@ SITUATIONS_ABOVE = 4.3  # chosen with benchmarks/quality/structure.py
 # rare word is far from everything, and only a memory that shares the word by chance is near it.
 _OWN_SHARE_OF_MEMORIES = 0.25
 _OWN_SHARE_OF_TURNS = 0.5
-_TIMEOUT_S = 30.0  # longer than any question waits: the next question benefits
 _SITUATIONS = 512  # whose vectors are cached
 _LEAST_SPREAD = 1e-6  # less than this comes from rounding: every text has the same vector
 _USUAL_SPREAD = 0.06  # of the bundled model, for a threshold that a user has set
-# Plain, short, and each about something else. They are not taken from the database: a database about a single subject
-# holds nothing that is unrelated to a question about it.
-_TEXTS = (
-    "The river rose two metres after the storm.",
-    "She sold the old bicycle for forty pounds.",
-    "The committee postponed its vote until spring.",
-    "He forgot the umbrella on the train again.",
-    "The museum is closed on Mondays.",
-    "Our neighbour paints the fence green.",
-    "A violin was found in the attic.",
-    "They lost the final by a single goal.",
-    "The treaty was signed in 1648.",
-    "My uncle repairs clocks.",
-    "The build failed because a header is missing.",
-    "We moved the cache to another machine.",
-    "The invoice lists three items twice.",
-    "The meeting was moved to the small room.",
-    "Penguins live in the southern hemisphere.",
-    "The soup needs more pepper and less salt.",
-    "His grandmother grew up on a farm.",
-    "The moon has no atmosphere.",
-    "The password must have twelve characters.",
-    "I watched a film about deep sea divers.",
-    "The choir rehearses in the church hall.",
-    "The tax form is due in May.",
-    "The exam has forty questions.",
-    "The battery lasts about nine hours.",
-    "It has been a long week, and I am glad that it is over.",
-    "That sounds great, thank you for telling me!",
-    "I am thinking about taking a course in pottery.",
-    "The ferry leaves every two hours.",
-    "The judge dismissed the claim.",
-    "Most of the glass was recycled.",
-    "The new shoes hurt, so she sent them back.",
-    "The server answers with an error at midnight.",
-)
-_TALK = (
-    "Hi again. I went through the list you made for the garden yesterday, and most of it looks good. The only "
-    "thing I am not sure about is the order. What should I start with this weekend, and what can wait until it is "
-    "warmer?",
-    "Thanks, that helps a lot! I like the second version better, it sounds more like me. Could you make the "
-    "opening a little shorter and take out the part about the prize? Then I think it is ready to be sent.",
-    "Okay, perfect. So we have settled on the blue tiles and the smaller basin. Let us move on to the lighting. I "
-    "want something warm but not too dim, and please keep in mind that the ceiling is low.",
-    "No, that is not what I asked for. I said that the numbers should be grouped by month, not by customer. "
-    "Please do it again, and this time check the totals before you send them to me.",
-    "Good morning! I slept badly and I feel a bit overwhelmed by everything that is on my plate. Can we look at "
-    "what is really urgent today and put off the rest? I just need a clear plan for the next few hours.",
-    "Great, I finished the third chapter last night. It was harder than I expected, and I am not sure that I "
-    "understood the part about inheritance. What would be the best way to practise it before the exam?",
-    "Hello. I am ready to continue where we left off. Last time we agreed on the structure, so the next step "
-    "would be to fill in the details, right? What do you need from me to get going?",
-    "I talked to my sister about it, and she thinks that it is too risky. I see her point, but I do not want to "
-    "give up the idea entirely. Is there a way to try it on a smaller scale first?",
-    "That is a great question, and I am glad that you brought it up. There are three things to keep in mind: the "
-    "weight, the price and how easy it is to clean. Based on what you told me, I would suggest the second model, "
-    "since it fits your budget and needs little care. Would you like me to compare it with the others in a table?",
-    "Understood. I have updated the plan accordingly: the interviews move to Tuesday, the report is due on "
-    "Thursday, and Friday stays free for corrections. The next step is to inform the others. Shall I draft a "
-    "short message for them?",
-    "I completely understand how frustrating that must be, and I am sorry for the confusion. You are right that "
-    "the earlier figures did not match. Here is the corrected version, with the sources next to each value. "
-    "Please let me know if anything still looks wrong to you.",
-    "Excellent choice! To get the most out of your visit, I recommend that you begin early, before the crowds "
-    "arrive. Here is a possible schedule: the old harbour in the morning, lunch at the market hall, and the "
-    "lighthouse in the afternoon. Would you like suggestions for the evening as well?",
-    "Certainly! Here is a step-by-step guide. First, soak the beans overnight. Second, boil them for about forty "
-    "minutes. Third, mix them with oil, lemon and salt. Finally, let them rest for an hour before you serve them. "
-    "Let me know if you would like a variation without lemon.",
-    "Great progress! You have completed four of the six exercises, and your answers are getting more precise. For "
-    "the next session, I suggest that we focus on the two remaining ones and then review the mistakes together. "
-    "How does that sound to you?",
-    "To solve this, we have to look at the log of the job first. The error means that the process could not write "
-    "to its folder. Please check who owns it, and run the command again. If it still fails, send me the last "
-    "twenty lines of the output, and we will go from there.",
-    "Thank you for sharing this with me. It takes courage to look at things so honestly. What you describe is a "
-    "very common reaction to stress, and there are small steps that can help. We could start with a short routine "
-    "in the evening, and see after a week whether anything has changed.",
-)
-_QUESTIONS = (
-    "Which colour did they choose for the gate?",
-    "How long does the tunnel stay closed?",
-    "Who takes over the night shift?",
-    "What did the plumber say about the pipe?",
-    "Why was the concert called off?",
-    "When is the rent due?",
-    "Where did you leave the spare key?",
-    "Is there a cheaper flight to Athens?",
-    "What does the word threshold mean?",
-    "How do I remove a stain of ink?",
-    "Which file holds the colours of the theme?",
-    "Give me three titles for a poem about the sea.",
-    "Explain the difference between a loan and a gift.",
-    "Please shorten this paragraph.",
-    "How many people came to the fair?",
-    "Can you sort this list by date?",
-)
 
 
 class MinSimilarity(NamedTuple):
@@ -154,6 +56,15 @@ class MinSimilarity(NamedTuple):
     turns: float
     spread: float = _USUAL_SPREAD
     turns_least: float = 0.0
+
+    @classmethod
+    def of(cls, question: Vector, unrelated: Unrelated) -> MinSimilarity:
+        """Return those that a row must reach to be nearer to the question than unrelated texts are."""
+        differs, spread = dot(question, unrelated.centre) - unrelated.usual, unrelated.spread
+        memories = unrelated.usual + _OWN_SHARE_OF_MEMORIES * differs + MEMORIES_ABOVE * spread
+        turns = unrelated.usual + _OWN_SHARE_OF_TURNS * differs + TURNS_ABOVE * spread
+        as_they_talk = dot(question, unrelated.talk) + TALK_ABOVE * spread
+        return cls(memories, max(turns, as_they_talk), spread)
 
     def turns_of(self, rows: int) -> float:
         """Return the similarity for a turn among so many, 0 if that is unknown; never less than for a memory."""
@@ -188,37 +99,6 @@ class MinSimilarity(NamedTuple):
         return self.memories + (SITUATIONS_ABOVE - MEMORIES_ABOVE) * self.spread
 
 
-class Unrelated(NamedTuple):
-    """The similarities of questions and texts that have nothing to do with each other.
-
-    `centre` is the mean vector of the texts, `usual` the mean similarity, and `spread` how far the similarities of a
-    question lie from their mean. `talk` is the mean vector of messages and answers of some length.
-    """
-
-    centre: Vector
-    talk: Vector
-    usual: float
-    spread: float
-
-    @classmethod
-    def of(cls, questions: Sequence[Vector], texts: Sequence[Vector], talk: Sequence[Vector]) -> Unrelated:
-        """Measure the similarities of unit vectors."""
-        # The distance of unit vectors gives their similarity, and `math` computes it five times as fast.
-        others = list(map(tuple, texts))
-        near = [[1 - math.dist(one, other) ** 2 / 2 for other in others] for one in yielding_gil(map(tuple, questions))]
-        means = list(map(_mean, near))
-        variances = [_mean([(value - mean) ** 2 for value in each]) for each, mean in zip(near, means, strict=True)]
-        return cls(_centre(texts), _centre(talk), _mean(means), math.sqrt(_mean(variances)))
-
-    def bars(self, question: Vector) -> MinSimilarity:
-        """Return the similarities that a row must reach to be nearer to the question than unrelated texts are."""
-        differs = _dot(question, self.centre) - self.usual
-        memories = self.usual + _OWN_SHARE_OF_MEMORIES * differs + MEMORIES_ABOVE * self.spread
-        turns = self.usual + _OWN_SHARE_OF_TURNS * differs + TURNS_ABOVE * self.spread
-        as_they_talk = _dot(question, self.talk) + TALK_ABOVE * self.spread
-        return MinSimilarity(memories, max(turns, as_they_talk), self.spread)
-
-
 class Situations:
     """Computes how similar a question is to situations of a few words each. Safe to call from several threads."""
 
@@ -240,14 +120,14 @@ class Situations:
             with suppress(TimeoutError, EmbedderError):
                 late = result_by(embedded, until)
                 known |= late
-        return {when: _dot(question, vector) for when, vector in known.items()}
+        return {when: dot(question, vector) for when, vector in known.items()}
 
     def _known(self, whens: Sequence[str]) -> dict[str, Vector]:
         with self._lock:
             return {when: vector.tolist() for when in whens if (vector := self._vectors.use(when)) is not None}
 
     def _embed(self, whens: Sequence[str]) -> dict[str, Vector]:
-        vectors = self._embedder.embed_documents(whens, timeout_s=_TIMEOUT_S)
+        vectors = self._embedder.embed_documents(whens, timeout_s=TIMEOUT_S)
         with self._lock:
             for when, vector in zip(whens, vectors, strict=True):
                 self._vectors[when] = array("d", vector)
@@ -255,10 +135,14 @@ class Situations:
 
 
 class Bars:
-    """Measures the thresholds of a model at `begin` or the first question. Safe to call from several threads."""
+    """Measures the thresholds of a model at `begin` or the first question. Safe to call from several threads.
 
-    def __init__(self, embedder: Embedder) -> None:
+    What was measured is kept in the file `kept` for the next process, if one is given.
+    """
+
+    def __init__(self, embedder: Embedder, kept: Path | None = None) -> None:
         self._embedder = embedder
+        self._kept = kept
         self._threads = Background("hermes-pgvector-bars")
         self._lock = threading.Lock()
         self._measured: Future[Unrelated] | None = None
@@ -275,34 +159,16 @@ class Bars:
             unrelated = result_by(measured, until)
         except (TimeoutError, EmbedderError):
             return None
-        return unrelated.bars(question) if unrelated.spread > _LEAST_SPREAD else None
+        return MinSimilarity.of(question, unrelated) if unrelated.spread > _LEAST_SPREAD else None
 
     def begin(self) -> Future[Unrelated] | None:
         """Return the measurement; start it in the background if there is none or it failed. None if too many run."""
         with self._lock:
             if self._measured is None or (self._measured.done() and self._measured.exception() is not None):
-                self._measured = self._threads.submit(partial(_measure, self._embedder))
+                self._measured = self._threads.submit(partial(unrelated_of, self._embedder, self._kept))
             return self._measured
-
-
-def _measure(embedder: Embedder) -> Unrelated:
-    texts = embedder.embed_documents([*_TEXTS, *_TALK], timeout_s=_TIMEOUT_S)
-    questions = embedder.embed_queries(_QUESTIONS, timeout_s=_TIMEOUT_S)
-    return Unrelated.of(questions, texts[: len(_TEXTS)], texts[len(_TEXTS) :])
 
 
 def _farthest_of(rows: int) -> float:
     """Return how many deviations the farthest of so many values lies from their mean, if they are normal."""
     return math.sqrt(2 * math.log(rows))
-
-
-def _centre(vectors: Sequence[Vector]) -> Vector:
-    return list(map(_mean, zip(*vectors, strict=True)))
-
-
-def _mean(values: Sequence[float]) -> float:  # `statistics` takes longer to import than all this
-    return math.fsum(values) / len(values)
-
-
-def _dot(one: Vector, other: Vector) -> float:
-    return math.fsum(map(mul, one, other))

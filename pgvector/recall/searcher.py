@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from ..domain.dates import Zone, in_zone
@@ -49,7 +50,8 @@ Begun = dict[tuple[Scope, tuple[Store, ...], str, bool], Search]
 class Searcher:
     """Recall over one store. Safe to call from several threads.
 
-    `zone` is the user's: days that a question names begin as there, and rows are dated as there.
+    `zone` is the user's: days that a question names begin as there, and rows are dated as there. In the
+    file `measured` is what was measured of the embedding model.
     """
 
     def __init__(
@@ -60,13 +62,14 @@ class Searcher:
         reorderer: Reorderer | None = None,
         said: SessionTurns | None = None,
         zone: Zone = UTC,
+        measured: Path | None = None,
     ) -> None:
         self.zone = zone
         self._said = said or SessionTurns()
         self._latencies = latencies
         self._backend = backend
         self._embedder = embedder
-        self._bars = Bars(embedder) if embedder is not None else None
+        self._bars = Bars(embedder, measured) if embedder is not None else None
         self._situations = Situations(embedder) if embedder is not None else None
         self._reorderer = reorderer
         self._background = Background("hermes-pgvector-embed")

@@ -23,7 +23,7 @@ from ..store.backend import Backend
 class Models(NamedTuple):
     """The embedder and the reranker; None if the settings name none, or one that cannot be used.
 
-    `problems` maps each consequence to its reason.
+    `problems` maps each consequence to its reason. The file `measured` keeps what was measured of the embedding model.
     """
 
     embedder: CachedEmbedder | None
@@ -31,6 +31,7 @@ class Models(NamedTuple):
     latencies: Latencies
     problems: dict[str, str]
     zone: Zone
+    measured: Path
 
     @classmethod
     def of(cls, settings: Settings, home: Path, embed_key: str, rerank_key: str) -> Models:
@@ -46,7 +47,9 @@ class Models(NamedTuple):
             reorderer = reorderer_for(settings, rerank_key, latencies, home)
         except ConfigurationError as exc:
             problems["results are not reranked"] = str(exc)
-        return cls(embedder, reorderer, latencies, problems, zone_named(settings.timezone))
+        return cls(
+            embedder, reorderer, latencies, problems, zone_named(settings.timezone), home / "pgvector" / "measured.json"
+        )
 
     def documents(self, settings: Settings, backend: Backend) -> DocumentEmbedder:
         """Return the embedder for the texts of rows."""
@@ -54,7 +57,7 @@ class Models(NamedTuple):
 
     def searcher(self, backend: Backend, said: SessionTurns | None = None) -> Searcher:
         """Return the searcher that answers questions; `said` knows what the current sessions contain."""
-        return Searcher(backend, self.embedder, self.latencies, self.reorderer, said, self.zone)
+        return Searcher(backend, self.embedder, self.latencies, self.reorderer, said, self.zone, self.measured)
 
     def close(self) -> None:
         """Close the models."""

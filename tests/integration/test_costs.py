@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.runtime.process import close_all
 from tests.conftest import DIMS, MakeProvider
 from tests.integration.conftest import command_environment
 from tests.support.limits import NOT_WAITED_S
@@ -64,6 +65,22 @@ def test_the_model_is_measured_while_nobody_waits(make_provider: MakeProvider, e
     measured = len(embedder.texts)
     make_provider({"embed_url": embedder.url}, session_id="another")
     assert (embedder.requests, len(embedder.texts)) == (2, measured) and measured >= 48
+
+
+def test_a_new_process_of_a_home_embeds_one_text_more_than_its_question(
+    make_provider: MakeProvider, embedder: ScriptedEmbedder, home: Path
+) -> None:
+    config = {"embed_url": embedder.url, "prefetch_deadline_s": 8.0}
+    first = make_provider(config)
+    first.on_memory_write("add", "memory", "The harbour crane was painted green")
+    landed(first)
+    shown = first.prefetch("How does the harbour crane look?")
+    assert "painted green" in shown
+    until((home / "pgvector" / "measured.json").exists, what="the measurement to be kept")
+    close_all()
+    asked = len(embedder.texts)
+    assert make_provider(config, session_id="next").prefetch("How does the harbour crane look?") == shown
+    assert len(embedder.texts) == asked + 2
 
 
 def test_trap_11_recalls_write_no_rows(

@@ -97,6 +97,7 @@ class ScriptedEmbedder(ScriptedEndpoint[Mode]):
         self.native_dims = dims  # without `dimensions`, or where they are ignored
         self.too_long_reply: tuple[int, str] | None = None  # another server's status and words in the mode too_long
         self.refused_word = ""  # a text with it gets a batch refused, as a model refuses some that it cannot embed
+        self.backwards = False  # reads texts from their end, as another model under the same name would read otherwise
         self.misses = 0
         self.connections = 0
         super().__init__(mode, tls)
@@ -192,7 +193,9 @@ class _Scene:
 
     def _reply(self, mode: Mode = "ok") -> bytes:
         dims = self.script.native_dims + (mode == "wrong_dims")
-        vectors: list[list[Any]] = [list(hash_vector(text, dims)) for text in self.texts]
+        vectors: list[list[Any]] = [
+            list(hash_vector(text[::-1] if self.script.backwards else text, dims)) for text in self.texts
+        ]
         if self.script.dimensions == "obeys" and "dimensions" in self.body:
             vectors = [_unit(vector[: self.body["dimensions"]]) for vector in vectors]
         spoilt = {"nan": math.nan, "infinity": math.inf, "null_numbers": None}

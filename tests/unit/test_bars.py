@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import mul
+from pathlib import Path
 
 import pytest
 
@@ -22,8 +24,8 @@ from hermes_memory_pgvector.recall.bars import (
     TURNS_ABOVE,
     Bars,
     MinSimilarity,
-    Unrelated,
 )
+from hermes_memory_pgvector.recall.unrelated import Unrelated
 from tests.support.scripted_embedder import ScriptedEmbedder
 
 DIMS = 64
@@ -48,9 +50,9 @@ def test_bars_stand_as_many_spreads_above_what_is_unrelated_whatever_the_model(c
     measured = Unrelated.of(questions, texts, texts)
     unrelated = [sum(map(mul, question, text)) for question in questions for text in texts]
     assert measured.usual == pytest.approx(sum(unrelated) / len(unrelated))
-    shown = [similarity >= measured.bars(questions[0]).memories for similarity in unrelated]
+    shown = [similarity >= MinSimilarity.of(questions[0], measured).memories for similarity in unrelated]
     assert sum(shown) / len(shown) < 0.01
-    bars = measured.bars(questions[0])
+    bars = MinSimilarity.of(questions[0], measured)
     own = sum(unrelated[: len(texts)]) / len(texts)
     low, high = sorted((own, measured.usual))
     assert low <= bars.memories - MEMORIES_ABOVE * bars.spread <= high
@@ -60,7 +62,10 @@ def test_bars_stand_as_many_spreads_above_what_is_unrelated_whatever_the_model(c
 def test_a_question_that_is_near_to_everything_has_a_higher_bar() -> None:
     texts = vectors(100, common=1.0)
     measured = Unrelated.of(vectors(101, common=1.0), texts, texts)
-    special, general = measured.bars(vectors(1, common=0.0)[0]), measured.bars(unit([1.0] + [0.0] * (DIMS - 1)))
+    special, general = (
+        MinSimilarity.of(vectors(1, common=0.0)[0], measured),
+        MinSimilarity.of(unit([1.0] + [0.0] * (DIMS - 1)), measured),
+    )
     assert general.turns > special.turns
     assert general.memories > special.memories
 
@@ -71,9 +76,11 @@ def test_a_message_said_as_people_talk_must_be_nearer_to_turns_than_talk_is() ->
     measured = Unrelated.of(vectors(101, common=0.0), texts, talk)
     plain, talking = unit([1.0] + [0.0] * (DIMS - 1)), unit([1.0] + [0.0] * (DIMS - 2) + [2.0])
     nearness = sum(sum(map(mul, talking, each)) for each in talk) / len(talk)
-    assert measured.bars(talking).turns == pytest.approx(nearness + TALK_ABOVE * measured.spread)
-    assert measured.bars(talking).turns > measured.bars(plain).turns
-    assert measured.bars(talking).memories == pytest.approx(measured.bars(plain).memories, abs=measured.spread)
+    assert MinSimilarity.of(talking, measured).turns == pytest.approx(nearness + TALK_ABOVE * measured.spread)
+    assert MinSimilarity.of(talking, measured).turns > MinSimilarity.of(plain, measured).turns
+    assert MinSimilarity.of(talking, measured).memories == pytest.approx(
+        MinSimilarity.of(plain, measured).memories, abs=measured.spread
+    )
 
 
 def test_among_few_turns_one_need_not_be_as_near_as_among_many() -> None:
@@ -146,3 +153,70 @@ def test_a_measurement_that_was_begun_ahead_is_not_waited_for(
     asked = endpoint.requests
     assert bars.of(question, time.monotonic()) is not None
     assert endpoint.requests == asked
+
+
+def embedded(endpoint: ScriptedEmbedder, path: Path, *, model: str = "any") -> tuple[MinSimilarity | None, int]:
+    """Return the bars that a new process has for a question, and how many texts it embedded beside that one."""
+    embedder = CachedEmbedder(HttpEmbedder(url=endpoint.url, model=model, dims=endpoint.dims), name="endpoint")
+    try:
+        question = embedder.embed_query("Where is the crane?", timeout_s=WAIT_S)
+        before = len(endpoint.texts)
+        bars = Bars(embedder, path).of(question, time.monotonic() + WAIT_S)
+        return bars, len(endpoint.texts) - before
+    finally:
+        embedder.close()
+
+
+def test_the_next_process_knows_what_was_measured_and_embeds_one_text(
+    endpoint: ScriptedEmbedder, tmp_path: Path
+) -> None:
+    path = tmp_path / "measured.json"
+    measured, texts = embedded(endpoint, path)
+    assert measured is not None and texts > 48
+    assert embedded(endpoint, path) == (measured, 1)
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_another_model_is_measured_anew_also_under_the_same_name(endpoint: ScriptedEmbedder, tmp_path: Path) -> None:
+    path = tmp_path / "measured.json"
+    measured, texts = embedded(endpoint, path)
+    assert embedded(endpoint, path, model="other") == (measured, texts), "that these are one model, nobody can know"
+    endpoint.backwards = True
+    other, more = embedded(endpoint, path, model="other")
+    assert other not in (measured, None) and more == texts + 1
+    assert embedded(endpoint, path, model="other") == (other, 1)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda kept: "",
+        lambda kept: "[" * 100_000,
+        lambda kept: "null",
+        lambda kept: "{}",
+        lambda kept: kept[: len(kept) // 2],
+        lambda kept: json.dumps(json.loads(kept) | {"centre": [0.0] * (DIMS - 1)}),
+        lambda kept: json.dumps(json.loads(kept) | {"talk": ["0.1"] * DIMS}),
+        lambda kept: json.dumps(json.loads(kept) | {"first": [math.nan] * DIMS}),
+        lambda kept: json.dumps(json.loads(kept) | {"usual": None}),
+        lambda kept: json.dumps(json.loads(kept) | {"spread": math.inf}),
+    ],
+)
+def test_a_damaged_file_is_measured_anew(
+    endpoint: ScriptedEmbedder, tmp_path: Path, damage: Callable[[str], str]
+) -> None:
+    path = tmp_path / "measured.json"
+    measured, _ = embedded(endpoint, path)
+    path.write_text(damage(path.read_text()))
+    bars, texts = embedded(endpoint, path)
+    assert bars == measured and texts > 48
+    assert embedded(endpoint, path) == (measured, 1)
+
+
+def test_without_a_place_to_keep_it_a_model_is_measured_each_time(endpoint: ScriptedEmbedder, tmp_path: Path) -> None:
+    missing, folder = tmp_path / "none" / "measured.json", tmp_path / "measured.json"
+    folder.mkdir()
+    measured, texts = embedded(endpoint, missing)
+    assert measured is not None
+    assert embedded(endpoint, missing) == embedded(endpoint, folder) == (measured, texts)
+    assert not missing.parent.exists() and list(folder.iterdir()) == []
