@@ -9,14 +9,13 @@ from dataclasses import replace
 from typing import Any, cast
 
 from ..admin.common.theme_names import theme_to_read
-from ..capture.turn_filter import is_trivial_query
 from ..config.settings import Settings
 from ..domain.chunks import estimate_tokens
 from ..domain.session_turns import Session, SessionTurns
 from ..domain.theme import SessionThemes, Surface, is_chat, session_themes
 from ..domain.types import Answer, Hit, Question, Store
-from ..host.hook_operations import question_in
 from ..host.session_context import Policy, profile_of
+from ..host.sought import sought_before_turn
 from ..host.tool_scopes import ChatSearcher
 from ..recall.asking import asks
 from ..recall.bars import MinSimilarity
@@ -176,10 +175,10 @@ def agent_view(served: ServedHome, params: Params) -> Mapping[str, Any]:
     with served.reading() as conn:
         theme = theme_to_read(conn, params.optional("theme"), served.rules, served.home)
     place = _themes(theme, served)
-    text = question_in(message, Policy.of(served.settings).keep.max_chars)
-    silent = _silenced(served.settings, place, text)
+    settings = served.settings
+    text, silent = sought_before_turn(message, settings, Policy.of(settings), place, Counter())
     asked = _Asked(ready.searcher, place, params.text("session"), _hurried(served.settings, started))
-    if silent is None:
+    if not silent:
         asked.ask(text)
     below = [_line(hit, text) | {"why": why} for hit, why in asked.left_out()]
     return {
@@ -214,17 +213,6 @@ def _themes(theme: str, served: ServedHome) -> SessionThemes:
     turns = own.turns._replace(name=theme, source="chat")
     memories = profile.memories if served.rules.messaging == "split" else turns
     return SessionThemes(turns, memories, profile.files, chat=True)
-
-
-def _silenced(settings: Settings, place: SessionThemes, text: str) -> str | None:
-    """Return why nothing is searched for at all; None if something is."""
-    if settings.prefetch_limit == 0:
-        return "recall before a turn is off (setting `prefetch_limit` is 0)"
-    if Policy.of(settings).silences(place, Counter()):
-        return "sessions of this theme recall nothing (setting `recall_off`)"
-    if is_trivial_query(text):
-        return "there is nothing to look for in this message: it only greets, thanks or agrees"
-    return None
 
 
 def _nothing(below: Sequence[Mapping[str, Any]]) -> str:

@@ -25,11 +25,10 @@ from ..domain.operations import (
     UndoTurns,
 )
 from ..domain.session_turns import Session, SessionTurns
-from ..domain.text import ENDS_CHARS, both_ends, clean, entries_in, flatten_within, named_uuid, strip_injected
+from ..domain.text import ENDS_CHARS, clean, entries_in, flatten_within, named_uuid, strip_injected
 from ..domain.theme import SessionThemes
 from ..domain.types import TARGETS
 from .guard import warn_once
-from .recall_tools import QUESTION_MAX_CHARS
 from .session_context import SessionContext
 from .undone import rewound, rewound_in_chat
 
@@ -56,12 +55,6 @@ def _within_limit(content: object, max_chars: int, counts: Counter[str]) -> str:
 def storable(content: object, keep: Sanitizer, counts: Counter[str]) -> str:
     """Return a message's text as it is stored: within the limit, and without secrets."""
     return keep.text(_within_limit(content, keep.max_chars, counts).strip(), counts)
-
-
-def question_in(message: object, max_chars: int) -> str:
-    """Return the user's own words in a message, as they are searched for; of a long one, both ends."""
-    asked = strip_injected(clean(flatten_within(message, max_chars)[0]))
-    return own_words(both_ends(asked, QUESTION_MAX_CHARS))
 
 
 class Turn(NamedTuple):

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ..capture.sanitize import session_name
-from ..capture.turn_filter import is_trivial_query
 from ..config.settings import Settings
 from ..domain.commandline import lacking, typed
 from ..domain.errors import ConfigurationError, HermesPgvectorError, InvalidArgument, StoreUnavailable
@@ -19,7 +18,7 @@ from ..domain.fork_safety import at_import, fork_lock
 from ..domain.operations import Operation, ReconcileFile
 from .backup import hold_place
 from .guard import guarded, warn_once
-from .hook_operations import BuiltInMemory, Turn, delegation, question_in, storable, taken_back, taken_back_before
+from .hook_operations import BuiltInMemory, Turn, delegation, storable, taken_back, taken_back_before
 from .outside_sessions import OutsideSessions
 from .profile_theme import note_themes
 from .recall_status import RecallStatus
@@ -27,6 +26,7 @@ from .recall_tools import Args, Result, answer, as_json
 from .replayed import note_message, note_transcript
 from .retold import taken_back_by, telling
 from .session_context import Policy, SessionContext, chat_of, environment, hermes_home, load_settings
+from .sought import sought_before_turn
 from .tool_registry import CHANGES, prompt_block, schemas, switched_on, unknown_arguments, with_note
 from .tool_scopes import ChatSearcher, ToolScope
 
@@ -180,12 +180,11 @@ class PgvectorMemoryProvider(OutsideSessions, MemoryProvider):
         """Return the memories for this message, or nothing, within `prefetch_deadline_s`."""
         self._lines_told = 0
         ready, settings = self._ready(), self._settings
-        if ready is None or settings.prefetch_limit == 0:
+        if ready is None:
             return ""
         runtime, context = ready
-        if self._policy.silences(context.place, runtime.counts):
-            return ""
-        if is_trivial_query(text := question_in(query, self._policy.keep.max_chars)):
+        text, why_not = sought_before_turn(query, settings, self._policy, context.place, runtime.counts)
+        if why_not:
             return ""
         with at_import:
             from ..recall.prefetch import MessagePlace, prefetch_block

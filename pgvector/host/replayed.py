@@ -12,8 +12,8 @@ from ..domain.session_turns import Session
 from ..recall.follow_up import names_answered
 from ..recall.render import HEADING
 from ..recall.transcripts import Transcripts
-from .hook_operations import question_in
 from .session_context import SessionContext
+from .sought import question_in
 from .undone import opened
 
 # The sessions that the API server names itself belong to clients that send the conversation, or that name the answer

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from ..capture.turn_filter import is_trivial_query
 from ..domain.errors import HermesPgvectorError, InvalidArgument, StoreUnavailable
 from ..domain.fork_safety import fork_lock
 from ..domain.lru import LruDict
 from ..domain.redaction import mask_identifiers
 from ..domain.text import clean
 from ..domain.theme_access import Reach, SharedChats
-from ..host.hook_operations import Turn, question_in
+from ..host.hook_operations import Turn
 from ..host.provider import PgvectorMemoryProvider
 from ..host.recall_tools import Args, Result
 from ..host.session_context import SessionContext, profile_of
+from ..host.sought import sought_before_turn
 from ..recall.hot import HotLimits
 from ..recall.prefetch import MessagePlace, prefetch_block
 from ..recall.transcripts import Transcripts
@@ -132,13 +132,11 @@ class ClientMemory(PgvectorMemoryProvider):
         What the client was shown before, or still has of the conversation, is not known here: none of it is left out.
         """
         runtime, context = self.opened()
-        text = question_in(message, self._policy.keep.max_chars)
-        if not self._settings.prefetch_limit or is_trivial_query(text):
+        settings, policy = self._settings, self._policy
+        text, why_not = sought_before_turn(message, settings, policy, context.place, runtime.counts)
+        if why_not:
             return ""
-        if self._policy.silences(context.place, runtime.counts):
-            return ""
-        limit = min(self._settings.prefetch_max_tokens, max_tokens)
-        settings = replace(self._settings, prefetch_max_tokens=limit)
+        settings = replace(settings, prefetch_max_tokens=min(settings.prefetch_max_tokens, max_tokens))
         where = MessagePlace(context.theme.name, uuid.uuid4().hex)
         try:
             block = prefetch_block(runtime.searcher, Transcripts(runtime.said), text, where, settings)

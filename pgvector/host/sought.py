@@ -1,0 +1,32 @@
+"""What is searched for before a message is answered: the user's own words, unless there is nothing to look for."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ..capture.turn_filter import is_trivial_query, own_words
+from ..config.settings import Settings
+from ..domain.text import both_ends, clean, flatten_within, strip_injected
+from ..domain.theme import SessionThemes
+from .recall_tools import QUESTION_MAX_CHARS
+from .session_context import Policy
+
+
+def question_in(message: object, max_chars: int) -> str:
+    """Return the user's own words in a message, as they are searched for; of a long one, both ends."""
+    asked = strip_injected(clean(flatten_within(message, max_chars)[0]))
+    return own_words(both_ends(asked, QUESTION_MAX_CHARS))
+
+
+def sought_before_turn(
+    message: object, settings: Settings, policy: Policy, place: SessionThemes, counts: Counter[str]
+) -> tuple[str, str]:
+    """Return what is searched for before a message is answered, and why nothing is; "" if something is."""
+    text, why_not = question_in(message, policy.keep.max_chars), ""
+    if settings.prefetch_limit == 0:
+        why_not = "recall before a turn is off (setting `prefetch_limit` is 0)"
+    elif policy.silences(place, counts):
+        why_not = "sessions of this theme recall nothing (setting `recall_off`)"
+    elif is_trivial_query(text):
+        why_not = "there is nothing to look for in this message: it only greets, thanks or agrees"
+    return text, why_not
