@@ -20,13 +20,13 @@ _HEAD = f"""# Commands
 
 <!-- This page is made by scripts/make_command_reference.py: change pgvector/admin/, then run it. -->
 
-`hermes-pgvector ...` and `hermes pgvector ...` are the same; the second is there while pgvector is the host's active
-memory provider. On a terminal tables are drawn, elsewhere they are plain columns; `--json` gives JSON and nothing else
-on stdout, also of an error: `{{"error": "what is wrong and what to do", "type": "StoreUnavailable"}}`. Only
-where `export` writes rows to stdout is an error on stderr alone. `NO_COLOR` is honoured. What deletes or replaces
-something shows what it would do until `--yes` is given; in JSON, `done` is false then, as with `--dry-run`.
-A day or time without a zone is one of this machine's, as the times that are shown are.
-Every command takes `--hermes-home DIR`, the hermes home (default: `$HERMES_HOME` or `~/.hermes`), and `--help`.
+`hermes-pgvector ...` and `hermes pgvector ...` are the same; the second works while pgvector is the active memory
+provider. Elsewhere than on a terminal tables are plain columns; `--json` gives JSON and nothing else on
+stdout, also of an error: `{{"error": "what is wrong and what to do", "type": "StoreUnavailable"}}`. Only where `export`
+writes rows to stdout is an error on stderr alone. `NO_COLOR` is honoured. What deletes or replaces memories or turns
+shows what it would do until `--yes` is given (`copy` carries removals along); in JSON, `done` (of `setup`: `saved`)
+is false then, as with `--dry-run`. Times without a zone are this machine's.
+Every command takes `--help` and `--hermes-home DIR` (default: `$HERMES_HOME` or `~/.hermes`).
 
 {EXITS}
 """

@@ -119,7 +119,7 @@ TENANTS = Command(
         ),
         action(
             "disable",
-            "let every role see every theme again",
+            "drop the policies; roles of some themes lose their rights",
             f"{_TENANTS}disable --yes{_ADMIN}",
             partial(_run, "disable", _disable),
             [add_yes, add_admin_dsn],
