@@ -210,9 +210,10 @@ def environment(home: Path) -> dict[str, str]:
     """Return the environment with the home's own .env in place of what the host took from another profile's."""
     own = process_home()
     taken = _of_dotenv(own)
-    # For its own home the host has read the rest, and a file that is missing for a moment removes nothing.
+    # Of its own home the host has put the file into the environment. A program that is started by itself, as a command
+    # or an MCP server, has it from here. A file that is missing for a moment removes nothing.
     if home == own:
-        return dict(os.environ) | read_dotenv(home)
+        return read_dotenv(home, "") | os.environ | read_dotenv(home)
     kept = {name: value for name, value in os.environ.items() if value not in taken.get(name, ())}
     return kept | read_dotenv(home, "", kept)
 
