@@ -22,11 +22,11 @@ def sought_before_turn(
     message: object, settings: Settings, policy: Policy, place: SessionThemes, counts: Counter[str]
 ) -> tuple[str, str]:
     """Return what is searched for before a message is answered, and why nothing is; "" if something is."""
-    text, why_not = question_in(message, policy.keep.max_chars), ""
     if settings.prefetch_limit == 0:
-        why_not = "recall before a turn is off (setting `prefetch_limit` is 0)"
-    elif policy.silences(place, counts):
-        why_not = "sessions of this theme recall nothing (setting `recall_off`)"
-    elif is_trivial_query(text):
-        why_not = "there is nothing to look for in this message: it only greets, thanks or agrees"
-    return text, why_not
+        return "", "recall before a turn is off (setting `prefetch_limit` is 0)"
+    if policy.silences(place, counts):
+        return "", "sessions of this theme recall nothing (setting `recall_off`)"
+    text = question_in(message, policy.keep.max_chars)
+    if is_trivial_query(text):
+        return text, "there is nothing to look for in this message: it only greets, thanks or agrees"
+    return text, ""
