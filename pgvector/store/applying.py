@@ -176,6 +176,10 @@ def _apply_memory(write: MemoryWriter, op: Operation, *, keep_removed: bool) -> 
 def _write_memory(write: MemoryWriter, op: MemoryOperation, *, keep_removed: bool) -> None:
     who = op.who if isinstance(op, RememberMemory) and op.who else op.metadata
     origin = op.origin if isinstance(op, FileOperation) else ""
+    if isinstance(op, AddMemory | ReplaceMemory):
+        # No file removed what moves to its writer's theme so, and its text stays in no other theme's history.
+        note_actor(write.conn, who, origin=origin)
+        write.take_over(op)
     note_actor(write.conn, who, origin=origin, keep_removed=keep_removed)
     match op:
         case AddMemory():

@@ -16,6 +16,7 @@ from psycopg.types.json import Jsonb
 
 from ..domain.facts import PLAIN, Structure, parse_notation
 from ..domain.operations import AddMemory, FileOperation, MemoryOperation, RememberMemory, RemoveMemory, ReplaceMemory
+from ..domain.text import digest
 from ..domain.theme import Languages
 from .connection import DeadlineConnection
 from .sql import query
@@ -65,6 +66,16 @@ def note_actor(
             conn.execute(setting.format(name=sql.Identifier("hermes_pgvector", name), value=sql.Literal(value)))
 
 
+def take_over(conn: DeadlineConnection, entry: Mapping[str, Any]) -> None:
+    """Give the theme that wrote an entry of a memory file what a session has read from the file for another one.
+
+    `entry` has the parameters `theme`, `origin`, `target`, `digest` and `noted_at` of the entry, and the `metadata` of
+    its memory. What is removed so is not to be restored: call it without `keep_removed`.
+    """
+    for statement in ("take_over_mirrored", "claim_mirrored"):
+        conn.execute(query(statement), {**entry, "announced_within_s": _ANNOUNCED_WITHIN_S})
+
+
 def forget_old_texts(conn: DeadlineConnection, theme: str, ids: Sequence[int] | None = None) -> int:
     """Delete the texts that memories of a theme, `ids` or all, had before they were replaced; return how many."""
     return conn.execute(query("forget_old_texts"), {"theme": theme, "ids": None if ids is None else list(ids)}).rowcount
@@ -90,12 +101,12 @@ class MemoryWriter:
     languages: Languages
     counts: Counter[str]
 
+    def take_over(self, op: AddMemory | ReplaceMemory) -> None:
+        """Give the writer an entry that another session has read from the file before this write was stored."""
+        take_over(self.conn, of_file(op) | {"digest": digest(op.content), "metadata": Jsonb(op.metadata)})
+
     def add(self, op: AddMemory | ReplaceMemory) -> None:
         """Store an entry that the host wrote to its file."""
-        self._take_over(op)
-        self._add(op)
-
-    def _add(self, op: AddMemory | ReplaceMemory) -> None:
         row = of_file(op) | self.content(op, op.content) | {"announced": True, "anew": True}
         self.store(row)
         self.note_in_file(row)
@@ -110,7 +121,6 @@ class MemoryWriter:
 
     def replace(self, op: ReplaceMemory) -> None:
         """Replace the text of the entry that `old_text` means, or of what that entry has become since."""
-        self._take_over(op)
         found = self._find(op) or self._find_successor(op)
         meant = [old for old in found if old.theme == op.theme] or found
         if len({old.content for old in meant}) == 1:
@@ -125,7 +135,7 @@ class MemoryWriter:
             _warn_ambiguous(op, len(meant))
         else:
             self._note_dropped(op)
-        self._add(op)
+        self.add(op)
 
     def _replace(self, op: ReplaceMemory, old: _Found) -> None:
         row = of_file(op) | self.content(op, op.content) | {"id": old.id, "announced": True}
@@ -193,12 +203,6 @@ class MemoryWriter:
             "metadata": Jsonb(op.metadata),
             "language": self.languages.of(op.theme),
         }
-
-    def _take_over(self, op: AddMemory | ReplaceMemory) -> None:
-        """Give the writer an entry that another session has read from the file before this write was stored."""
-        row = of_file(op) | {"content": op.content, "metadata": Jsonb(op.metadata)}
-        for statement in ("take_over_mirrored", "claim_mirrored"):
-            self.conn.execute(query(statement), row | {"announced_within_s": _ANNOUNCED_WITHIN_S})
 
     def _note_dropped(self, op: ReplaceMemory | RemoveMemory) -> None:
         """Record that the host's file dropped a text that is not stored here, or not yet."""

@@ -22,7 +22,7 @@ from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.host.session_context import load_settings
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import MakeProvider
-from tests.support.memory import called, landed, recalled
+from tests.support.memory import called, landed, recalled, write_entries
 from tests.support.records import all_rows, fill_theme
 from tests.support.row_security import tenant_of
 from tests.support.stored import Database
@@ -432,6 +432,51 @@ def test_need_40_what_agents_wrote_during_a_switch_comes_by_the_command_that_is_
     refused = str(copied(capsys, "--to", second_dsn, "--switch", code=1)["error"])
     assert "the same database" in refused and "hermes-pgvector copy --from OLD_DSN" in refused
     assert copied(capsys, "--from", dsn)["turns_added"] == 1
+
+
+@pytest.mark.parametrize("theme", ["sales", ""])
+def test_need_04_what_an_agent_noted_during_a_switch_stays_in_its_theme_though_a_new_session_has_read_the_file(
+    theme: str, in_use: Path, make_provider: MakeProvider, dsn: str, second_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where the theme is the one that the file is read in for, the place where it was said decides who may read it."""
+    old = make_provider(gateway_session_key=theme)
+    old.on_memory_write("add", "memory", "Atlas is blue")
+    landed(old)
+    copied(capsys, "--to", second_dsn, "--switch")
+    old.on_memory_write("add", "memory", "Bolt is red")
+    write_entries(in_use.parent, "Atlas is blue", "Bolt is red", "Cord is green")
+    landed(old)
+    landed(make_provider({"dsn": second_dsn}))
+    assert Database(second_dsn).themes_of_memory("Bolt is red") == ["default"]
+    for _ in range(2):
+        assert copied(capsys, "--from", dsn)["verified"] is True
+        assert Database(second_dsn).themes_of_memory("Bolt is red") == [theme or "default"]
+        assert Database(second_dsn).themes_of_memory("Cord is green") == ["default"]
+    said = "SELECT metadata FROM memory_entries WHERE content = 'Bolt is red'"
+    assert Database(second_dsn).column(said) == Database(dsn).column(said)
+    assert cli.main(["restore", "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == []
+
+
+def test_need_16_what_both_the_profile_and_another_theme_have_of_a_file_is_copied_as_it_is(
+    in_use: Path, make_provider: MakeProvider, dsn: str, second_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As an earlier version left it after a switch."""
+    provider = make_provider(gateway_session_key="sales")
+    provider.on_memory_write("add", "memory", "Bolt is red")
+    landed(provider)
+    with psycopg.connect(dsn) as conn:
+        conn.execute(
+            "INSERT INTO memory_entries (agent_identity, target, content, metadata) "
+            """VALUES ('default', 'memory', 'Bolt is red', '{"source": "file"}')"""
+        )
+        conn.execute(
+            "INSERT INTO hermes_mirror (agent_identity, origin, target, digest, announced, noted_at) "
+            "SELECT 'default', origin, target, digest, false, noted_at + interval '1 s' FROM hermes_mirror"
+        )
+    for _ in range(2):
+        assert copied(capsys, "--to", second_dsn)["verified"] is True
+        assert sorted(Database(second_dsn).themes_of_memory("Bolt is red")) == ["default", "sales"]
 
 
 def test_need_40_profiles_that_go_on_with_the_old_database_are_named(

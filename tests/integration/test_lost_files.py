@@ -335,6 +335,22 @@ def test_need_31_undecided_they_stay(
     assert set(recalled(provider, "crane", scope="all")) == set(COLOURS[1:]), "the file that came back owns them again"
 
 
+def test_need_31_what_went_to_the_theme_of_its_writer_is_not_among_what_a_file_removed(
+    make_provider: MakeProvider, home: Path, dsn: str, ask: Callable[..., Any]
+) -> None:
+    """Nor does its text come back in the theme for which it was read from the file, where it is forgotten since."""
+    writer = make_provider()
+    write_entries(home, "Atlas is blue")
+    landed(make_provider())
+    writer.on_memory_write("add", "memory", "Atlas is blue")
+    landed(writer)
+    assert ask("restore", "--dry-run")["rows"] == []
+    (memory,) = ask("list", "--theme", "marketing")
+    ask("forget", memory["ref"], "--yes")
+    assert ask("restore", "--since", "1h")["counts"] == {"memories": 0}
+    assert Database(dsn).column("SELECT old_content FROM memory_history WHERE old_content IS NOT NULL") == []
+
+
 def test_need_31_restore_brings_a_memory_back_with_its_theme_times_and_origin(
     make_provider: MakeProvider, dsn: str, ask: Callable[..., Any], cli: Run
 ) -> None:

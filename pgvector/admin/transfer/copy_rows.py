@@ -13,6 +13,7 @@ from psycopg.types.json import Jsonb
 
 from ...domain.types import Store
 from ...store.connection import DeadlineConnection
+from ...store.memories import take_over
 from ...store.replays import bury
 from ...store.sql import query
 from ..common.fetching import one
@@ -55,10 +56,31 @@ def count_removals(source: DeadlineConnection, target: DeadlineConnection, theme
 def copy_traces(source: DeadlineConnection, target: DeadlineConnection, theme: str) -> None:
     """Copy what the hosts' files held when they were last read, and the ids of applied operations."""
     for some in _slices(_streamed(source, "leaving_mirrored", theme)):
+        _take_over(source, target, theme, [each for each in some if each.announced])
         target.execute(query("bring_mirrored"), {"themes": [theme] * len(some)} | column_lists(some, **_MIRRORED))
     for some in _slices(_streamed(source, "leaving_operations", theme)):
         row = {"themes": [theme] * len(some)} | column_lists(some, op_ids="op_id", times="applied_at")
         target.execute(query("bring_operations"), row)
+
+
+def _take_over(source: DeadlineConnection, target: DeadlineConnection, theme: str, announced: Sequence[Any]) -> None:
+    """Give the theme the entries that sessions wrote in it, and others have read from the file at the target only."""
+    entries = _read_there(source, target, announced)
+    asked = {"theme": theme, "digests": [each.digest for each in entries]}
+    said = {(row.target, row.digest): row.metadata for row in source.execute(query("metadata_of_texts"), asked)}
+    for each in entries:
+        if (each.target, each.digest) in said:
+            entry = {"theme": theme, "origin": each.origin, "target": each.target, "digest": each.digest}
+            metadata = Jsonb(said[each.target, each.digest])
+            take_over(target, entry | {"noted_at": each.noted_at, "metadata": metadata})
+
+
+def _read_there(source: DeadlineConnection, target: DeadlineConnection, announced: Sequence[Any]) -> list[Any]:
+    """Return those of these entries that the target, and not the source, has of a file for some theme."""
+    wanted = {"origins": list({each.origin for each in announced}), "digests": [each.digest for each in announced]}
+    there, here = (set(conn.execute(query("entries_read"), wanted).fetchall()) for conn in (target, source))
+    read = {(row.origin, row.target, row.digest) for row in there - here}
+    return [each for each in announced if (each.origin, each.target, each.digest) in read]
 
 
 def may_copy_history(target: DeadlineConnection) -> bool:

@@ -221,6 +221,7 @@ def _copy_traces(request: CopyRequest, names: Sequence[str], kept: KeptNumbers) 
     allowed = store.may_copy_history(request.target)
     for name in names:
         with request.target.transaction():
+            note_actor(request.target, operator("copy"))
             store.copy_traces(request.source, request.target, name)
             if allowed:
                 history += store.copy_history(request.source, request.target, name, kept)

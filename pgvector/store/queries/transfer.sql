@@ -211,6 +211,14 @@ SELECT target, digest, removed_at, origin FROM hermes_tombstones
 SELECT origin, target, digest, announced, noted_at, held_at, held_why, kept_at FROM hermes_mirror
  WHERE agent_identity = %(theme)s;
 
+-- name: metadata_of_texts
+SELECT target, digest, metadata FROM memory_entries WHERE agent_identity = %(theme)s AND digest = ANY(%(digests)s::bytea[]);
+
+-- name: entries_read
+-- exempt: as take_over_mirrored. Those of these entries that sessions have only read from the files, and for which theme.
+SELECT agent_identity, origin, target, digest FROM hermes_mirror
+ WHERE NOT announced AND origin = ANY(%(origins)s::text[]) AND digest = ANY(%(digests)s::bytea[]);
+
 -- name: leaving_operations
 SELECT op_id, applied_at FROM hermes_operations WHERE agent_identity = %(theme)s;
 

@@ -133,7 +133,7 @@ ON CONFLICT (agent_identity, origin, target, digest) DO UPDATE
 -- imported long before belongs to the profile: the host also announces what it does not write because the file holds it.
 WITH guessed AS (
     DELETE FROM hermes_mirror
-     WHERE origin = %(origin)s AND target = %(target)s AND digest = hermes_digest(%(content)s)
+     WHERE origin = %(origin)s AND target = %(target)s AND digest = %(digest)s
        AND NOT announced AND agent_identity <> %(theme)s
        AND noted_at > %(noted_at)s - make_interval(secs => %(announced_within_s)s)
     RETURNING agent_identity, digest)
@@ -145,7 +145,7 @@ DELETE FROM memory_entries AS m USING guessed
 -- The same in the theme that wrote it: where an entry was said decides who may read it, whoever imported it meanwhile.
 UPDATE memory_entries AS m SET metadata = %(metadata)s
   FROM hermes_mirror AS f
- WHERE m.agent_identity = %(theme)s AND m.target = %(target)s AND m.digest = hermes_digest(%(content)s)
+ WHERE m.agent_identity = %(theme)s AND m.target = %(target)s AND m.digest = %(digest)s
    AND m.metadata ->> 'source' = 'file' AND m.owners = '{}'
    AND f.agent_identity = %(theme)s AND f.origin = %(origin)s AND f.target = m.target AND f.digest = m.digest
    AND NOT f.announced AND f.noted_at > %(noted_at)s - make_interval(secs => %(announced_within_s)s);
