@@ -284,6 +284,14 @@ def refuse(rows_in: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., s
     return run
 
 
+def test_a_user_s_home_whose_name_is_no_utf8_stops_no_command(
+    say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / os.fsdecode(b"jos\xe9")))
+    say("add", "Atlas is blue")
+    assert "Atlas is blue" in say("list")
+
+
 def test_need_17_times_are_shown_by_the_clock_of_whoever_looks(
     make_provider: MakeProvider, say: Say, dsn: str, admin_dsn: str
 ) -> None:

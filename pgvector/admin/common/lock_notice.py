@@ -36,7 +36,11 @@ SELECT other.pid, other.usename AS role, other.application_name AS program
 @contextmanager
 def lock_waits_told(conn: DeadlineConnection) -> Iterator[None]:
     """Say on stderr, once, which session holds the lock that `conn` has waited for in the block for three seconds."""
-    conninfo = make_conninfo(**conn.info.get_parameters(), password=conn.info.password)
+    try:
+        conninfo = make_conninfo(**conn.info.get_parameters(), password=conn.info.password)
+    except UnicodeError:  # psycopg reads the name of the user's home as UTF-8, which it need not be
+        yield
+        return
     with watched_by(partial(_watch, conn, conninfo), "lock-notice", joins=False):  # a look may take seconds
         yield
 
