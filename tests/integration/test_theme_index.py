@@ -161,6 +161,23 @@ def test_need_24_whoever_moves_or_deletes_a_theme_is_told_of_its_indexes(
     assert index(home, "drop", "--theme", "old sales", "--yes") == 0
 
 
+def test_need_24_whoever_changes_the_model_is_told_of_the_indexes_of_themes(
+    home: Path, admin_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Database(admin_dsn).column(
+        "INSERT INTO memory_entries (agent_identity, target, content) VALUES ('old sales', 'memory', 'x') RETURNING id"
+    )
+    assert index(home, "build", "--theme", "old sales") == 0
+    with ScriptedEmbedder(dims=DIMS) as endpoint:
+        for more in ([], ["--yes"]):
+            capsys.readouterr()
+            change = ["reembed", "--url", endpoint.url, "--model", "new", "--hermes-home", str(home), *more]
+            assert cli.main(change) == 0
+            assert "hermes-pgvector index build --theme 'old sales'" in capsys.readouterr().out
+    assert index(home, "show", "--json") == 0
+    assert {each["theme"] for each in json.loads(capsys.readouterr().out)} == {""}
+
+
 def test_need_13_recall_of_the_theme_takes_its_index_and_finds_the_same(
     home: Path, backend: Backend, filled: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -83,9 +83,19 @@ def drop_for(conn: DeadlineConnection, theme: str) -> list[str]:
     return names
 
 
+def with_indexes(conn: DeadlineConnection) -> list[str]:
+    """Return the themes that have indexes of their own."""
+    return sorted({index.theme for index in theme_indexes(conn)})
+
+
+def to_have_again(theme: str) -> str:
+    """Return how a theme whose indexes are gone gets them again."""
+    return f"to have them again: hermes-pgvector index build --theme {quote(theme)}"
+
+
 def left_behind(conn: DeadlineConnection, theme: str, into: str = "") -> list[str]:
     """Return notes on the indexes of a theme whose rows are deleted, or moved `into` another theme."""
     if not theme_indexes(conn, theme):
         return []
     note = f"its indexes stay behind without rows: hermes-pgvector index drop --theme {quote(theme)} --yes"
-    return [f"{note}; to have them again: hermes-pgvector index build --theme {quote(into)}" if into else note]
+    return [f"{note}; {to_have_again(into)}" if into else note]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ...capture.document_embedding import DocumentEmbedder, PendingRows
 from ...config.settings import Settings
+from ...domain.commandline import typed
 from ...domain.errors import ConfigurationError, InvalidArgument
 from ...domain.format import plural
 from ...domain.measures import Latencies
@@ -36,6 +38,7 @@ from ..common.given_dims import MAX_DIMS, dims_given
 from ..common.outcome import ADD_YES
 from ..common.saving import after, set_settings
 from ..common.stopped import said_if_stopped
+from ..common.theme_indexes import to_have_again, with_indexes
 from .reembedding import Reembedding, ReembedPlan, backfill, cold_turns, plan
 
 _REQUEST_S = 120.0
@@ -108,25 +111,43 @@ def _reembed(args: argparse.Namespace, home: Path) -> int:
     try:
         with agents_admin(settings, admin_dsn) as conninfo, store.admin_connection(conninfo) as conn:
             planned = plan(conn, embedder, wanted.chunk_tokens)
+            goes_on = planned.needed or args.again
+            own = with_indexes(conn) if goes_on else []
             if not args.yes:
-                said = planned.render(again=args.again) + (f"\n{ADD_YES}" if planned.needed or args.again else "")
-                return printed(args, {"done": False} | dataclasses.asdict(planned), lambda: say(said))
+                return _preview(args, planned, own)
             worker = Reembedding(
                 conn, embedder, chunk_tokens=wanted.chunk_tokens, rows_per_s=args.rate, again=args.again
             )
             with said_if_stopped(lambda: _came_to(worker, planned)):
-                refused = worker.run() if planned.needed or args.again else 0
+                refused = worker.run() if goes_on else 0
     finally:
         embedder.close()
     if not args.no_config:
         with after(f"the database holds vectors of {embedder.model} now, {wanted.dims} dimensions"):
             set_settings(home, changes)
     told = {"model": embedder.model, "dims": wanted.dims, "refused": refused, "config_changed": not args.no_config}
-    return printed(
-        args,
-        {"done": True} | told,
-        lambda: _report(embedder.model, wanted.dims, refused, changes, noted=not args.no_config),
-    )
+
+    def report() -> None:
+        _report(embedder.model, wanted.dims, refused, changes, noted=not args.no_config)
+        _tell_theme_indexes(own, "went")
+
+    return printed(args, {"done": True} | told | {"theme_indexes": own}, report)
+
+
+def _preview(args: argparse.Namespace, planned: ReembedPlan, own: Sequence[str]) -> int:
+    def show() -> None:
+        say(planned.render(again=args.again))
+        _tell_theme_indexes(own, "go")
+        if planned.needed or args.again:
+            say(ADD_YES)
+
+    return printed(args, {"done": False} | dataclasses.asdict(planned) | {"theme_indexes": own}, show)
+
+
+def _tell_theme_indexes(themes: Sequence[str], verb: str) -> None:
+    """Say which themes lose the indexes of their own, which are over the old vectors."""
+    for theme in themes:
+        say(f"note: the indexes of the theme {theme!r} {verb} with the old vectors; {typed(to_have_again(theme))}")
 
 
 def _came_to(worker: Reembedding, planned: ReembedPlan) -> str:
