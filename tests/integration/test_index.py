@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,12 +14,13 @@ from pgvector.psycopg import register_vector
 from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector import cli
-from hermes_memory_pgvector.admin.common import hnsw
+from hermes_memory_pgvector.admin.common import hnsw, new_vectors
 from hermes_memory_pgvector.admin.index.build_memory import build_memory, free_bytes
-from hermes_memory_pgvector.domain.types import Filters, Scope
+from hermes_memory_pgvector.domain.types import EmbeddingSpace, Filters, Scope
 from hermes_memory_pgvector.store.pool import connect
 from hermes_memory_pgvector.store.vector_search import vector_candidates
 from tests.conftest import DIMS
+from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
 from tests.support.waiting import until
 
@@ -124,6 +125,66 @@ def test_need_24_an_operator_may_have_the_indexes_of_whole_vectors(
         found = vector_candidates(conn, "turns", Scope("all", ""), Filters(), vector, limit=5, graph_rows=0)
     assert database.column("SELECT content FROM conversations WHERE id = %s", found[0].id) == ["row 7"]
     assert cli.main(["index", "drop", "--yes", *where]) == 0 and cli.main(["index", "build", *where]) == 0
+    assert database.column(ANY_GRAPH) == INDEXES
+
+
+@pytest.fixture
+def reembed(home: Path) -> Iterator[Callable[..., int]]:
+    """`hermes-pgvector reembed` to the model of an endpoint."""
+    with ScriptedEmbedder(dims=DIMS) as endpoint:
+        yield lambda *more: cli.main(
+            ["reembed", "--url", endpoint.url, "--model", "new", "--hermes-home", str(home), *more]
+        )
+
+
+def begun(admin_dsn: str) -> None:
+    """A change to another model that nobody has finished."""
+    with new_vectors.admin_connection(admin_dsn) as conn:
+        new_vectors.begin(conn, EmbeddingSpace("new", DIMS, "", ""))
+
+
+@pytest.mark.usefixtures("configured")
+def test_need_24_a_change_of_the_model_builds_no_index_that_an_operator_does_without(
+    home: Path, admin_dsn: str, reembed: Callable[..., int]
+) -> None:
+    database = Database(admin_dsn)
+    database.column(TURNS + " RETURNING id", 5)
+    with psycopg.connect(admin_dsn) as admin:
+        admin.execute("DROP INDEX conversations_embedding_idx")
+    begun(admin_dsn)
+    assert cli.main(["reembed", "--abort", "--yes", "--hermes-home", str(home)]) == 0
+    assert database.column(ANY_GRAPH) == INDEXES[:1]
+    assert reembed("--yes") == 0
+    assert database.column(ANY_GRAPH) == INDEXES[:1]
+    assert database.column("SELECT model FROM hermes_embedding") == ["new"]
+
+
+@pytest.mark.usefixtures("configured")
+def test_need_24_whoever_changes_the_model_is_told_what_becomes_of_indexes_of_whole_vectors(
+    home: Path, admin_dsn: str, reembed: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = Database(admin_dsn)
+    where = ["--hermes-home", str(home)]
+    assert cli.main(["index", "build", "--full", *where]) == 0
+    begun(admin_dsn)
+    assert cli.main(["reembed", "--abort", "--yes", *where]) == 0
+    assert database.column(ANY_GRAPH) == FULL
+    for more in ([], ["--yes"]):
+        capsys.readouterr()
+        assert reembed(*more) == 0
+        assert "to have them again: hermes-pgvector index build --full" in capsys.readouterr().out
+    assert database.column(ANY_GRAPH) == INDEXES
+
+
+@pytest.mark.usefixtures("configured")
+def test_need_24_a_change_that_an_older_version_began_gets_both_indexes(
+    admin_dsn: str, reembed: Callable[..., int]
+) -> None:
+    database = Database(admin_dsn)
+    begun(admin_dsn)
+    with psycopg.connect(admin_dsn) as admin:
+        admin.execute("ALTER TABLE hermes_reembed DROP COLUMN hnsw")
+    assert reembed("--yes") == 0
     assert database.column(ANY_GRAPH) == INDEXES
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from itertools import product
 from typing import NamedTuple
 
 from psycopg import sql
@@ -117,8 +118,23 @@ def is_changing(conn: DeadlineConnection) -> bool:
 
 def present(conn: DeadlineConnection) -> list[str]:
     """Return the names of the HNSW indexes that exist."""
-    found = (index_of(conn, store, name(store)) for store in STORES for name in (_name, _full_name))
-    return [index.name for index in found if index.state != "missing"]
+    names = [name(store) for store in STORES for name in (_name, _full_name)]
+    return list(one(conn, query("existing_indexes", package=__package__), {"names": names}).names)
+
+
+def over_whole_vectors(names: Collection[str]) -> list[str]:
+    """Return those of these HNSW indexes that are over whole vectors."""
+    return [name for store in STORES if (name := _full_name(store)) in names]
+
+
+def is_indexed(store: Store, names: Collection[str]) -> bool:
+    """Return whether one of these HNSW indexes is of the store's table."""
+    return not {_name(store), _full_name(store)}.isdisjoint(names)
+
+
+def usual() -> list[str]:
+    """Return the names of the HNSW indexes that a new database has."""
+    return list(map(_name, STORES))
 
 
 def drop(conn: DeadlineConnection) -> list[str]:
@@ -174,10 +190,12 @@ def to_build(conn: DeadlineConnection, *, full: bool = False) -> list[HnswIndex]
     return [index for index in wanted if index.is_to_build() or index.name in former]
 
 
-def restore(conn: DeadlineConnection) -> None:
-    """Rebuild the indexes that a change of the model has dropped. Call under `one_at_a_time`."""
-    for store in STORES:
-        build_with(conn, _name(store), for_store("index_hnsw", store, index=_name(store), column="sig"))
+def restore(conn: DeadlineConnection, names: Collection[str]) -> None:
+    """Rebuild those of these indexes that a change of the model has dropped. Call under `one_at_a_time`."""
+    kinds = ((_name, "index_hnsw"), (_full_name, "index_hnsw_full"))
+    for store, (name_of, statement) in product(STORES, kinds):
+        if (name := name_of(store)) in names:
+            build_with(conn, name, for_store(statement, store, index=name, column="sig"))
 
 
 def build_with(

@@ -29,6 +29,10 @@ SELECT c.relname::text AS name, greatest(0, c.reltuples)::bigint AS rows,
  WHERE i.indrelid = %(table)s::regclass AND m.amname = 'hnsw' AND c.relname ~ '_theme_[0-9a-f]{16}_idx$'
  ORDER BY theme;
 
+-- name: existing_indexes
+-- exempt: reads the catalogue only.
+SELECT ARRAY(SELECT name FROM unnest(%(names)s::text[]) AS name WHERE to_regclass(name) IS NOT NULL) AS names;
+
 -- name: index_hnsw_theme
 -- exempt: only the catalogue changes.
 CREATE INDEX CONCURRENTLY {index} ON {rows} USING hnsw (code bit_hamming_ops) WITH (m = 16, ef_construction = 64)

@@ -26,7 +26,7 @@ from ...store.pool import connect
 from ...store.sql import query
 from ...store.vectors import STORES, Chunk, PendingRow, recorded_space, values_of
 from .fetching import one
-from .hnsw import CHUNKS, ROWS, build_with, for_store, one_at_a_time, restore
+from .hnsw import CHUNKS, ROWS, build_with, for_store, is_indexed, one_at_a_time, present, restore, usual
 from .pooler import require_session
 from .retrying import go_before_autovacuum, retry_while_busy
 
@@ -37,8 +37,8 @@ _INDEXES = {
     "{rows}_pending_next_idx": "index_pending_next",
     "{chunks}_theme_sig_next_idx": "index_chunks_sig_next",
     "{chunks}_theme_code_next_idx": "index_chunks_code_next",
-    "{rows}_embedding_next_idx": "index_hnsw",
 }
+_HNSW_INDEX = {"{rows}_embedding_next_idx": "index_hnsw"}
 _INDEXES_OF_TURNS = {"{rows}_cold_next_idx": "index_cold_next"}
 _BLOCK = 512  # ids that one worker takes at a time
 _LOCK_WORK = 731057948  # key of the lock by which one worker takes a block: (this, store and block)
@@ -94,6 +94,14 @@ def running(conn: DeadlineConnection) -> EmbeddingSpace | None:
     return None if row is None else EmbeddingSpace(*row)
 
 
+def hnsw_before(conn: DeadlineConnection) -> list[str]:
+    """Return the names of the HNSW indexes of the old vectors; while a change is in progress, of those it dropped."""
+    if running(conn) is None:
+        return present(conn)
+    names = one(conn, _query("hnsw_before")).names
+    return usual() if names is None else list(names)
+
+
 def running_to(conn: DeadlineConnection, space: EmbeddingSpace) -> EmbeddingSpace | None:
     """Return `space` if a change to it is in progress, None if none is. Raises ConfigurationError for any other one."""
     under_way = running(conn)
@@ -139,7 +147,7 @@ def begin(conn: DeadlineConnection, space: EmbeddingSpace, *, again: bool = Fals
 
         def make() -> None:
             conn.execute(_query("begin_reembed"))
-            conn.execute(_query("note_reembed"), asdict(space))
+            conn.execute(_query("note_reembed"), asdict(space) | {"hnsw": present(conn)})
             conn.execute(_query("define_keep_next"))
             for store in STORES:
                 conn.execute(for_store("make_room_for_vectors", store, dims=space.dims))
@@ -240,8 +248,10 @@ def build_indexes(conn: DeadlineConnection, space: EmbeddingSpace, say: Callable
         if running(conn) != space:
             return
         conn.execute(for_store("hide_next", "memories"))
+        before = hnsw_before(conn)
         for store in STORES:
-            for name, statement in (_INDEXES | (_INDEXES_OF_TURNS if store == "turns" else {})).items():
+            hnsw = _HNSW_INDEX if is_indexed(store, before) else {}  # an operator may have dropped it to do without
+            for name, statement in (_INDEXES | hnsw | (_INDEXES_OF_TURNS if store == "turns" else {})).items():
                 index = name.format(rows=ROWS[store], chunks=CHUNKS[store])
                 build_with(conn, index, for_store(statement, store, index=index), say)
 
@@ -283,6 +293,7 @@ def abort(conn: DeadlineConnection) -> bool:
     """Drop the new vectors and keep the old ones; return False if no change was in progress."""
     with one_at_a_time(conn):
         under_way = running(conn) is not None
+        before = hnsw_before(conn) if under_way else usual()
 
         def drop() -> None:
             for store in STORES:
@@ -291,7 +302,7 @@ def abort(conn: DeadlineConnection) -> bool:
 
         if under_way:
             _insist(conn, drop)
-        restore(conn)  # also where an earlier abort was killed
+        restore(conn, before)  # also where an earlier abort was killed
         return under_way
 
 

@@ -16,13 +16,17 @@ SELECT DISTINCT rule.ev_class::regclass::text AS name
 -- exempt: only the catalogue changes. Every doctor can read it.
 CREATE TABLE hermes_reembed (
     model text NOT NULL, dims integer NOT NULL, document_prefix text NOT NULL, query_prefix text NOT NULL,
-    started_at timestamptz NOT NULL DEFAULT now());
+    started_at timestamptz NOT NULL DEFAULT now(), hnsw text[]);
 GRANT SELECT ON hermes_reembed TO PUBLIC;
 
 -- name: note_reembed
 -- exempt: the models' names only.
-INSERT INTO hermes_reembed (model, dims, document_prefix, query_prefix)
-VALUES (%(model)s, %(dims)s, %(document_prefix)s, %(query_prefix)s);
+INSERT INTO hermes_reembed (model, dims, document_prefix, query_prefix, hnsw)
+VALUES (%(model)s, %(dims)s, %(document_prefix)s, %(query_prefix)s, %(hnsw)s);
+
+-- name: hnsw_before
+-- exempt: the names of indexes. A change that an older version began tells of none.
+SELECT to_jsonb(begun) -> 'hnsw' AS names FROM hermes_reembed AS begun;
 
 -- name: end_reembed
 -- exempt: only the catalogue changes.
@@ -184,7 +188,7 @@ CREATE TRIGGER hermes_keep_sig AFTER UPDATE OF embedding ON {rows} FOR EACH ROW
 ALTER INDEX {sig_next_index} RENAME TO {sig_index};
 ALTER INDEX {code_next_index} RENAME TO {code_index};
 ALTER INDEX {pending_next_index} RENAME TO {pending_index};
-ALTER INDEX {embedding_next_index} RENAME TO {embedding_index};
+ALTER INDEX IF EXISTS {embedding_next_index} RENAME TO {embedding_index};
 ALTER INDEX IF EXISTS {cold_next_index} RENAME TO {cold_index};
 -- Give the new table of chunks what an operator gave to the old one: rights, and policies of row-level security.
 DO $take_over$

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...capture.document_embedding import DocumentEmbedder, PendingRows
 from ...config.settings import Settings
@@ -19,6 +19,7 @@ from ...embed.factory import embedder_for
 from ...embed.model_folder import is_local
 from ...host.session_context import environment
 from ...runtime.parts import backend_of
+from ...store.connection import DeadlineConnection
 from ..common import new_vectors as store
 from ..common.admin_login import agents_admin
 from ..common.commands import (
@@ -35,6 +36,7 @@ from ..common.console import say
 from ..common.database import settings_of
 from ..common.embedded_server import borrowed_server
 from ..common.given_dims import MAX_DIMS, dims_given
+from ..common.hnsw import over_whole_vectors
 from ..common.outcome import ADD_YES
 from ..common.saving import after, set_settings
 from ..common.stopped import said_if_stopped
@@ -112,9 +114,9 @@ def _reembed(args: argparse.Namespace, home: Path) -> int:
         with agents_admin(settings, admin_dsn) as conninfo, store.admin_connection(conninfo) as conn:
             planned = plan(conn, embedder, wanted.chunk_tokens)
             goes_on = planned.needed or args.again
-            own = with_indexes(conn) if goes_on else []
+            lost = _LostIndexes.of(conn) if goes_on else _LostIndexes()
             if not args.yes:
-                return _preview(args, planned, own)
+                return _preview(args, planned, lost)
             worker = Reembedding(
                 conn, embedder, chunk_tokens=wanted.chunk_tokens, rows_per_s=args.rate, again=args.again
             )
@@ -129,25 +131,39 @@ def _reembed(args: argparse.Namespace, home: Path) -> int:
 
     def report() -> None:
         _report(embedder.model, wanted.dims, refused, changes, noted=not args.no_config)
-        _tell_theme_indexes(own, "went")
+        lost.tell("went")
 
-    return printed(args, {"done": True} | told | {"theme_indexes": own}, report)
+    return printed(args, {"done": True} | told | lost._asdict(), report)
 
 
-def _preview(args: argparse.Namespace, planned: ReembedPlan, own: Sequence[str]) -> int:
+def _preview(args: argparse.Namespace, planned: ReembedPlan, lost: _LostIndexes) -> int:
     def show() -> None:
         say(planned.render(again=args.again))
-        _tell_theme_indexes(own, "go")
+        lost.tell("go")
         if planned.needed or args.again:
             say(ADD_YES)
 
-    return printed(args, {"done": False} | dataclasses.asdict(planned) | {"theme_indexes": own}, show)
+    return printed(args, {"done": False} | dataclasses.asdict(planned) | lost._asdict(), show)
 
 
-def _tell_theme_indexes(themes: Sequence[str], verb: str) -> None:
-    """Say which themes lose the indexes of their own, which are over the old vectors."""
-    for theme in themes:
-        say(f"note: the indexes of the theme {theme!r} {verb} with the old vectors; {typed(to_have_again(theme))}")
+class _LostIndexes(NamedTuple):
+    """Which indexes go with the old vectors and are not built again: themes with some, and those over whole vectors."""
+
+    theme_indexes: Sequence[str] = ()
+    full_indexes: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, conn: DeadlineConnection) -> _LostIndexes:
+        """Return those that exist, or that a change under way has dropped."""
+        return cls(with_indexes(conn), over_whole_vectors(store.hnsw_before(conn)))
+
+    def tell(self, verb: str) -> None:
+        """Say what is lost, and how to have it again."""
+        for theme in self.theme_indexes:
+            say(f"note: the indexes of the theme {theme!r} {verb} with the old vectors; {typed(to_have_again(theme))}")
+        if self.full_indexes:
+            names, again = ", ".join(self.full_indexes), typed("hermes-pgvector index build --full")
+            say(f"note: {names} {verb} with the old vectors, for indexes over signatures; to have them again: {again}")
 
 
 def _came_to(worker: Reembedding, planned: ReembedPlan) -> str:
