@@ -124,6 +124,7 @@ _SUBJECTS = frozenset(
 _OWN = frozenset(
     split("my our mein meine unser unsere mi mis nuestra nuestro mon ma mes notre nos mio mia meu minha mijn onze")
 )
+_OTHERS = frozenset(("he", "she", "they"))
 _SHORTENED = late_pattern(r"(?:n['\u2019]t|['\u2019](m|s|re|ve|d|ll))$")
 _OTHERWISE_LEAST = 2  # of such words alone
 _WORD = late_pattern(r"[^\W\d_]+")
@@ -209,6 +210,11 @@ def _says_who(word: str, *, begins: bool, asks: bool) -> bool:
     `begins`: nothing stands before it; `asks`: only a word such as "where" does.
     """
     return word in _SUBJECTS or (word in (_OWN if begins else _BE_OR_HAVE) and not asks)
+
+
+def in_first_person(text: str) -> bool:
+    """Return whether a text names whoever says it: "I", "unser", "nous"."""
+    return not (_SUBJECTS - _OTHERS | _OWN).isdisjoint(_bare_words(text))
 
 
 def plain(word: str) -> str:

@@ -6,11 +6,12 @@ import math
 import time
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 
 from ..config.settings import Settings
-from ..domain.dates import in_zone
-from ..domain.function_words import language_of
-from ..domain.named_times import asks_what_was_said, named_periods, session_asked
+from ..domain.dates import Zone, in_zone
+from ..domain.function_words import in_first_person, language_of, telling_words, without_function_words
+from ..domain.named_times import asks_what_was_said, named_periods, session_asked, without_times
 from ..domain.times_ahead import days_ahead, only_what_comes
 from ..domain.types import Hit, Store
 from .asking import asks
@@ -20,7 +21,7 @@ from .numbered_names import names_another
 from .questions import questions_in
 from .ranking import is_question
 from .searcher import Searcher
-from .told_of import announces_any, tells_of
+from .told_of import DAY_MOST, announces_any, tells_of
 
 MIN_COVERAGE = 0.35  # share of the weight of the question's words that makes a hit good enough
 _COVERAGE_THEN = 0.5  # of MIN_COVERAGE, without a model, for a row of a time that the question names
@@ -33,6 +34,7 @@ MEMORIES_EVIDENCE = -9.5
 TURNS_EVIDENCE = -8.0
 SURE_LOGIT = -3.0  # from which a row with SURE_COVERAGE is shown, however low the similarity
 _LEAST_CHANCE = 1e-7
+_DAY_WORDS = 1  # most words besides the day of a question that asks for whatever was told then
 
 
 def worth_showing(
@@ -120,7 +122,36 @@ def _answering(
         return then
     most = _most_of([*found, *held], text)
     foreign = bool(language_of(text))
-    return [hit for hit in found if is_worth_showing(_judged(hit, text), near, most, foreign=foreign)]
+    worth = [hit for hit in found if is_worth_showing(_judged(hit, text), near, most, foreign=foreign)]
+    return _with_those_of_the_day(found, worth, text) if ordered else worth
+
+
+def _with_those_of_the_day(found: Sequence[Hit], worth: Sequence[Hit], text: str) -> list[Hit]:
+    """Return the rows `worth` showing, with those told on a day where the question asks for whatever that was.
+
+    "What did I find on 6 November?" has nothing but the day in common with what answers it.
+    """
+    then = [hit for hit in found if hit.told_then]
+    answered = any(hit.told_then for hit in worth)
+    if not then or not _asks_for_the_day(text, then[0].at.tzinfo or UTC, answered=answered):
+        return list(worth)
+    rows = {(hit.store, hit.id) for hit in (*worth, *then)}
+    return [hit for hit in found if (hit.store, hit.id) in rows]
+
+
+def _asks_for_the_day(text: str, zone: Zone, *, answered: bool) -> bool:
+    """Return whether a question names a day that has begun, or a shorter time, and says little else.
+
+    One in the first person may say more, unless it is `answered` by what is near to it.
+    """
+    now = datetime.now(UTC)
+    named = named_periods(text, now, zone)
+    if not named or any(each.end - each.start > DAY_MOST for each in named):
+        return False
+    rest = without_function_words(without_times(text, now))
+    if not any(islice(telling_words(rest), _DAY_WORDS, None)):
+        return True
+    return not answered and in_first_person(text)
 
 
 def said_then(found: Sequence[Hit], text: str, until: float, *, ordered: bool) -> list[Hit] | None:

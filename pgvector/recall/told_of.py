@@ -15,7 +15,7 @@ from ..domain.types import Hit
 _TEXT_MAX_CHARS = 400  # a longer text names many times
 _AHEAD_MAX_CHARS = 1200  # of a text about what comes, in which a list of dates is as good as one
 _LASTS_MOST = timedelta(days=14, hours=1)  # of what happens on each of its days, such as a visit
-_DAY_MOST = timedelta(days=1, hours=1)
+DAY_MOST = timedelta(days=1, hours=1)
 _SAME_YEAR = timedelta(days=183)  # from when a text was written to a day that it names without a year
 
 
@@ -72,7 +72,7 @@ def _year_before(day: date) -> date | None:
 
 def _days(asked: Sequence[TimeSpan], at: datetime) -> list[TimeSpan]:
     """Return the single days that are asked for; one of a known year only if the text is of about that time."""
-    days = [span for span in asked if span.end - span.start <= _DAY_MOST]
+    days = [span for span in asked if span.end - span.start <= DAY_MOST]
     each_year = _each_year(days, at.tzinfo)
     return [day for day in days if _in_year(day, at.tzinfo) in each_year or abs(at - day.start) < _SAME_YEAR]
 
@@ -90,7 +90,7 @@ def _names(hit: Hit, days: Sequence[TimeSpan]) -> bool:
     if any(day.start <= each.start and each.end <= day.end for each, day in product(named, days)):
         return True
     # "By 26 November" may as well be meant of the next one.
-    each_year = _each_year((span for span in named if span.end - span.start <= _DAY_MOST), zone)
+    each_year = _each_year((span for span in named if span.end - span.start <= DAY_MOST), zone)
     return any(_in_year(day, zone) in each_year for day in days)
 
 

@@ -104,6 +104,35 @@ def test_need_39_before_a_question_for_a_day_stands_what_was_said_then(provider:
     assert provider.prefetch(on(30, "What did we talk about on %d %B %Y?")) == "", "nothing was said then"
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        "What did I find on %d %B %Y?",
+        "what happened on %d %B %Y",
+        "Was habe ich am %d.%m.%Y gefunden?",
+        "Qu'est-ce que j'ai trouvé le %d/%m/%Y ?",
+        "¿Qué encontré el %d/%m/%Y?",
+        "Which letter did I write to my bank on %d %B %Y?",
+    ],
+)
+def test_need_39_what_was_told_on_a_day_need_not_be_near_to_a_question_for_it(
+    question: str, provider: PgvectorMemoryProvider
+) -> None:
+    provider.on_session_switch("another", parent_session_id="", reset=True)
+    block = provider.prefetch(on(20, question))
+    assert all(told(subject) in block for subject in SUBJECTS[20])
+    assert not any(told(subject) in block for days in (5, 40) for subject in SUBJECTS[days])
+    assert not provider.prefetch(on(30, question)), "nothing was said then"
+
+
+@pytest.mark.parametrize("question", ["Who won the boat race on %d %B %Y?", "What did I find in %B %Y?"])
+def test_need_09_a_question_about_something_else_gets_nothing_of_its_day(
+    question: str, provider: PgvectorMemoryProvider
+) -> None:
+    provider.on_session_switch("another", parent_session_id="", reset=True)
+    assert not provider.prefetch(on(20, question))
+
+
 def test_need_39_what_names_the_day_itself_was_perhaps_said_on_another(
     make_provider: MakeProvider, embedder: ScriptedEmbedder, dsn: str
 ) -> None:
