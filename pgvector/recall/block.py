@@ -15,10 +15,10 @@ from ..domain.text import both_ends
 from ..domain.times_ahead import only_what_comes
 from ..domain.types import Hit
 from .asking import asks_for_reply, pastes_error
-from .changes import asked_in, asks_for_past, confirmed_change, told_in, what_changed
+from .changes import asked_in, asks_for_past, asks_for_value, confirmed_change, told_in, what_changed
 from .follow_up import goes_on, takes_up
 from .ranking import FITS_AS_WELL, are_alike, is_question, newest_of_near_equals
-from .values import about, by_endpoint, replaced_part, values_in
+from .values import about, by_endpoint, replaced_part, states_value, values_in
 
 _ASKED_ALIKE = 0.6  # least share of words in common, of all words but numbers, of two questions that ask the same
 _ASKED_CHARS = 600  # of a longer question both ends, one of which says what is asked; the rest is what was pasted
@@ -264,10 +264,11 @@ def _newer_first(lines: Sequence[Line]) -> list[Line]:
 def _changed_first(lines: Sequence[Line], question: str) -> list[Line]:
     """Return the lines; one that says that something changed before the first older one about what is asked.
 
+    Where a number or a time is asked for, so is one that states any: who changes a price need not say that it is new.
     A question for what comes names nothing: then it stands before what is about the same.
     A line that scores far less than that one keeps its place, and so do all where a rerank endpoint put them in order.
     """
-    said_to_change = list(map(_said_to_change, lines))
+    said_to_change = list(map(_states_value if asks_for_value(question) else _said_to_change, lines))
     if not any(said_to_change):
         return list(lines)
     words_of = _about(question)
@@ -286,6 +287,12 @@ def _said_to_change(line: Line) -> str:
     if reply is not said and len(reply.content) <= _ECHO_MAX_CHARS and not is_question(said):
         changed.append(confirmed_change(said.content, reply.content))
     return " ".join(filter(None, changed))
+
+
+def _states_value(line: Line) -> str:
+    """Return what a line says where it states a number or a day, or else what it says is another way than before."""
+    stated = (said.content for said in line.stated if not is_question(said))
+    return line.statement if any(map(states_value, stated)) else _said_to_change(line)
 
 
 def _about(question: str) -> Callable[[str], frozenset[str]]:

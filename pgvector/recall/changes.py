@@ -42,6 +42,14 @@ _CONFIRMS = late_pattern(
     r"(?:updated|changed|corrected|moved|geandert|aktualisiert|korrigiert|cambiad[oa]|actualizad[oa]|corregid[oa]"
     r"|modifie|mis a jour|corrige)(?:\s*[:,\u2013\u2014]|(?: [^\s:,.;]+){0,4} (?:to|auf|al?|au)) \w"
 )
+# What is asked for is a number or a time. In lower case and without accents.
+_FOR_VALUE = late_pattern(
+    r"\b(?:how (?:many|much|long|often|old|far|big|large|high|late|early)|(?:what|which) (?:times?|days?|dates?)"
+    r"|when (?:is|are|do|does|will|must|should|can)|costs?|price|code|number|version"
+    r"|wie ?(?:viele?|lange|oft|alt|weit|gross|hoch|spat)|wann|welche[nmrs]? (?:uhrzeit|tage?n?|datum)|kostet|kosten"
+    r"|preis|nummer|combien|quels? jours?|quelle (?:heure|date)|coute\w*|prix|numero|cuant[oa]s?|que (?:hora|dias?)"
+    r"|cuestan?|precio|clave)\b|^\W*(?:et |y )?(?:quand|cuando)\b"
+)
 _WAS = late_pattern(r"\bwas\b")  # in German it is "what"
 
 
@@ -71,6 +79,11 @@ def asks_for_past(question: str) -> bool:
     if _PAST.search(asked):
         return True
     return _WAS.search(asked) is not None and language_of(question) != "de"
+
+
+def asks_for_value(question: str) -> bool:
+    """Return whether a question asks for a number, a price or a time, of which the one said last holds."""
+    return _FOR_VALUE.search(plain(question[:_READ_CHARS])) is not None
 
 
 def told_in(text: str) -> frozenset[str]:

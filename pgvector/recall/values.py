@@ -88,6 +88,12 @@ def values_in(hit: Hit) -> Iterator[object]:
             yield hit.theme, tuple(words[:start]), tuple(words[end:])
 
 
+@lru_cache(maxsize=1024)
+def states_value(text: str) -> bool:
+    """Return whether a short text has a number or a day."""
+    return len(text) <= _TEXT_MAX_CHARS and any(map(_is_number_or_day, _folded_words(text)))
+
+
 def about(hit: Hit) -> Iterator[object]:
     """Yield a key for each thing that a statement is about, and for how much of the question it holds.
 
