@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import islice
 
 from ..config.settings import Settings
-from ..domain.dates import Zone, in_zone
+from ..domain.dates import in_zone
 from ..domain.function_words import in_first_person, language_of, telling_words, without_function_words
 from ..domain.named_times import asks_what_was_said, named_periods, session_asked, without_times
 from ..domain.times_ahead import days_ahead, only_what_comes
@@ -21,7 +21,7 @@ from .numbered_names import names_another
 from .questions import questions_in
 from .ranking import is_question
 from .searcher import Searcher
-from .told_of import DAY_MOST, announces_any, tells_of
+from .told_of import DAY_MOST, SAME_YEAR, announces_any, tells_of
 
 MIN_COVERAGE = 0.35  # share of the weight of the question's words that makes a hit good enough
 _COVERAGE_THEN = 0.5  # of MIN_COVERAGE, without a model, for a row of a time that the question names
@@ -131,24 +131,33 @@ def _with_those_of_the_day(found: Sequence[Hit], worth: Sequence[Hit], text: str
 
     "What did I find on 6 November?" has nothing but the day in common with what answers it.
     """
-    then = [hit for hit in found if hit.told_then]
-    answered = any(hit.told_then for hit in worth)
-    if not then or not _asks_for_the_day(text, then[0].at.tzinfo or UTC, answered=answered):
+    then = _of_a_day([hit for hit in found if hit.told_then], text)
+    if not then or not _asks_for_whatever(text, answered=any(hit.told_then for hit in worth)):
         return list(worth)
     rows = {(hit.store, hit.id) for hit in (*worth, *then)}
     return [hit for hit in found if (hit.store, hit.id) in rows]
 
 
-def _asks_for_the_day(text: str, zone: Zone, *, answered: bool) -> bool:
-    """Return whether a question names a day that has begun, or a shorter time, and says little else.
+def _of_a_day(then: Sequence[Hit], text: str) -> Sequence[Hit]:
+    """Return those of the rows told `then` that are of a day which a question names; none if it names a longer time.
+
+    A day without a year that was more than half a year ago is as well the next one.
+    """
+    if not then:
+        return ()
+    now = datetime.now(UTC)
+    named = named_periods(text, now, then[0].at.tzinfo or UTC)
+    if not named or any(each.end - each.start > DAY_MOST for each in named):
+        return ()
+    return then if len(named) == 1 else [hit for hit in then if now - hit.at < SAME_YEAR]
+
+
+def _asks_for_whatever(text: str, *, answered: bool) -> bool:
+    """Return whether a question says little besides a time, so that whatever was told then may answer it.
 
     One in the first person may say more, unless it is `answered` by what is near to it.
     """
-    now = datetime.now(UTC)
-    named = named_periods(text, now, zone)
-    if not named or any(each.end - each.start > DAY_MOST for each in named):
-        return False
-    rest = without_function_words(without_times(text, now))
+    rest = without_function_words(without_times(text, datetime.now(UTC)))
     if not any(islice(telling_words(rest), _DAY_WORDS, None)):
         return True
     return not answered and in_first_person(text)

@@ -16,7 +16,7 @@ _TEXT_MAX_CHARS = 400  # a longer text names many times
 _AHEAD_MAX_CHARS = 1200  # of a text about what comes, in which a list of dates is as good as one
 _LASTS_MOST = timedelta(days=14, hours=1)  # of what happens on each of its days, such as a visit
 DAY_MOST = timedelta(days=1, hours=1)
-_SAME_YEAR = timedelta(days=183)  # from when a text was written to a day that it names without a year
+SAME_YEAR = timedelta(days=183)  # from when a text was written to a day that it names without a year
 
 
 def tells_of(hit: Hit, asked: Sequence[TimeSpan]) -> bool:
@@ -32,7 +32,7 @@ def tells_of(hit: Hit, asked: Sequence[TimeSpan]) -> bool:
 
 def announces_any(hit: Hit, ahead: Sequence[date]) -> bool:
     """Return whether a text names one of the days `ahead` of now, each of which begins as where the hit's time is."""
-    near = [day for day in ahead if timedelta() <= day - hit.at.date() < _SAME_YEAR]
+    near = [day for day in ahead if timedelta() <= day - hit.at.date() < SAME_YEAR]
     if not near or len(hit.content) > _AHEAD_MAX_CHARS:
         return False
     return not set(near).isdisjoint(announced_days(hit.content, hit.at.date())) or _lasts_over(hit, near)
@@ -74,7 +74,7 @@ def _days(asked: Sequence[TimeSpan], at: datetime) -> list[TimeSpan]:
     """Return the single days that are asked for; one of a known year only if the text is of about that time."""
     days = [span for span in asked if span.end - span.start <= DAY_MOST]
     each_year = _each_year(days, at.tzinfo)
-    return [day for day in days if _in_year(day, at.tzinfo) in each_year or abs(at - day.start) < _SAME_YEAR]
+    return [day for day in days if _in_year(day, at.tzinfo) in each_year or abs(at - day.start) < SAME_YEAR]
 
 
 def _named(hit: Hit) -> Sequence[TimeSpan]:

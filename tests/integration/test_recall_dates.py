@@ -133,6 +133,17 @@ def test_need_09_a_question_about_something_else_gets_nothing_of_its_day(
     assert not provider.prefetch(on(20, question))
 
 
+def test_need_09_a_day_without_a_year_may_be_the_next_one(provider: PgvectorMemoryProvider, dsn: str) -> None:
+    coming = (datetime.now(UTC).replace(day=1) + timedelta(days=40)).replace(day=1)
+    last = coming.replace(year=coming.year - 1)
+    provider.sync_turn(told("night ferry"), None, session_id="session-of-last-year")
+    landed(provider)
+    age(dsn, told("night ferry"), days=(datetime.now(UTC) - last).days)
+    provider.on_session_switch("another", parent_session_id="", reset=True)
+    assert not provider.prefetch(f"When do we leave on {coming:%B} 1?")
+    assert told("night ferry") in provider.prefetch(f"What did I find on {last:%B} 1, {last.year}?")
+
+
 def test_need_39_what_names_the_day_itself_was_perhaps_said_on_another(
     make_provider: MakeProvider, embedder: ScriptedEmbedder, dsn: str
 ) -> None:
