@@ -30,10 +30,11 @@ class HeldOperations:
             self._bytes += size
             self._waiting[seq] = (replace(op, seq=seq), size)
 
-    def forget(self, seqs: Iterable[int]) -> None:
-        """Drop operations that no longer wait."""
-        for seq in seqs:
-            self._bytes -= self._waiting.pop(seq, (None, 0))[1]
+    def forget(self, seqs: Iterable[int]) -> int:
+        """Drop operations that no longer wait; return how many of them were held."""
+        found = [self._waiting.pop(seq) for seq in seqs if seq in self._waiting]
+        self._bytes -= sum(size for _, size in found)
+        return len(found)
 
     def reject(self, op: Operation, error: str) -> None:
         """Hold an operation as rejected rather than waiting."""
@@ -54,9 +55,9 @@ class HeldOperations:
         """Return whether the waiting operation `seq` is held."""
         return seq in self._waiting
 
-    def waiting(self) -> list[Operation]:
-        """Return the waiting operations, oldest first."""
-        return [op for op, _ in self._waiting.values()]
+    def waiting(self, most: int | None = None) -> list[Operation]:
+        """Return the waiting operations, oldest first: all, or `most` of them."""
+        return [op for op, _ in islice(self._waiting.values(), most)]
 
     def rejected(self) -> list[RejectedWrite]:
         """Return the rejected operations, oldest first."""

@@ -184,10 +184,13 @@ class OwnQueues:
             self._go_on_moving()
             yield_gil()
 
-    def look_after(self, kept: AcknowledgedWrites) -> None:
-        """Check that the files are intact, and release those no longer needed; `kept` takes over what they keep."""
+    def look_after(self, kept: AcknowledgedWrites, *, at_end: bool = False) -> None:
+        """Check that the files are intact, and release those no longer needed; `kept` takes over what they keep.
+
+        `at_end`: this is the last chance to save what only memory holds of a damaged one.
+        """
         for spool in self.spools():
-            if (gone := found_gone(spool)) is not None:
+            if (gone := found_gone(spool, at_end=at_end)) is not None:
                 self.rescue(spool, gone)
         self.finish_moves()
         self.let_go_of_moved(kept)
@@ -321,10 +324,10 @@ class OwnQueues:
             logger.warning("hermes-pgvector: writes are kept in memory only and are lost with this process: %s", exc)
 
 
-def found_gone(spool: Spool) -> SpoolGone | None:
+def found_gone(spool: Spool, *, at_end: bool = False) -> SpoolGone | None:
     """Return the error if the files of a spool were deleted, cut or overwritten; None if they are intact or locked."""
     try:
-        spool.check()
+        spool.check(at_end=at_end)
     except SpoolGone as exc:
         return exc
     except SpoolError:  # held by another program

@@ -99,30 +99,29 @@ class Spool:
     def take(self, limit: int) -> list[Operation]:
         """Return up to `limit` of the oldest operations; they stay in the file until `ack`.
 
-        From a damaged file, return those before the damage, or else those in memory. Raises SpoolError if all are lost.
+        They are the copies in memory, if all that wait are there: the file may have been damaged since it was given
+        them. From a damaged file, return those before the damage. Raises SpoolError if there are none.
         """
-        ops: list[Operation] = []
         with self._lock:
             self._must_be_there()
             done = self._done | self._passed
+            ops = self._held.waiting(limit) if self._held.counts()[0] >= self.depth else []
+        ops = ops or self._read(limit, done)
+        with self._lock:  # an operator may have put some back since `recount`: they wait until `ack` as well
+            self.depth = max(self.depth, len(ops))
+        return ops
+
+    def _read(self, limit: int, done: set[int]) -> list[Operation]:
+        """Return up to `limit` of the oldest operations in the file, without those `done`. Raises SpoolError."""
+        ops: list[Operation] = []
         try:
             with self._back_lock, closing(self._back.cursor()) as cursor:
                 cursor.execute(f"SELECT seq, {COLUMNS} FROM operations ORDER BY seq LIMIT ?", (limit + len(done),))
                 ops.extend(operation_of(row) for row in yielding_gil(cursor) if row[0] not in done)
         except FAULTS as exc:
             if not ops:
-                ops = self._remembered(limit)
-            if not ops:
                 raise cannot_use(self.path, exc) from exc
-        with self._lock:  # an operator may have put some back since `recount`: they wait until `ack` as well
-            self.depth = max(self.depth, len(ops))
         return ops
-
-    def _remembered(self, limit: int) -> list[Operation]:
-        """Return the oldest operations from the copy in memory; none unless all waiting operations are in it."""
-        with self._lock:
-            held = [op for op in self._held.waiting() if op.seq not in self._done | self._passed]
-            return held[:limit] if len(held) >= self.depth else []
 
     def ack(self, ops: Sequence[Operation]) -> None:
         """Delete operations that Postgres has committed; while the disk cannot be written, only mark them in memory."""
@@ -138,24 +137,24 @@ class Spool:
         with self._lock:
             fresh = seqs - self._done
             self._done |= fresh
-            self._held.forget(fresh)
+            held = self._held.forget(fresh)
             done = set(self._done)
         try:
             with self._back_lock:
-                self._delete(json.dumps(sorted(fresh)), done)
+                self._delete(json.dumps(sorted(fresh)), done, held)
         except SpoolGone:  # the next `take` raises it
             with self._lock:
                 self._take_off((len(fresh), 0))
         except FAULTS as exc:
             logger.debug("hermes-pgvector: %s", cannot_use(self.path, exc))
 
-    def _delete(self, fresh: str, done: set[int]) -> None:
+    def _delete(self, fresh: str, done: set[int], at_least: int) -> None:
         with self._lock:
             self._must_be_there()
-        gone = self._measure("seq IN (SELECT value FROM json_each(?))", fresh)
+        count, size = self._measure("seq IN (SELECT value FROM json_each(?))", fresh)
         with self._lock:  # a hook may wait for this
             self._must_be_there()
-            self._take_off(gone)
+            self._take_off((max(count, at_least), size))  # a damaged file may not find them
             deleted = self._back.execute(
                 "DELETE FROM operations WHERE seq IN (SELECT value FROM json_each(?))", (json.dumps(sorted(done)),)
             )
@@ -232,7 +231,8 @@ class Spool:
         with as_spool_error(self.path), self._back_lock, self._lock:
             self._must_be_there()
             done = json.dumps(sorted(self._done | self._passed))
-            self.depth, self.size_bytes = self._measure("seq NOT IN (SELECT value FROM json_each(?))", done)
+            found, self.size_bytes = self._measure("seq NOT IN (SELECT value FROM json_each(?))", done)
+            self.depth = max(found, self._held.counts()[0])  # a damaged file may lack some that are held
             if (aside := self._count_rejected()) < self.rejected_count:
                 self._held.forget_rejected()
             self.rejected_count = aside
@@ -243,19 +243,20 @@ class Spool:
             rows = conn.execute(f"SELECT seq, {COLUMNS}, error FROM aside ORDER BY at, seq").fetchall()
         return [RejectedWrite(operation_of(row[:6]), row[6]) for row in rows]
 
-    def check(self) -> None:
+    def check(self, *, at_end: bool = False) -> None:
         """Raise SpoolGone if the files are no longer those that were opened, or their content was overwritten.
 
-        To be called by the thread that empties the spool.
+        The content is looked at if another program has written to the file, and `at_end`, if anything is left in it:
+        what memory still has of it is lost then. To be called by the thread that empties the spool.
         """
         try:
             with self._lock:
                 self._must_be_there()
-                written, depth = self._files.written(), self.depth
-                last = self._last if self._held.holds(self._last) else None
-            if written:
+                suspect = self._files.written() or (at_end and bool(self.depth or self._done))
+                depth, copies = self.depth, self._held.waiting() if suspect else []
+            if suspect:
                 self._files.settle()
-                if not holds(self.path, depth, last, thoroughly=True):
+                if not holds(self.path, depth, None, copies=copies):
                     raise SpoolGone(f"the spool {self.path} was overwritten")
         except FAULTS as exc:
             raise cannot_use(self.path, exc) from exc

@@ -109,10 +109,11 @@ def _set_rejected_aside(conn: sqlite3.Connection) -> None:
         conn.execute("ROLLBACK")
 
 
-def holds(path: Path, at_least: int, last: int | None, *, thoroughly: bool = False) -> bool:
+def holds(path: Path, at_least: int, last: int | None, *, copies: Sequence[Operation] | None = None) -> bool:
     """Return whether a new connection finds at least `at_least` operations, and among them the one numbered `last`.
 
-    Raises SQLite's own errors.
+    With `copies`, also whether the file is sound and holds these operations as they were given to it. Raises SQLite's
+    own errors.
     """
     with contextlib.closing(connect(path)) as fresh:
         fresh.execute(f"PRAGMA busy_timeout={HOOK_PATIENCE_MS}")
@@ -120,8 +121,19 @@ def holds(path: Path, at_least: int, last: int | None, *, thoroughly: bool = Fal
             return False  # the file was emptied after its log had been checkpointed into it
         (count,) = fresh.execute("SELECT count(*) FROM operations").fetchone()
         found = fresh.execute("SELECT EXISTS (SELECT 1 FROM operations WHERE seq = ?)", (last,)).fetchone()
-        whole = not thoroughly or fresh.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
+        whole = copies is None or (
+            fresh.execute("PRAGMA quick_check(1)").fetchone() == ("ok",) and _has_all(fresh, copies)
+        )
     return whole and count >= at_least and (last is None or found == (1,))
+
+
+def _has_all(conn: sqlite3.Connection, copies: Sequence[Operation]) -> bool:
+    """Return whether the file holds all these operations, unchanged."""
+    left = {op.seq: op for op in copies}
+    for seq, *row in yielding_gil(conn.execute(f"SELECT seq, {COLUMNS} FROM operations")):
+        if (op := left.pop(seq, None)) is not None and tuple(row) != row_of(op):
+            return False
+    return not left
 
 
 def move(

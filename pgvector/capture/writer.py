@@ -210,7 +210,7 @@ class Writer:
                 self._wake.wait(max(0.0, min(_IDLE_S, self._due.housekeeping - time.monotonic())))
                 self._stopping.wait(LINGER_S)
         self._own.move_to_disk()
-        self._own.let_go_of_moved(self._acknowledged)
+        self._own.look_after(self._acknowledged, at_end=True)
         self._acknowledged.expire()
         self._adopted.close()
         self._own.tell_why_they_wait(self._report)

@@ -354,6 +354,47 @@ def test_need_03_a_spool_overwritten_in_its_middle_is_noticed_and_written_anew(
     assert user_turns(database) == [turn(number) for number in range(500)]
 
 
+def spoil(home: Path, text: str) -> None:
+    """Change a letter of this text wherever the files of the spool hold it, as a failing disk may."""
+    found = 0
+    for path in (home / "pgvector" / "spool").glob("*.db*"):
+        body, times = path.read_bytes(), path.stat()
+        found += (many := body.count(text.encode()))
+        if many:
+            with path.open("r+b") as file:  # the same file, which is open elsewhere
+                file.write(body.replace(text.encode(), text.swapcase().encode()))
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert found
+
+
+@pytest.mark.parametrize("agent", ["goes on", "ends"])
+def test_need_03_what_is_spoiled_in_the_file_of_an_agent_that_lives_is_stored_as_it_was_said(
+    agent: str,
+    make_provider: MakeProvider,
+    proxy: TcpProxy,
+    proxied: str,
+    database: Database,
+    home: Path,
+    tmp_path: Path,
+) -> None:
+    proxy.stop()
+    process = WritingProcess({"dsn": proxied, "dims": DIMS}, home, tmp_path / "spoiled.log", "orders", turns=30)
+    try:
+        process.order("write 30 31", "written")
+        spoil(home, turn(7))
+        if agent == "goes on":
+            proxy.start()
+            assert process.order("flush", "flushed") == "flushed True"
+        process.die()
+        assert process.logged("ERROR") == []
+    finally:
+        process.close()
+    proxy.start()
+    landed(make_provider({"dsn": proxied}))
+    until(lambda: len(user_turns(database)) >= 31, 30, "the turns of the process that is gone")
+    assert user_turns(database) == [turn(number) for number in range(31)]
+
+
 def test_need_03_writes_of_several_threads_come_after_all_that_a_lost_file_held(
     make_provider: MakeProvider,
     proxy: TcpProxy,
