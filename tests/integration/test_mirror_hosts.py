@@ -183,6 +183,26 @@ def test_trap_05_a_memory_that_waited_on_a_host_that_was_away_is_not_back_where_
     assert recalled(session, "atlas") == ([text] if said_again else [])
 
 
+def test_need_15_what_was_dropped_on_two_hosts_and_is_said_again_on_one_is_there_whatever_the_clock_of_the_other(
+    hosts: tuple[Host, Host],
+) -> None:
+    ahead, here = hosts
+    text, in_five_minutes = "Atlas is blue", time.time_ns() + 300 * 10**9
+    for host in hosts:
+        host.write(text, age_s=60)
+        host.session().shutdown()
+    os.utime(ahead.home / "pgvector" / "clock", ns=(time.time_ns(), in_five_minutes))  # it never goes back
+    session = ahead.session()
+    session.on_memory_write("remove", "memory", "", {"old_text": text})
+    landed(session)
+    session = here.session()
+    session.on_memory_write("remove", "memory", "", {"old_text": text})
+    landed(session)
+    session.on_memory_write("add", "memory", text)
+    landed(session)
+    assert recalled(session, "atlas") == [text]
+
+
 def test_need_03_what_an_agent_remembered_while_it_was_away_stays_though_a_file_dropped_the_text_meanwhile(
     hosts: tuple[Host, Host], make_provider: MakeProvider, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -161,8 +161,9 @@ EXISTS (SELECT FROM hermes_mirror AS f
            AND f.digest = {m}.digest AND comes_after(f.noted_at; %(noted_at)s))
 
 -- fragment: last_removal()
--- What a tombstone says of a text that is removed again.
-removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at), origin = excluded.origin
+-- What a tombstone says of a text that is removed again: the later removal, by whom and when. The clock of each home is its own.
+removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at),
+origin = CASE WHEN excluded.removed_at >= hermes_tombstones.removed_at THEN excluded.origin ELSE hermes_tombstones.origin END
 
 -- fragment: has_owner(m)
 -- Whether somebody keeps the memory besides the hosts' memory files. An agent of version 1.0, which may write beside this one,
