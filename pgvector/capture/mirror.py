@@ -73,7 +73,10 @@ class Mirror:
 
     @cached_property
     def origin(self) -> str:
-        """Return the identifier of this home on this host. A fresh home gets another one, so it removes nothing."""
+        """Return the identifier of this home on this host. A fresh home gets another one, so it removes nothing.
+
+        It is noted at once, for a copy of the home that is made before Postgres has stored anything from it.
+        """
         where = hashlib.sha256(f"{socket.gethostname()}\0{self._home.resolve()}".encode(errors="replace")).hexdigest()[
             :12
         ]
@@ -81,9 +84,12 @@ class Mirror:
         try:
             if not marker.exists():
                 _make_whole(marker, uuid.uuid4().hex)
-            return f"{read_regular_file(marker).decode(errors='replace')[:32]}:{where}"
+            origin = f"{read_regular_file(marker).decode(errors='replace')[:32]}:{where}"
         except OSError:
             return f":{where}"
+        if not (self._home / _LAST_ORIGIN).exists():
+            self._note_origin(origin)
+        return origin
 
     def _former(self, origin: str) -> tuple[str, float]:
         """Return the origin that this home had last, as its host or path has another name now, and up to when.
@@ -109,9 +115,9 @@ class Mirror:
                 return origin, same and int(marker) == (self._home / ORIGIN).stat().st_ino
         return "", False
 
-    def _note_origin(self) -> None:
+    def _note_origin(self, origin: str) -> None:
         with contextlib.suppress(OSError):
-            text, path = f"{self.origin} {(self._home / ORIGIN).stat().st_ino}\n", self._home / _LAST_ORIGIN
+            text, path = f"{origin} {(self._home / ORIGIN).stat().st_ino}\n", self._home / _LAST_ORIGIN
             if not path.exists() or read_regular_file(path) != text.encode():
                 replace_text(path, text)
 
@@ -184,8 +190,8 @@ class Mirror:
             if isinstance(op, FileOperation) and op.origin == self.origin:
                 if op.noted_at < self._stored_up_to:
                     self.read_again()
-                if isinstance(op, ReconcileFile) or not (self._home / _LAST_ORIGIN).exists():
-                    self._note_origin()  # a home's first session adds before there is a file to read
+                if isinstance(op, ReconcileFile):
+                    self._note_origin(self.origin)
                 self._stored_up_to = max(self._stored_up_to, op.noted_at)
 
     def note_written(self, target: str, texts: Iterable[str]) -> None:

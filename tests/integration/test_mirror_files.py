@@ -330,7 +330,7 @@ def test_need_15_two_processes_that_start_at_once_in_a_new_home_are_one_host(
 
     monkeypatch.setattr(uuid, "uuid4", as_another_is_faster)
     assert [Mirror(home).origin] == others == [Mirror(home).origin]
-    assert [path.name for path in (home / "pgvector").iterdir()] == ["origin"]
+    assert sorted(path.name for path in (home / "pgvector").iterdir()) == ["last_origin", "origin"]
 
 
 def test_need_15_a_fresh_home_removes_nothing(make_provider: MakeProvider, home: Path, tmp_path: Path) -> None:

@@ -365,6 +365,27 @@ def test_trap_05_a_copy_of_a_home_has_its_entries_in_the_themes_of_the_original(
     assert recalled(two.session(), "atlas borealis cygnus", scope="all") == ["Cygnus is red"]
 
 
+def test_trap_05_so_has_a_copy_that_was_made_before_anything_was_stored(
+    hosts: tuple[Host, Host], make_provider: MakeProvider, direct_dsn: str, dsn: str
+) -> None:
+    """What waits in the home was copied along, and is stored once."""
+    one, two = hosts
+    with TcpProxy.before(direct_dsn) as proxy:
+        proxy.stop()
+        away = make_provider(
+            {"dsn": proxy.conninfo(direct_dsn)},
+            hermes_home=str(one.home), gateway_session_key="sales", agent_identity="team",
+        )  # fmt: skip
+        away.on_memory_write("add", "memory", "Atlas is blue")
+        one.write("Atlas is blue", age_s=60)
+        close_all()
+    shutil.copytree(one.home, two.home)
+    for host in hosts:
+        host.session()
+        close_all()
+    assert Database(dsn).themes_of_memory("Atlas is blue") == ["sales"]
+
+
 @pytest.mark.parametrize(
     ("profile", "aliases", "told"),
     [
