@@ -33,6 +33,7 @@ from .spool_format import (
     cannot_use,
     connect,
     holds,
+    is_empty,
     move,
     operation_of,
     prepare,
@@ -334,12 +335,11 @@ class Spool:
     def end(self) -> bool:
         """Close the file; return True if nothing waits, is rejected or is kept in it. No hook can append in between."""
         self._cross_off()
-        any_row = " OR ".join(f"EXISTS (SELECT 1 FROM {table})" for table in ("operations", "aside", "kept"))
         empty = False
         with self._back_lock, self._lock:
             self._mend()
             with contextlib.suppress(*FAULTS):
-                empty = not self._back.execute(f"SELECT {any_row}").fetchone()[0]
+                empty = is_empty(self._back)
             self._close()
         return empty
 

@@ -167,6 +167,17 @@ def readable(
     return found
 
 
+def is_empty(conn: sqlite3.Connection) -> bool:
+    """Return whether nothing waits, is rejected or, as far as that can be read, is kept. Raises SQLite's own errors."""
+    rejected = "SELECT EXISTS (SELECT 1 FROM aside {})"
+    try:
+        empty = conn.execute(rejected.format("")).fetchone() == (0,)
+    except FAULTS:  # its index may be damaged, which is read in its place
+        empty = conn.execute(rejected.format("NOT INDEXED")).fetchone() == (0,)
+    waiting = conn.execute("SELECT EXISTS (SELECT 1 FROM operations)").fetchone()
+    return empty and waiting == (0,) and not readable(conn, "kept", "''", most=1)
+
+
 def row_of(op: Operation) -> Row:
     """Return the row that stores an operation."""
     return op.op_id.bytes, op.theme, op.kind, encode(op), op.at

@@ -119,6 +119,29 @@ def test_need_03_a_damaged_file_is_kept_and_told_once_and_the_rest_arrives(
     assert len(records(logging.ERROR)) == 2
 
 
+@pytest.mark.parametrize("part", ["kept", "aside_op_id", "report"])
+def test_need_40_a_file_whose_writes_have_arrived_is_gone_though_another_part_of_it_is_damaged(
+    part: str,
+    leave_spool: LeaveSpool,
+    proxy: TcpProxy,
+    proxied: str,
+    make_provider: MakeProvider,
+    database: Database,
+) -> None:
+    """`status` would name its process for ever, and every agent would read it."""
+    left = leave_spool()
+    with closing(sqlite3.connect(left)) as connection:
+        ((page,),) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (part,)).fetchall()
+        ((size,),) = connection.execute("PRAGMA page_size").fetchall()
+    with left.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(bytes(size))
+    proxy.start()
+    landed(make_provider({"dsn": proxied, "spool_keep_s": 0}))
+    until(lambda: not left.exists(), 30, "the end of the file")
+    assert user_turns(database) == [turn(number) for number in range(200)]
+
+
 def test_need_03_a_file_of_a_newer_version_is_left_as_it_is_and_told_once(
     leave_spool: LeaveSpool,
     proxy: TcpProxy,
