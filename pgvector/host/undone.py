@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import sqlite3
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -38,6 +38,7 @@ SELECT id, timestamp, active = 0 AND NOT coalesce(compacted, 0), coalesce(compac
 """
 _APART_S = 1e-5  # Postgres stores microseconds, which a float may not hold exactly
 _AT_ONCE_S = 5e-6  # messages that a compression writes are a microsecond apart, others never are
+_STORED_WITHIN_S = 60.0  # of the host's last message, whose time is ahead of now if the clock was set back since
 _OWN_TIMES = 2  # so many consecutive messages of a compression may have kept their own times
 
 
@@ -197,7 +198,8 @@ def _spans(told: Sequence[HostMessage], now: float) -> Iterator[Span]:
     The times of messages that were not undone are left out of the spans.
     """
     stands = sorted(each.at for each in told if not each.undone)
-    for since, until in _undone_turns((each for each in told if each.role != "user"), now):
+    by_host = sorted((each for each in told if each.role != "user"), key=lambda each: each.at)
+    for since, until in _undone_turns(by_host, now):
         yield from _between(stands, since, until)
     standing = set(stands)
     yield from ((each.at, each.at) for each in told if each.undone and each.role == "user" and each.at not in standing)
@@ -211,11 +213,12 @@ def _between(stands: Sequence[float], since: float, until: float) -> Iterator[Sp
     yield since, until
 
 
-def _undone_turns(by_host: Iterable[HostMessage], now: float) -> Iterator[Span]:
+def _undone_turns(by_host: Sequence[HostMessage], now: float) -> Iterator[Span]:
     """Yield spans from the first of a run of the host's undone messages to the next not undone, or else to `now`.
 
     Messages that the host writes itself have the host's time; a user's message has that of their platform, which may
-    be earlier than the turn before it.
+    be earlier than the turn before it. They are in the order of time: where the clock was wrong for some of them, a
+    span in the order of the conversation would hold others that stand.
     """
     since: float | None = None
     for each in by_host:
@@ -225,4 +228,4 @@ def _undone_turns(by_host: Iterable[HostMessage], now: float) -> Iterator[Span]:
             yield since, each.at
             since = None
     if since is not None:
-        yield since, now
+        yield since, max(now, by_host[-1].at + _STORED_WITHIN_S)

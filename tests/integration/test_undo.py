@@ -162,6 +162,25 @@ def test_need_38_a_turn_after_the_clock_was_set_back_takes_none_from_before_alon
     assert stored(dsn) == [turn(1)]
 
 
+@pytest.mark.parametrize("off_s", [-86_400, 86_400], ids=["behind", "ahead"])
+def test_need_38_only_a_turn_of_while_the_clock_was_wrong_is_taken_back_once_it_is_right(
+    host: Host, make_provider: MakeProvider, dsn: str, monkeypatch: pytest.MonkeyPatch, off_s: float
+) -> None:
+    """As of a machine that begins with a clock of yesterday, until it has asked for the time."""
+    provider = make_provider(session_id=SESSION)
+    host.say(provider, 1)
+    with monkeypatch.context() as wrong:
+        wrong.setattr(time, "time", lambda real=time.time: real() + off_s)
+        host.say(provider, 2)
+    landed(provider)
+    close_all()
+    provider = make_provider(session_id=SESSION)
+    host.undo()
+    undo(provider)
+    landed(provider)
+    assert stored(dsn) == [turn(1)]
+
+
 def test_need_38_a_turn_that_left_nothing_in_memory_takes_none_with_it(make_provider: MakeProvider, dsn: str) -> None:
     provider = make_provider(session_id=SESSION)
     provider.sync_turn(turn(1), ANSWER)
@@ -231,6 +250,7 @@ def test_need_38_a_turn_that_was_set_aside_stays_away_where_both_wait(
         undo(provider)
         (spool,) = writer._own.spools()
         retry(spool, [item.operation for item in spool.rejected()])
+        spool.recount()  # as the drain thread does once it has nothing else to write
         assert [op.kind for op in spool.take(10)] == ["undo", "turn"]
         proxy.start()
         until(lambda: not spool.take(10), what="both to be written")
