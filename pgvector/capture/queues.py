@@ -325,11 +325,15 @@ class OwnQueues:
 
 
 def found_gone(spool: Spool, *, at_end: bool = False) -> SpoolGone | None:
-    """Return the error if the files of a spool were deleted, cut or overwritten; None if they are intact or locked."""
+    """Return the error if the files of a spool were deleted, cut or overwritten; None if they are intact or locked.
+
+    `at_end`, also if they cannot be read for another reason: nobody else has what is in memory.
+    """
     try:
         spool.check(at_end=at_end)
     except SpoolGone as exc:
         return exc
-    except SpoolError:  # held by another program
-        pass
+    except SpoolError as exc:
+        if at_end and not isinstance(exc, SpoolBusy):
+            return SpoolGone(str(exc))
     return None

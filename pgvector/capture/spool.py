@@ -103,7 +103,7 @@ class Spool:
         They are the copies in memory, if all that wait are there: the file may have been damaged since it was given
         them. From a damaged file, return those before the damage. Raises SpoolError if there are none.
         """
-        with self._lock:
+        with as_spool_error(self.path), self._lock:
             self._must_be_there()
             done = self._done | self._passed
             ops = self._held.waiting(limit) if self._held.counts()[0] >= self.depth else []

@@ -7,6 +7,7 @@ import gc
 import json
 import logging
 import os
+import resource
 import shutil
 import sqlite3
 import statistics
@@ -25,6 +26,7 @@ from hermes_memory_pgvector.capture.queues import OwnQueues, found_gone
 from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory, spool_folder
 from hermes_memory_pgvector.capture.writer import Writer
 from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.domain.errors import SpoolError
 from hermes_memory_pgvector.domain.operations import Message, StoreTurn
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import DIMS, MakeProvider
@@ -279,6 +281,27 @@ def unreadable(path: Path) -> Iterator[None]:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdout.readline()
         yield
+
+
+@contextmanager
+def out_of_file_descriptors() -> Iterator[None]:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_need_03_a_spool_that_cannot_be_looked_into_now_is_looked_into_later(home: Path) -> None:
+    own = OwnQueues(SpoolDirectory(spool_folder(home), max_bytes=100_000_000), 1_000_000)
+    (spool,) = own.spools()
+    own.append(StoreTurn(theme="marketing", at=0.0, session_id="s", messages=(Message("user", turn(1)),)))
+    with closing(sqlite3.connect(spool.path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the log is shorter, so there is something to look at
+    with out_of_file_descriptors(), pytest.raises(SpoolError, match="cannot be used"):
+        spool.take(1)  # the drain thread would end on any other error
+    assert [text for op in spool.take(1) for text in op.texts()] == [turn(1)]
 
 
 def test_need_03_what_a_lost_file_held_is_not_given_up_while_others_lock_it(home: Path) -> None:
