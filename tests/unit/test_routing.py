@@ -34,7 +34,7 @@ ACROSS_THEMES = {
         "theme_names_spread", "readable_themes", "themes_holding_turns", "themes_holding_memories",
     },
     "the operator's: import, export, reembed": {
-        "known_memories", "missing_turns", "sample_texts", "themes_with_traces",
+        "entries_read", "known_memories", "missing_turns", "sample_texts", "themes_with_traces",
         "predecessor_memories", "predecessor_turns", "predecessor_turns_without_parents",
     },
 }  # fmt: skip

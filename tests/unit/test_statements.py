@@ -105,7 +105,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "walk_vectors", "walk_timeline", "plan_for_values", "plan_as_before", "plan_as_recall",  # touch no stored text
         "lost_vector_columns", "add_vector_columns",
         "has_graph", "has_own_graph", "theme_indexes", "index_hnsw_theme",  # the catalogue
-        "hnsw_index_state", "build_progress",
+        "existing_indexes", "hnsw_before", "hnsw_index_state", "build_progress",
         "compact_sizes", "count_cold", "keep_signatures", "calibrate_signatures", "signature_scale",
         "vector_search_turns_cold",  # as vector_search_turns_walk_sig
         "vector_search_memories_all", "vector_search_turns_all",  # the explicit scope 'all'
