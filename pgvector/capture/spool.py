@@ -186,8 +186,8 @@ class Spool:
         with self._back_lock, contextlib.suppress(SpoolGone, *FAULTS):
             with self._lock:
                 self._must_be_there()
-            self._back.execute("PRAGMA wal_checkpoint(PASSIVE)")
-            self._files.settle()
+            with self._files.our_own():
+                self._back.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     @contextlib.contextmanager
     def written(self) -> Iterator[sqlite3.Connection]:

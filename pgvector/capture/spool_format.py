@@ -168,14 +168,21 @@ def readable(
 
 
 def is_empty(conn: sqlite3.Connection) -> bool:
-    """Return whether nothing waits, is rejected or, as far as that can be read, is kept. Raises SQLite's own errors."""
-    rejected = "SELECT EXISTS (SELECT 1 FROM aside {})"
+    """Return whether nothing waits, is rejected or, as far as a damaged file can be read, is kept.
+
+    Raises SQLite's own errors, such as one of the disk, after which nothing is known.
+    """
+    if conn.execute("SELECT EXISTS (SELECT 1 FROM operations)").fetchone() != (0,):
+        return False
     try:
-        empty = conn.execute(rejected.format("")).fetchone() == (0,)
-    except FAULTS:  # its index may be damaged, which is read in its place
-        empty = conn.execute(rejected.format("NOT INDEXED")).fetchone() == (0,)
-    waiting = conn.execute("SELECT EXISTS (SELECT 1 FROM operations)").fetchone()
-    return empty and waiting == (0,) and not readable(conn, "kept", "''", most=1)
+        found = conn.execute("SELECT EXISTS (SELECT 1 FROM aside) OR EXISTS (SELECT 1 FROM kept)").fetchone()
+    except FAULTS as exc:
+        if not _is_damage(exc):
+            raise
+        # An index, which is read in the table's place, may be all that is damaged.
+        rejected = conn.execute("SELECT EXISTS (SELECT 1 FROM aside NOT INDEXED)").fetchone()
+        return bool(rejected == (0,)) and not readable(conn, "kept", "''", most=1)
+    return bool(found == (0,))
 
 
 def row_of(op: Operation) -> Row:
@@ -223,12 +230,16 @@ def _is_held(exc: Exception) -> bool:
     return getattr(exc, "sqlite_errorcode", 0) & 0xFF in _HELD
 
 
+def _is_damage(exc: Exception) -> bool:
+    code = getattr(exc, "sqlite_errorcode", 0)
+    return code & 0xFF in _DAMAGED or code in (sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_READONLY_DBMOVED)
+
+
 def cannot_use(path: Path, exc: Exception) -> SpoolError:
     """Return the error that `exc` means: the file is locked by another program, changed or damaged, or unusable."""
-    code = getattr(exc, "sqlite_errorcode", 0)
     if _is_held(exc):
         return SpoolBusy(f"another program holds a lock on the spool {path} ({exc})")
-    if code & 0xFF in _DAMAGED or code in (sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_READONLY_DBMOVED):
+    if _is_damage(exc):
         return SpoolGone(f"the spool {path} was changed by somebody else, or is damaged ({exc})")
     return SpoolError(f"the spool {path} cannot be used ({exc}); {_remedy(path)}")
 
@@ -319,6 +330,14 @@ class WatchedFiles:
         """Treat all changes of the database file so far as our own: only a checkpoint writes to it."""
         with contextlib.suppress(OSError):
             self._settled_ns = os.stat(self._path).st_mtime_ns
+
+    @contextlib.contextmanager
+    def our_own(self) -> Iterator[None]:
+        """Treat what the block writes to the database file as our own, unless others had written to it before."""
+        others = self.written()
+        yield
+        if not others:
+            self.settle()
 
     def written(self) -> bool:
         """Return whether the last `look` found the database file written to since `settle`."""

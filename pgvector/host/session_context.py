@@ -213,7 +213,8 @@ def environment(home: Path) -> dict[str, str]:
     # Of its own home the host has put the file into the environment. A program that is started by itself, as a command
     # or an MCP server, has it from here. A file that is missing for a moment removes nothing.
     if home == own:
-        return read_dotenv(home, "") | os.environ | read_dotenv(home)
+        given = {name: value for name, value in os.environ.items() if value}  # `docker -e NAME=` names no key
+        return dict(os.environ) | read_dotenv(home, "") | given | read_dotenv(home)
     kept = {name: value for name, value in os.environ.items() if value not in taken.get(name, ())}
     return kept | read_dotenv(home, "", kept)
 

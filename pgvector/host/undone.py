@@ -228,4 +228,5 @@ def _undone_turns(by_host: Sequence[HostMessage], now: float) -> Iterator[Span]:
             yield since, each.at
             since = None
     if since is not None:
-        yield since, max(now, by_host[-1].at + _STORED_WITHIN_S)
+        last = by_host[-1].at
+        yield since, now if last <= now else last + _STORED_WITHIN_S  # a clock that was ahead has been set right

@@ -60,6 +60,24 @@ def asks_for_reply(text: str) -> bool:
     return _said_by_you().search(folded) is not None or _what_helped().search(folded) is not None
 
 
+def asks_what_we_did(text: str) -> bool:
+    """Return whether a text begins by asking what its speaker did or was: "Where did I go on Monday?"."""
+    return _by_us().match(text[:_BEGINNING_CHARS].strip().casefold()) is not None
+
+
+@cache
+def _by_us() -> re.Pattern[str]:
+    did = (
+        r"(?:(?:did|had|have|was|were)\s+(?:i|we)|(?:hab(?:e|en)?|hatten?|war(?:en)?)\s+(?:ich|wir)|ai-je|avons-nous"
+        r"|j['\u2019]ai|nous\s+avons|on\s+a|(?<=qué\s|nde\s|ndo\s|uál\s|ién\s)(?:\w{2,}(?:é|[ai]mos)|hice|fui|dije))\b"
+    )
+    asked = (
+        r"(?:what|which|whom?|whose|where|when|why|how|was|welche[rsnm]?|we[rmn]|wann|wo\w{0,5}|warum|wie"
+        r"|quel\w*|quoi|qu['\u2019]|qui|où|quand|combien|comment|qué|dónde|cuándo|cuál|quién)"
+    )
+    return re.compile(rf"\W*{_PLEASE}(?:{did}|{asked}\b[^.?!\n]*?\b{did})")
+
+
 @lru_cache(maxsize=1024)  # hundreds of rows are asked about, several times each
 def _asks_by_words(head: str, end: str) -> bool:
     beginning = head[:_BEGINNING_CHARS].strip().casefold()
@@ -158,7 +176,7 @@ def _unmarked() -> re.Pattern[str]:
         rf"|should\s+(?:i|we|he|she|it|they|the|my|our)\b"
         rf"|(?:is|are|can|could|will|would|does|did|has|was|were|should)\s+{_ANYONE}\b|do\s+any(?:one|body)?\b"
         r"|(?:who\s+(?!knows\b)(?:\w+s|\w+ed|won|made|got|took|went|came|wrote|said|sent|told|left|bought|paid)"
-        r"|what\s+(?:\w{2,}[^\W\de]ed|went|came|broke))\b"
+        r"|what\s+(?:happened|changed|went|came|broke)\b(?!.*(?:,|\b(?:\w+ed|cost|made|got|became)\b)))\b"
         r"(?!.*\b(?:is|was|are|were|will|can|must|should|would)\b)|(?:how|what)\s+about\b|how\s+come\b"
         r"|any\s+(?:news|updates?|word|luck|progress)\b|any\s+ideas?\s+(?:who|what|when|where|why|how|if|whether)\b"
         rf"|(?:was|wer|wem|wen|wann|wo|woher|wohin|womit|worüber|wofür|warum|wieso|wie)\s+{_IST}\b"

@@ -268,10 +268,12 @@ def _changed_first(lines: Sequence[Line], question: str) -> list[Line]:
     A question for what comes names nothing: then it stands before what is about the same.
     A line that scores far less than that one keeps its place, and so do all where a rerank endpoint put them in order.
     """
-    said_to_change = list(map(_states_value if asks_for_value(question) else _said_to_change, lines))
+    words_of = _about(question)
+    said_to_change = list(map(_said_to_change, lines))
+    if asks_for_value(question) and (newest := _newest_value(lines, words_of)) is not None:
+        said_to_change[newest] = lines[newest].statement
     if not any(said_to_change):
         return list(lines)
-    words_of = _about(question)
     ordered: list[tuple[Line, frozenset[str]]] = []
     for line, changed in zip(lines, said_to_change, strict=True):
         asked = words_of(changed) if changed and not by_endpoint(line.told) else frozenset()
@@ -289,10 +291,19 @@ def _said_to_change(line: Line) -> str:
     return " ".join(filter(None, changed))
 
 
-def _states_value(line: Line) -> str:
-    """Return what a line says where it states a number or a day, or else what it says is another way than before."""
-    stated = (said.content for said in line.stated if not is_question(said))
-    return line.statement if any(map(states_value, stated)) else _said_to_change(line)
+def _newest_value(lines: Sequence[Line], words_of: Callable[[str], frozenset[str]]) -> int | None:
+    """Return the place of the newest line that states a number or a day of what is asked; None if none does.
+
+    Only one moves up by that alone: what has a number is often about something else, such as a bill of the dentist.
+    """
+    least = FITS_AS_WELL * max(line.told.score for line in lines)
+    fitting = (place for place, line in enumerate(lines) if line.told.score >= least)
+    stating = [place for place in fitting if _states_value(lines[place]) and words_of(lines[place].statement)]
+    return max(stating, key=lambda place: lines[place].told.at, default=None)
+
+
+def _states_value(line: Line) -> bool:
+    return any(states_value(said.content) for said in line.stated if not is_question(said))
 
 
 def _about(question: str) -> Callable[[str], frozenset[str]]:

@@ -45,7 +45,9 @@ _CONFIRMS = late_pattern(
 # What is asked for is a number or a time. In lower case and without accents.
 _FOR_VALUE = late_pattern(
     r"\b(?:how (?:many|much|long|often|old|far|big|large|high|late|early)|(?:what|which) (?:times?|days?|dates?)"
-    r"|when (?:is|are|do|does|will|must|should|can)|costs?|price|code|number|version"
+    r"|when(?:['\u2019]s| (?:is|are|do|does|will|must|should|can))|costs?|price"
+    r"|(?:what|which|the)(?:['\u2019]s)? (?:\S+ ){0,3}?(?:code|number|version)"
+    r"(?=\W*$|[?.!,]| (?:of|for|to|do|does|is|in|on|at|we|i)\b)"
     r"|wie ?(?:viele?|lange|oft|alt|weit|gross|hoch|spat)|wann|welche[nmrs]? (?:uhrzeit|tage?n?|datum)|kostet|kosten"
     r"|preis|nummer|combien|quels? jours?|quelle (?:heure|date)|coute\w*|prix|numero|cuant[oa]s?|que (?:hora|dias?)"
     r"|cuestan?|precio|clave)\b|^\W*(?:et |y )?(?:quand|cuando)\b"

@@ -14,7 +14,7 @@ from ..domain.function_words import in_first_person, language_of, telling_words,
 from ..domain.named_times import asks_what_was_said, named_periods, session_asked, without_times
 from ..domain.times_ahead import days_ahead, only_what_comes
 from ..domain.types import Hit, Store
-from .asking import asks
+from .asking import asks, asks_what_we_did
 from .bars import MinSimilarity
 from .block import ask_alike, goes_on_about
 from .numbered_names import names_another
@@ -35,6 +35,7 @@ TURNS_EVIDENCE = -8.0
 SURE_LOGIT = -3.0  # from which a row with SURE_COVERAGE is shown, however low the similarity
 _LEAST_CHANCE = 1e-7
 _DAY_WORDS = 1  # most words besides the day of a question that asks for whatever was told then
+_DAY_CHARS = 120  # of such a question; a longer message that names a day is about something else
 
 
 def worth_showing(
@@ -155,12 +156,18 @@ def _of_a_day(then: Sequence[Hit], text: str) -> Sequence[Hit]:
 def _asks_for_whatever(text: str, *, answered: bool) -> bool:
     """Return whether a question says little besides a time, so that whatever was told then may answer it.
 
-    One in the first person may say more, unless it is `answered` by what is near to it.
+    One for what the speaker did may say more, unless it is `answered` by what is near to it. "How do I claim for the
+    delay of yesterday?" is for nothing that was told.
     """
-    rest = without_function_words(without_times(text, datetime.now(UTC)))
-    if not any(islice(telling_words(rest), _DAY_WORDS, None)):
+    if len(text) > _DAY_CHARS:
+        return False
+    if asks_what_was_said(text):
         return True
-    return not answered and in_first_person(text)
+    rest = without_function_words(without_times(text, datetime.now(UTC)))
+    words = len(list(islice(telling_words(rest), _DAY_WORDS + 1)))
+    if 0 < words <= _DAY_WORDS and in_first_person(text):
+        return True
+    return not answered and asks_what_we_did(text)
 
 
 def said_then(found: Sequence[Hit], text: str, until: float, *, ordered: bool) -> list[Hit] | None:

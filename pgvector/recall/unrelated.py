@@ -21,6 +21,7 @@ from ..embed.embedder import Embedder, Vector
 TIMEOUT_S = 30.0  # longer than any question waits: the next question benefits
 # Of a text to itself, by the same model on another machine; another quantization of a model is less like it.
 _SAME = 0.999
+_ROUNDING = 0.001
 # Plain, short, and each about something else. They are not taken from the database: a database about a single subject
 # holds nothing that is unrelated to a question about it.
 _TEXTS = (
@@ -173,15 +174,16 @@ def _kept(path: Path, embedder: Embedder) -> _Kept | None:
         if kept["model"] != _model(embedder):
             return None
         first, centre, talk = (_vector(kept[name], embedder.dims) for name in ("first", "centre", "talk"))
-        usual, spread = _vector([kept["usual"], kept["spread"]], 2)
-    except (OSError, ValueError, TypeError, LookupError, RecursionError):
+        usual, spread = (float(kept[name]) for name in ("usual", "spread"))
+    except (OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
         return None
-    return _Kept(first, Unrelated(centre, talk, usual, spread))
+    possible = math.isclose(math.hypot(*first), 1.0, abs_tol=_ROUNDING) and -1 <= usual <= 1 and 0 <= spread <= 1
+    return _Kept(first, Unrelated(centre, talk, usual, spread)) if possible else None
 
 
 def _vector(read: Any, dims: int) -> Vector:
-    """Return so many finite numbers. Raises ValueError, TypeError."""
-    if not isinstance(read, list) or len(read) != dims or not math.isfinite(math.fsum(read)):
+    """Return numbers that can be a unit vector, or the mean of some. Raises ValueError, TypeError, OverflowError."""
+    if not isinstance(read, list) or len(read) != dims or not math.hypot(*read) <= 1 + _ROUNDING:
         raise ValueError
     return read
 

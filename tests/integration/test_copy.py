@@ -20,6 +20,7 @@ from hermes_memory_pgvector.admin.common.file_replacing import changing
 from hermes_memory_pgvector.admin.common.migrations import DROP_SCRIPT, migrate
 from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.host.session_context import load_settings
+from hermes_memory_pgvector.runtime.process import close_all
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import MakeProvider
 from tests.support.memory import called, landed, recalled, write_entries
@@ -53,6 +54,30 @@ def copied(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -
     told = json.loads(capsys.readouterr().out)
     assert isinstance(told, dict)
     return told
+
+
+def test_need_05_what_was_removed_and_written_by_hand_after_a_switch_stays_where_it_was_read(
+    in_use: Path, make_provider: MakeProvider, dsn: str, second_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = make_provider(gateway_session_key="sales")
+    write_entries(in_use.parent, "Atlas is blue", "Bolt is red")
+    old.on_memory_write("add", "memory", "Bolt is red")
+    landed(old)
+    copied(capsys, "--to", second_dsn, "--switch")
+    close_all()
+    settings, database = {"dsn": second_dsn, "history_texts": False}, Database(second_dsn)
+    new = make_provider(settings, gateway_session_key="sales")
+    landed(new)
+    new.on_memory_write("remove", "memory", "", {"old_text": "Bolt is red"})
+    write_entries(in_use.parent, "Atlas is blue")
+    landed(new)
+    close_all()
+    write_entries(in_use.parent, "Atlas is blue", "Bolt is red", age_s=-2)
+    landed(make_provider(settings))
+    assert database.themes_of_memory("Bolt is red") == ["default"]
+    close_all()
+    copied(capsys, "--from", dsn)
+    assert database.themes_of_memory("Bolt is red") == ["default"]
 
 
 def test_need_16_a_target_that_takes_no_writes_is_named_by_its_option(

@@ -125,7 +125,22 @@ def test_need_39_what_was_told_on_a_day_need_not_be_near_to_a_question_for_it(
     assert not provider.prefetch(on(30, question)), "nothing was said then"
 
 
-@pytest.mark.parametrize("question", ["Who won the boat race on %d %B %Y?", "What did I find in %B %Y?"])
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Who won the boat race on %d %B %Y?",
+        "What did I find in %B %Y?",
+        "I slept badly on %d %B %Y, what can I do about it?",
+        "My plane was late on %d %B %Y, how do I claim compensation?",
+        "Translate this for me: Am %d.%m.%Y war ich im Kino",
+        "Could you shorten this text that I wrote on %d %B %Y?",
+        "What was the weather on %d %B %Y?",
+        "How do I convert %Y-%m-%d to a unix timestamp?",
+        "The log says %Y-%m-%d 12:00:01 ERROR disk full, what should I do?",
+        "Is %d %B %Y a holiday?",
+        "Is %d %B %Y over?",
+    ],
+)
 def test_need_09_a_question_about_something_else_gets_nothing_of_its_day(
     question: str, provider: PgvectorMemoryProvider
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +16,9 @@ from hermes_state import SessionDB
 from hermes_memory_pgvector.admin.common.spool_views import retry
 from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory, spool_folder
 from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.host.hook_operations import undo_of
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.host.undone import rewound
 from hermes_memory_pgvector.runtime.process import close_all
 from tests.conftest import DIMS, MakeProvider
 from tests.support.agent_process import AgentProcess
@@ -467,3 +470,22 @@ def test_need_38_what_was_taken_back_after_a_compression_is_not_brought(
     (home / "config.yaml").write_text(yaml.safe_dump({"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS}}}))
     assert main(["bring", "sessions", "--theme", "marketing", "--yes", "--hermes-home", str(home)]) == 0
     assert stored(dsn) == [turn(1), turn(2)]
+
+
+def test_an_undo_that_is_applied_late_leaves_what_was_said_after_it(
+    home: Path, make_provider: MakeProvider, dsn: str
+) -> None:
+    """As from the spool file of another process, or put back by an operator."""
+    host = Host(home)
+    provider = make_provider(session_id=SESSION)
+    host.say(provider, 1)
+    host.say(provider, 2)
+    landed(provider)
+    host.undo()
+    now = time.time()
+    late = undo_of(("marketing", SESSION), rewound(home, SESSION, now).spans, [], now, uuid.uuid4())
+    host.say(provider, 3)
+    landed(provider)
+    runtime_of(provider).writer.submit(late)
+    landed(provider)
+    assert stored(dsn) == [turn(1), turn(3)]

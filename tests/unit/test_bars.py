@@ -200,6 +200,11 @@ def test_another_model_is_measured_anew_also_under_the_same_name(endpoint: Scrip
         lambda kept: json.dumps(json.loads(kept) | {"first": [math.nan] * DIMS}),
         lambda kept: json.dumps(json.loads(kept) | {"usual": None}),
         lambda kept: json.dumps(json.loads(kept) | {"spread": math.inf}),
+        lambda kept: json.dumps(json.loads(kept) | {"spread": -1.0}),
+        lambda kept: json.dumps(json.loads(kept) | {"usual": 5.0}),
+        lambda kept: json.dumps(json.loads(kept) | {"centre": [1e308] * DIMS}),
+        lambda kept: json.dumps(json.loads(kept) | {"talk": [10**400] * DIMS}),
+        lambda kept: json.dumps(json.loads(kept) | {"first": [50 * number for number in json.loads(kept)["first"]]}),
     ],
 )
 def test_a_damaged_file_is_measured_anew(

@@ -12,6 +12,7 @@ import pytest
 
 from hermes_memory_pgvector.domain.types import Hit
 from hermes_memory_pgvector.recall.block import goes_on_about, lines_of, replaced_part
+from hermes_memory_pgvector.recall.changes import asks_for_value
 from hermes_memory_pgvector.recall.ranking import is_question
 
 AT = datetime(2026, 5, 3, tzinfo=UTC)
@@ -622,6 +623,18 @@ def test_need_17_where_a_number_or_a_time_is_asked_for_the_one_said_last_stands_
     assert not is_first(newer, score=0.3)
     assert not is_first(newer, asked="What did the deposit, lease, code, Laternenfest, cuota or nuit do before?")
     assert not is_first(re.sub(r"\S*\d\S*", "fair", newer)), "it states no number"
+
+
+def test_need_17_what_only_has_a_number_pushes_the_answer_down_by_one_line_at_most() -> None:
+    rent = memory("The rent of the flat is 900 euros a month")._replace(coverage=0.9, score=0.9)
+    paid = [
+        memory(f"Paid the rent of the flat for month {number} at the bank", number, day=number)._replace(score=0.7)
+        for number in range(2, 9)
+    ]
+    shown = [line.told for line in lines_of((rent, *paid), "How much is the rent of the flat?")]
+    assert shown.index(rent) <= 1
+    for asked in ("Can you review my code?", "What is our code style?", "How do I number the pages of the flat?"):
+        assert not asks_for_value(asked), asked
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,7 @@ SELECT DISTINCT memory_id AS id FROM memory_history
 INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at)
 SELECT %(theme)s, %(target)s, hermes_digest(%(content)s), %(at)s
  WHERE EXISTS (SELECT FROM memory_entries WHERE agent_identity = %(theme)s AND id = %(id)s)
-ON CONFLICT (agent_identity, target, digest) DO UPDATE
-   SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at);
+ON CONFLICT (agent_identity, target, digest) DO UPDATE SET last_removal();
 
 -- name: count_old_texts
 SELECT count(*) AS count FROM memory_history

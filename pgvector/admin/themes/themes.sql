@@ -113,8 +113,7 @@ ON CONFLICT DO NOTHING;
 WITH moved AS (DELETE FROM hermes_tombstones WHERE agent_identity = %(theme)s RETURNING target, digest, removed_at, origin)
 INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at, origin)
 SELECT %(into)s, target, digest, removed_at, origin FROM moved
-ON CONFLICT (agent_identity, target, digest) DO UPDATE
-   SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at);
+ON CONFLICT (agent_identity, target, digest) DO UPDATE SET last_removal();
 
 -- name: move_mirrored
 WITH moved AS (

@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 
 from ...domain.types import Store
 from ...store.connection import DeadlineConnection
-from ...store.memories import take_over
+from ...store.memories import lock_homes, lock_theme, take_over
 from ...store.replays import bury
 from ...store.sql import query
 from ..common.fetching import one
@@ -64,12 +64,19 @@ def copy_traces(source: DeadlineConnection, target: DeadlineConnection, theme: s
 
 
 def _take_over(source: DeadlineConnection, target: DeadlineConnection, theme: str, announced: Sequence[Any]) -> None:
-    """Give the theme the entries that sessions wrote in it, and others have read from the file at the target only."""
+    """Give the theme the entries that sessions wrote in it, and others have read from the file at the target only.
+
+    Only those that the theme has at the target as well: what was removed there since belongs to whoever wrote it again.
+    """
+    if announced:  # as agents do before they write both rows of an entry
+        lock_theme(target, theme)
+        lock_homes(target, {each.origin for each in announced})
     entries = _read_there(source, target, announced)
     asked = {"theme": theme, "digests": [each.digest for each in entries]}
     said = {(row.target, row.digest): row.metadata for row in source.execute(query("metadata_of_texts"), asked)}
+    both = said.keys() & {(row.target, row.digest) for row in target.execute(query("metadata_of_texts"), asked)}
     for each in entries:
-        if (each.target, each.digest) in said:
+        if (each.target, each.digest) in both:
             entry = {"theme": theme, "origin": each.origin, "target": each.target, "digest": each.digest}
             metadata = Jsonb(said[each.target, each.digest])
             take_over(target, entry | {"noted_at": each.noted_at, "metadata": metadata})
