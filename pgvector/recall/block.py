@@ -296,7 +296,7 @@ def _newest_value(lines: Sequence[Line], words_of: Callable[[str], frozenset[str
 
     Only one moves up by that alone: what has a number is often about something else, such as a bill of the dentist.
     """
-    least = FITS_AS_WELL * max(line.told.score for line in lines)
+    least = FITS_AS_WELL * max((line.told.score for line in lines), default=0.0)
     fitting = (place for place, line in enumerate(lines) if line.told.score >= least)
     stating = [place for place in fitting if _states_value(lines[place]) and words_of(lines[place].statement)]
     return max(stating, key=lambda place: lines[place].told.at, default=None)
