@@ -264,14 +264,12 @@ def _newer_first(lines: Sequence[Line]) -> list[Line]:
 def _changed_first(lines: Sequence[Line], question: str) -> list[Line]:
     """Return the lines; one that says that something changed before the first older one about what is asked.
 
-    Where a number or a time is asked for, so is one that states any: who changes a price need not say that it is new.
+    Where a number or a time is asked for, so is the newest that states one: who changes a price need not say so.
     A question for what comes names nothing: then it stands before what is about the same.
     A line that scores far less than that one keeps its place, and so do all where a rerank endpoint put them in order.
     """
     words_of = _about(question)
-    said_to_change = list(map(_said_to_change, lines))
-    if asks_for_value(question) and (newest := _newest_value(lines, words_of)) is not None:
-        said_to_change[newest] = lines[newest].statement
+    said_to_change = _with_newest_value(list(map(_said_to_change, lines)), lines, question)
     if not any(said_to_change):
         return list(lines)
     ordered: list[tuple[Line, frozenset[str]]] = []
@@ -291,15 +289,20 @@ def _said_to_change(line: Line) -> str:
     return " ".join(filter(None, changed))
 
 
-def _newest_value(lines: Sequence[Line], words_of: Callable[[str], frozenset[str]]) -> int | None:
-    """Return the place of the newest line that states a number or a day of what is asked; None if none does.
+def _with_newest_value(said_to_change: list[str], lines: Sequence[Line], question: str) -> list[str]:
+    """Return what the lines say that changed; if a value is asked for, also what the newest line says that states one.
 
     Only one moves up by that alone: what has a number is often about something else, such as a bill of the dentist.
     """
+    if not asks_for_value(question):
+        return said_to_change
+    words_of = _about(question)
     least = FITS_AS_WELL * max((line.told.score for line in lines), default=0.0)
     fitting = (place for place, line in enumerate(lines) if line.told.score >= least)
     stating = [place for place in fitting if _states_value(lines[place]) and words_of(lines[place].statement)]
-    return max(stating, key=lambda place: lines[place].told.at, default=None)
+    for newest in sorted(stating, key=lambda place: lines[place].told.at)[-1:]:
+        said_to_change[newest] = lines[newest].statement
+    return said_to_change
 
 
 def _states_value(line: Line) -> bool:
