@@ -7,7 +7,6 @@ import gc
 import json
 import logging
 import os
-import resource
 import shutil
 import sqlite3
 import statistics
@@ -32,6 +31,7 @@ from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import DIMS, MakeProvider
 from tests.support.limits import MOSTLY_NOT_WAITED_S, NOT_WAITED_S
 from tests.support.memory import landed, runtime_of
+from tests.support.open_files import at_most_open_files
 from tests.support.stored import Database
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.turns import turn, user_turns
@@ -283,23 +283,13 @@ def unreadable(path: Path) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def out_of_file_descriptors() -> Iterator[None]:
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-
-
 def test_need_03_a_spool_that_cannot_be_looked_into_now_is_looked_into_later(home: Path) -> None:
     own = OwnQueues(SpoolDirectory(spool_folder(home), max_bytes=100_000_000), 1_000_000)
     (spool,) = own.spools()
     own.append(StoreTurn(theme="marketing", at=0.0, session_id="s", messages=(Message("user", turn(1)),)))
     with closing(sqlite3.connect(spool.path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the log is shorter, so there is something to look at
-    with out_of_file_descriptors(), pytest.raises(SpoolError, match="cannot be used"):
+    with at_most_open_files(0), pytest.raises(SpoolError, match="cannot be used"):
         spool.take(1)  # the drain thread would end on any other error
     assert [text for op in spool.take(1) for text in op.texts()] == [turn(1)]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import socket
 import subprocess
@@ -26,6 +25,7 @@ from hermes_memory_pgvector.dashboard.web_server import Admission
 from tests.conftest import DIMS
 from tests.support.blocked_packages import PoorEnvironment
 from tests.support.browser_files import browser_program
+from tests.support.open_files import at_most_open_files
 from tests.support.waiting import until
 
 from .conftest import started_cli
@@ -187,13 +187,9 @@ def test_it_listens_on_loopback_only(shut_web: Web) -> None:
 
 
 def test_connections_of_other_programs_keep_nobody_out(home: Path, start_cli: Start) -> None:
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
-    try:
+    with at_most_open_files(256):
         serving = served(start_cli)
         web = serving.__enter__()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
     with ExitStack() as wires:
         wires.push(serving)
         place = urlsplit(web.base)
