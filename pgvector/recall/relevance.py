@@ -132,7 +132,7 @@ def _with_those_of_the_day(found: Sequence[Hit], worth: Sequence[Hit], text: str
 
     "What did I find on 6 November?" has nothing but the day in common with what answers it.
     """
-    then = _of_a_day([hit for hit in found if hit.told_then], text)
+    then = _of_a_day([hit for hit in found if hit.told_then], text) if len(text) <= _DAY_CHARS else ()
     if not then or not _asks_for_whatever(text, answered=any(hit.told_then for hit in worth)):
         return list(worth)
     rows = {(hit.store, hit.id) for hit in (*worth, *then)}
@@ -159,8 +159,6 @@ def _asks_for_whatever(text: str, *, answered: bool) -> bool:
     One for what the speaker did may say more, unless it is `answered` by what is near to it. "How do I claim for the
     delay of yesterday?" is for nothing that was told.
     """
-    if len(text) > _DAY_CHARS:
-        return False
     if asks_what_was_said(text):
         return True
     rest = without_function_words(without_times(text, datetime.now(UTC)))

@@ -116,7 +116,7 @@ def _reembed(args: argparse.Namespace, home: Path) -> int:
             goes_on = planned.needed or args.again
             lost = _LostIndexes.of(conn) if goes_on else _LostIndexes()
             if not args.yes:
-                return _preview(args, planned, lost)
+                return _preview(args, planned, lost, goes_on=goes_on)
             worker = Reembedding(
                 conn, embedder, chunk_tokens=wanted.chunk_tokens, rows_per_s=args.rate, again=args.again
             )
@@ -136,11 +136,11 @@ def _reembed(args: argparse.Namespace, home: Path) -> int:
     return printed(args, {"done": True} | told | lost._asdict(), report)
 
 
-def _preview(args: argparse.Namespace, planned: ReembedPlan, lost: _LostIndexes) -> int:
+def _preview(args: argparse.Namespace, planned: ReembedPlan, lost: _LostIndexes, *, goes_on: bool) -> int:
     def show() -> None:
         say(planned.render(again=args.again))
         lost.tell("go")
-        if planned.needed or args.again:
+        if goes_on:
             say(ADD_YES)
 
     return printed(args, {"done": False} | dataclasses.asdict(planned) | lost._asdict(), show)
