@@ -19,7 +19,7 @@ from pathlib import Path
 # Has no thread, and no command has run in it: what it forks is as new as a process of the console script. Between it
 # and a command stands a process that waits for the command and reports how it ended. Ends with its standard input.
 _PREPARED = """
-import importlib, json, os, select, signal, socket, sys
+import gc, importlib, marshal, os, select, signal, socket, sys
 import psycopg, yaml
 from hermes_memory_pgvector import cli
 
@@ -29,6 +29,8 @@ for verbs in cli.command_groups().values():
 place, *more = sys.argv[1:]
 for module in more:
     importlib.import_module(module)
+gc.collect()
+gc.freeze()  # else each command looked through all of this for garbage, and would have to copy it for that
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 orders = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -61,7 +63,7 @@ os.close(ended)
 for usual, given in enumerate(streams):
     os.dup2(given, usual)
     os.close(given)
-told = json.loads(line)
+told = marshal.loads(line)
 os.chdir(told["folder"])
 os.environ.clear()
 os.environ.update(told["environment"])
@@ -70,15 +72,19 @@ sys.exit(cli.main())
 """
 
 # Stands for the command where it was started: has its streams, hands on signals to it, and ends as it does.
+# Imports little, for a third of what a short command costs would be its start: `_socket` is what `socket` is made from.
 _STAND_IN = """
-import json, os, signal, socket, sys
+import marshal, os, signal, sys
+from _socket import AF_UNIX, SCM_RIGHTS, SOCK_SEQPACKET, SOL_SOCKET, socket
 
 place, *arguments = sys.argv[1:]
 told = {"arguments": arguments, "folder": os.getcwd(), "environment": dict(os.environ)}
 reading, writing = os.pipe()
-with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as order:
-    order.connect(place)
-    socket.send_fds(order, [json.dumps(told).encode()], [0, 1, 2, writing])
+order = socket(AF_UNIX, SOCK_SEQPACKET)
+order.connect(place)
+fds = b"".join(fd.to_bytes(4, sys.byteorder) for fd in (0, 1, 2, writing))
+order.sendmsg([marshal.dumps(told)], [(SOL_SOCKET, SCM_RIGHTS, fds)])
+order.close()
 os.close(writing)
 nothing = os.open(os.devnull, os.O_RDWR)
 for usual in range(3):
