@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from tests.conftest import DIMS, MakeProvider
+from tests.support.forked_cli import forked
 from tests.support.memory import called, landed, recalled, runtime_of, write_entries
 from tests.support.stored import Database
 from tests.support.waiting import until
@@ -202,7 +202,7 @@ def test_need_22_no_hook_log_or_answer_holds_a_password_or_a_key(
 )  # fmt: skip
 def test_need_22_no_command_prints_a_password_or_a_key(leaky_home: Path, command: list[str]) -> None:
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "hermes_memory_pgvector.cli", *command, "--hermes-home", str(leaky_home)],
+        forked(*command, "--hermes-home", str(leaky_home)),
         capture_output=True,
         text=True,
         timeout=150,
