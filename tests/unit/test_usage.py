@@ -118,6 +118,33 @@ def test_an_error_with_json_is_one_object_on_stdout(
     assert (code, told["type"]) == ((EXIT_USAGE, "WrongUsage") if said else (1, "StoreUnavailable"))
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("tenants list", "add --admin-dsn DSN"),
+        ("index drop --yes", "add --admin-dsn DSN"),
+        ("reembed --abort", "add --admin-dsn DSN"),
+        ("compact --all-themes --vacuum --yes", "add --admin-dsn DSN"),
+        ("migrate --confirm-upgrade", "add --admin-dsn DSN"),
+        ("migrate --undo-upgrade", "add --admin-dsn DSN"),
+        ("migrate --distribute", "add --admin-dsn DSN"),
+        ("migrate --runtime-role hermes", "--runtime-role needs --admin-dsn"),
+        ("migrate --dims 2001", "--dims must be 1 to 2000"),
+        ("reembed --model other", "add --url URL"),
+    ],
+)
+def test_an_option_that_is_lacking_is_wrong_usage_in_every_command(
+    line: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HERMES_PGVECTOR_ADMIN_DSN", raising=False)
+    (tmp_path / "config.yaml").write_text("plugins: {pgvector: {dsn: 'host=/nowhere dbname=x'}}")
+
+    code = cli.main([*line.split(), "--hermes-home", str(tmp_path)])
+
+    assert said in capsys.readouterr().err
+    assert code == EXIT_USAGE
+
+
 def test_help_that_nobody_reads_to_its_end_is_no_error() -> None:
     with subprocess.Popen(
         [sys.executable, "-P", "-m", "hermes_memory_pgvector.cli", "--help"],

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from ...config.settings import Settings
-from ...domain.errors import ConfigurationError, HermesPgvectorError
+from ...domain.errors import ConfigurationError, HermesPgvectorError, WrongUsage
 from ...domain.types import EmbeddingSpace
 from ...store.connection import DeadlineConnection
 from ...store.pool import connect
@@ -20,16 +20,14 @@ from .embedded_server import bring_up, embedded_server, existing_database, start
 def admin_conninfo(settings: Settings, admin_dsn: str) -> Iterator[str]:
     """Yield an administrator's conninfo for one command: `admin_dsn`, or the embedded server's own.
 
-    Raises ConfigurationError if `dsn` is set and `admin_dsn` is not given.
+    Raises WrongUsage if `dsn` is set and `admin_dsn` is not given.
     """
     if admin_dsn:
         with naming("--admin-dsn"):
             yield admin_dsn
         return
     if settings.dsn:
-        raise ConfigurationError(
-            "this needs an admin of the database: add --admin-dsn DSN, or set HERMES_PGVECTOR_ADMIN_DSN"
-        )
+        raise WrongUsage("this needs an admin of the database: add --admin-dsn DSN, or set HERMES_PGVECTOR_ADMIN_DSN")
     server = embedded_server(settings)
     try:
         with starting_said(server):
@@ -43,7 +41,7 @@ def admin_conninfo(settings: Settings, admin_dsn: str) -> Iterator[str]:
 def agents_admin(settings: Settings, admin_dsn: str) -> Iterator[str]:
     """Do as `admin_conninfo`, for commands that change the very database that agents use.
 
-    Raises ConfigurationError as that does, and if `admin_dsn` leads to another database.
+    Raises WrongUsage as that does, and ConfigurationError if `admin_dsn` leads to another database.
     """
     if admin_dsn:
         require_same(settings, admin_dsn)

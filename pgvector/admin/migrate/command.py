@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from ...config.settings import Settings
-from ...domain.errors import ConfigurationError, DimensionMismatch, SchemaNotApplied, UpgradeNeeded
+from ...domain.errors import DimensionMismatch, SchemaNotApplied, UpgradeNeeded, WrongUsage
 from ...server.connecting import RUNTIME
 from ...store.pool import connect
 from ...store.schema import MIGRATE_COMMAND, applied_versions, ensure_schema, missing_migrations, shipped_migrations
@@ -107,9 +107,9 @@ def _say_or_not(line: str) -> None:
 
 
 def _checked(dims: int) -> int:
-    """Return the given vector length. Raises ConfigurationError if our vectors cannot have it."""
+    """Return the given vector length. Raises WrongUsage if our vectors cannot have it."""
     if not 1 <= dims <= MAX_DIMS:
-        raise ConfigurationError(f"--dims must be 1 to {MAX_DIMS}, not {dims}")
+        raise WrongUsage(f"--dims must be 1 to {MAX_DIMS}, not {dims}")
     return dims
 
 
@@ -182,12 +182,12 @@ def _show_undone(done: bool, since: dict[str, int]) -> None:
 def _admin_login(settings: Settings, admin_dsn: str, role: str) -> Iterator[tuple[str, str] | None]:
     """Yield an admin's conninfo, and the role that agents certainly have there; None if only `dsn` is known.
 
-    The embedded server is brought up for it, its tables as they are. Raises ConfigurationError.
+    The embedded server is brought up for it, its tables as they are. Raises WrongUsage.
     """
     if admin_dsn:
         yield admin_dsn, ""
     elif role:
-        raise ConfigurationError("--runtime-role needs --admin-dsn: only an admin of the database can grant rights")
+        raise WrongUsage("--runtime-role needs --admin-dsn: only an admin of the database can grant rights")
     elif settings.dsn:
         yield None
     else:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ...capture.document_embedding import DocumentEmbedder, PendingRows
 from ...config.settings import Settings
 from ...domain.commandline import typed
-from ...domain.errors import ConfigurationError, InvalidArgument
+from ...domain.errors import ConfigurationError, InvalidArgument, WrongUsage
 from ...domain.format import plural
 from ...domain.measures import Latencies
 from ...embed.embedder import Embedder
@@ -200,16 +200,16 @@ def _wanted(args: argparse.Namespace, settings: Settings, home: Path) -> tuple[S
 
 
 def _model_wanted(args: argparse.Namespace, settings: Settings) -> dict[str, Any]:
-    """Return the settings of the new model except `dims`. Raises InvalidArgument if no model is named."""
+    """Return the settings of the new model except `dims`. Raises WrongUsage if no model is named."""
     url = (args.url or settings.embed_url).strip()
     if not url:
-        raise InvalidArgument(
+        raise WrongUsage(
             "there is nothing to embed with: add --url URL or --url local:NAME; see also: hermes-pgvector model list"
         )
     if not is_local(url):
         return {"embed_url": url, "embed_model": args.model or settings.embed_model}
     if args.model:
-        raise InvalidArgument(
+        raise WrongUsage(
             f"--model is for endpoints, and recall uses {url} now: add --url URL, as http://127.0.0.1:11434; a model "
             "on this machine's disk is named by --url local:NAME"
         )
