@@ -750,6 +750,8 @@ def test_need_40_a_rejected_copy_in_a_spool_that_is_held_is_not_said_to_be_dropp
     [
         ("add Bolt --theme marketing >&-", "utf-8", 0, ""),
         ("list --theme marketing >&-", "utf-8", 0, ""),
+        ("export 2>&1 >&-", "utf-8", 2, "stdout is closed"),
+        ("themes export marketing 2>&1 >&-", "utf-8", 2, "stdout is closed"),
         ("add - --theme marketing --json <&-", "utf-8", 2, "the text is empty"),
         ("list --theme marketing", "latin-1", 0, "Atlas costs 900 \\u20ac"),
         ("list --theme marketing", "ascii:surrogateescape", 0, "Atlas costs 900 \\u20ac"),  # as the locale C has it

@@ -45,6 +45,8 @@ def _export_theme(args: argparse.Namespace, home: Path) -> int:
 def _export(args: argparse.Namespace, home: Path) -> int:
     """Write the themes to a new file or to stdout, and the summary to stderr because stdout may hold the rows."""
     file = None if args.file == Path("-") else args.file
+    if file is None and sys.__stdout__ is None:  # closed when this process began
+        raise WrongUsage("stdout is closed, and the rows would be nowhere: name a FILE to write them to")
     until = parse_when(args.until, "--until", end=True, zone=None)
     period = TimeRange(parse_when(args.since, "--since", zone=None), until)
     if period.since and period.until and period.since >= period.until:
