@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +26,7 @@ from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
 from tests.support.waiting import until
 
+Start = Callable[..., "subprocess.Popen[str]"]
 INDEXES = ["memory_entries_embedding_idx", "conversations_embedding_idx"]
 WHOLE = (
     "SELECT c.relname FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid"
@@ -174,6 +177,35 @@ def test_need_24_whoever_changes_the_model_is_told_what_becomes_of_indexes_of_wh
         assert reembed(*more) == 0
         assert "to have them again: hermes-pgvector index build --full" in capsys.readouterr().out
     assert database.column(ANY_GRAPH) == INDEXES
+
+
+@pytest.mark.usefixtures("configured")
+def test_need_24_giving_up_a_change_that_nobody_began_builds_no_index(
+    home: Path, admin_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["index", "drop", "--yes", "--hermes-home", str(home)]) == 0
+    assert cli.main(["reembed", "--abort", "--yes", "--hermes-home", str(home)]) == 0
+    assert "no change of the model is under way" in capsys.readouterr().out
+    assert Database(admin_dsn).column(ANY_GRAPH) == []
+
+
+@pytest.mark.usefixtures("configured")
+def test_need_24_who_gives_a_change_up_and_is_stopped_is_told_which_indexes_there_were(
+    home: Path, admin_dsn: str, start_cli: Start
+) -> None:
+    database = Database(admin_dsn)
+    assert cli.main(["index", "build", "--full", "--hermes-home", str(home)]) == 0
+    begun(admin_dsn)
+    with psycopg.connect(admin_dsn) as old:
+        old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        old.execute("SELECT 1")  # each build waits for this snapshot
+        with start_cli("reembed", "--abort", "--yes", "--admin-dsn", admin_dsn) as process:
+            ended = "SELECT to_regclass('hermes_reembed')"
+            until(lambda: database.column(ended) == [None], 60, "the change to be given up")
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=150)
+    assert process.returncode == 130
+    assert "to have the HNSW indexes of before again: hermes-pgvector index build --full" in said
 
 
 @pytest.mark.usefixtures("configured")

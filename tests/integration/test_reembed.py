@@ -372,7 +372,7 @@ def test_need_18_a_change_can_be_given_up(
 def test_reembed_needs_an_admin_and_says_so(home: Path, dsn: str, embedder: ScriptedEmbedder, cli: Run) -> None:
     configured(home, dsn, {"embed_url": embedder.url})
     said = cli("reembed", "--model", "newer")
-    assert said.returncode == 1
+    assert said.returncode == 2
     assert "--admin-dsn" in said.stderr
 
 

@@ -26,9 +26,21 @@ from ...store.pool import connect
 from ...store.sql import query
 from ...store.vectors import STORES, Chunk, PendingRow, recorded_space, values_of
 from .fetching import one
-from .hnsw import CHUNKS, ROWS, build_with, for_store, is_indexed, one_at_a_time, present, restore, usual
+from .hnsw import (
+    CHUNKS,
+    ROWS,
+    build_with,
+    for_store,
+    is_indexed,
+    one_at_a_time,
+    over_whole_vectors,
+    present,
+    restore,
+    usual,
+)
 from .pooler import require_session
 from .retrying import go_before_autovacuum, retry_while_busy
+from .stopped import said_if_stopped
 
 _query = partial(query, package=__package__)
 _INDEXES = {
@@ -292,18 +304,20 @@ def vacuum(conn: DeadlineConnection) -> None:
 def abort(conn: DeadlineConnection) -> bool:
     """Drop the new vectors and keep the old ones; return False if no change was in progress."""
     with one_at_a_time(conn):
-        under_way = running(conn) is not None
-        before = hnsw_before(conn) if under_way else usual()
+        if running(conn) is None:
+            return False
+        before = hnsw_before(conn)
 
         def drop() -> None:
             for store in STORES:
                 conn.execute(for_store("drop_next", store))
             conn.execute(_query("end_reembed"))
 
-        if under_way:
-            _insist(conn, drop)
-        restore(conn, before)  # also where an earlier abort was killed
-        return under_way
+        _insist(conn, drop)
+        again = "hermes-pgvector index build" + (" --full" if over_whole_vectors(before) else "")
+        with said_if_stopped(f"the new vectors are dropped; to have the HNSW indexes of before again: {again}"):
+            restore(conn, before)
+        return True
 
 
 def is_without_vectors(conn: DeadlineConnection) -> bool:
