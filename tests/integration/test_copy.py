@@ -89,7 +89,7 @@ def test_need_16_a_target_that_takes_no_writes_is_named_by_its_option(
     in_use.write_text(CONFIG.format(dsn=make_conninfo(dsn, **on)))
     assert cli.main(["copy", "--to", make_conninfo(second_dsn, **on)]) == 1
     said = capsys.readouterr().err
-    assert "let `--to` lead to the primary server" in said and "`dsn`" not in said
+    assert "let `--to` lead to the primary server" in said and "`dsn`" not in said and "interrupted" not in said
     assert cli.main(["copy", "--to", second_dsn]) == 0, "a source is only read"
     capsys.readouterr()
     assert cli.main(["themes", "rename", "sales", "emea", "--yes", "--admin-dsn", make_conninfo(second_dsn, **on)]) == 1
@@ -655,6 +655,15 @@ def test_need_02_what_cannot_be_copied_is_said(
     assert cli.main(["copy", *given]) == (2 if wrong_usage else 1)
     assert said in capsys.readouterr().err
     assert in_use.read_text() == before
+
+
+def test_need_02_a_copy_of_the_embedded_server_to_itself_starts_none(
+    in_use: Path, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HERMES_PGVECTOR_EMBEDDED_DIR", str(place / "pg"))
+    assert cli.main(["copy", "--from", "embedded", "--to", "embedded"]) == 1
+    assert "same database" in capsys.readouterr().err
+    assert not (place / "pg").exists()
 
 
 def test_need_02_a_target_made_for_vectors_of_another_length_is_told_with_what_makes_it_fit(

@@ -356,7 +356,9 @@ def test_need_03_an_endpoint_that_fails_is_left_alone_and_a_busy_one_asked_again
     for number in range(5):
         say(dsn, f"Ticket {number} was closed.", session=f"s{number}")
     with ModelServer(lambda request: Reply("")) as model:
-        assert "3 requests in a row" in extract(facts, model, code=1)
+        assert main(["facts", "extract", "--url", model.base_url, "--model", "any"]) == 1
+        said = capsys.readouterr().err
+        assert "3 requests in a row" in said and "turns: 0 of 5" in said
         assert len(model.requests) == 3
     replies = iter([Reply(status=503)])
     with ModelServer(lambda request: next(replies, None) or echo(request)) as model:

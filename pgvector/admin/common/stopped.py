@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import psycopg
 
-from ...domain.errors import EmbedderError, StoreMisconfigured, StoreUnavailable
+from ...domain.errors import EmbedderError, StoreMisconfigured, StoreReadOnly, StoreUnavailable
 from .console import warn
 
 
@@ -20,6 +20,7 @@ def said_if_stopped(text: str | Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, StoreUnavailable, psycopg.OperationalError, EmbedderError) as exc:
-        if not isinstance(exc, StoreMisconfigured):  # which shows before there is anything to go on with
+        # These show before there is anything to go on with, and say themselves what to do.
+        if not isinstance(exc, StoreMisconfigured | StoreReadOnly):
             warn(f"interrupted: {text if isinstance(text, str) else text()}")
         raise

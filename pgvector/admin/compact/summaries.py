@@ -83,6 +83,7 @@ class SessionSummaries:
                 try:
                     self._replace(session)
                     in_a_row = 0
+                    advance(1)
                 except EmbedderError as exc:
                     self.failed.append((session.session_id, str(exc)))
                     in_a_row += 1
@@ -92,7 +93,6 @@ class SessionSummaries:
                             f"{self.done['sessions']} of {len(self.sessions)} sessions were replaced, "
                             "and running it again goes on with the others"
                         ) from exc
-                advance(1)
         return self.done
 
     def _replace(self, session: store.SessionTranscript) -> None:

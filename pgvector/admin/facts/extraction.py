@@ -112,12 +112,15 @@ class Extraction:
             progress("turns", turns, told_from=0) as advance,
         ):
             for piece in self.unread.pieces():
-                in_a_row = 0 if self._try(piece) else in_a_row + 1
+                if self._try(piece):
+                    in_a_row = 0
+                    advance(len(piece.turns))
+                    continue
+                in_a_row += 1
                 if in_a_row == _MAX_FAILURES:
                     raise EmbedderError(
                         f"{self.failed[-1]['why']}; that was {_MAX_FAILURES} requests in a row, the rest was not tried"
                     )
-                advance(len(piece.turns))
         return self.done
 
     def _try(self, piece: Piece) -> bool:

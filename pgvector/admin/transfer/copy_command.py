@@ -36,7 +36,7 @@ from ..common.profiles_left import profiles_left
 from ..common.saving import after, changes_to, save, warn_overruled
 from ..common.stopped import said_if_stopped
 from .command import add_themes, if_stopped, show_arrivals
-from .copy_themes import Copy, CopyRequest, copy
+from .copy_themes import Copy, CopyRequest, copy, one_database
 
 _ENV = "HERMES_PGVECTOR_TARGET_DSN"
 _EMBEDDED = "embedded"
@@ -53,6 +53,8 @@ def _copy(args: argparse.Namespace, home: Path) -> int:
     to = _target_dsn(args, settings)
     _check_switch(args)
     source, target = _source(settings, args.source), dataclasses.replace(settings, dsn=to)
+    if source.dsn == target.dsn:  # known before an embedded server is started
+        raise one_database()
     with (
         connection(source, named="--from" if args.source else "dsn") as here,
         _dims_explained(target.dims),

@@ -111,7 +111,8 @@ def copy(request: CopyRequest) -> Copy:
     with translated():
         know_vectors(source)
         know_vectors(target)
-        _require_two(source, target)
+        if identity(source) == identity(target):
+            raise one_database()
         with source.transaction():
             space = export_rows.begin(source)
             names = themes_meant(source, request.themes, request.rules)
@@ -138,13 +139,12 @@ def copy(request: CopyRequest) -> Copy:
     return Copy(arrivals, removed, history, compared, max(0, written - before), fits)
 
 
-def _require_two(source: DeadlineConnection, target: DeadlineConnection) -> None:
-    """Raise ConfigurationError if source and target are one database."""
-    if identity(source) == identity(target):
-        raise ConfigurationError(
-            "both are the same database: name another one; if this home was switched to it before, what is still "
-            f"in the other one comes with: {typed('hermes-pgvector copy --from OLD_DSN')}"
-        )
+def one_database() -> ConfigurationError:
+    """Return the error that source and target are one database."""
+    return ConfigurationError(
+        "both are the same database: name another one; if this home was switched to it before, what is still "
+        f"in the other one comes with: {typed('hermes-pgvector copy --from OLD_DSN')}"
+    )
 
 
 def _require_rights(target: DeadlineConnection, names: Sequence[str]) -> None:
