@@ -19,6 +19,7 @@ from .resend import AcknowledgedWrites
 from .salvage import Salvage
 from .spool import Spool
 from .spool_directory import SpoolDirectory
+from .spool_format import is_unopened
 
 logger = logging.getLogger(__name__)
 
@@ -327,13 +328,14 @@ class OwnQueues:
 def found_gone(spool: Spool, *, at_end: bool = False) -> SpoolGone | None:
     """Return the error if the files of a spool were deleted, cut or overwritten; None if they are intact or locked.
 
-    `at_end`, also if they cannot be read for another reason: nobody else has what is in memory.
+    `at_end`, also if they cannot be read for another reason: nobody else has what is in memory. What a file holds that
+    cannot be opened, as when the process has too many files open, stays in it.
     """
     try:
         spool.check(at_end=at_end)
     except SpoolGone as exc:
         return exc
     except SpoolError as exc:
-        if at_end and not isinstance(exc, SpoolBusy):
+        if at_end and not isinstance(exc, SpoolBusy) and not is_unopened(exc):
             return SpoolGone(str(exc))
     return None

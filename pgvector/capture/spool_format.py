@@ -244,6 +244,11 @@ def cannot_use(path: Path, exc: Exception) -> SpoolError:
     return SpoolError(f"the spool {path} cannot be used ({exc}); {_remedy(path)}")
 
 
+def is_unopened(exc: SpoolError) -> bool:
+    """Return whether the file could not be opened, so that nothing is known about what it holds."""
+    return getattr(exc.__cause__, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CANTOPEN
+
+
 def _remedy(path: Path) -> str:
     """Return what to do about a file that cannot be used."""
     if hasattr(os, "geteuid"):

@@ -28,6 +28,7 @@ from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.domain.errors import SpoolError
 from hermes_memory_pgvector.domain.operations import Message, StoreTurn
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.runtime.process import close_all
 from tests.conftest import DIMS, MakeProvider
 from tests.support.limits import MOSTLY_NOT_WAITED_S, NOT_WAITED_S
 from tests.support.memory import landed, runtime_of
@@ -292,6 +293,19 @@ def test_need_03_a_spool_that_cannot_be_looked_into_now_is_looked_into_later(hom
     with at_most_open_files(0), pytest.raises(SpoolError, match="cannot be used"):
         spool.take(1)  # the drain thread would end on any other error
     assert [text for op in spool.take(1) for text in op.texts()] == [turn(1)]
+
+
+def test_need_40_what_an_agent_leaves_that_can_open_no_more_files_is_not_said_to_be_lost(
+    make_provider: MakeProvider, proxy: TcpProxy, proxied: str, home: Path, records: Records
+) -> None:
+    proxy.stop()
+    write(make_provider({"dsn": proxied}), range(3))
+    with at_most_open_files(0):
+        close_all()
+    assert [line for line in records(logging.WARNING) if "lost" in line] == []
+    (left,) = spool_files(home)
+    with closing(sqlite3.connect(left)) as connection:
+        assert connection.execute("SELECT count(*) FROM operations").fetchone() == (3,)
 
 
 def test_need_03_what_a_lost_file_held_is_not_given_up_while_others_lock_it(home: Path) -> None:
