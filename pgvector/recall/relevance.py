@@ -21,7 +21,7 @@ from .numbered_names import names_another
 from .questions import questions_in
 from .ranking import is_question
 from .searcher import Searcher
-from .told_of import DAY_MOST, SAME_YEAR, announces_any, tells_of
+from .told_of import DAY_MOST, SAME_YEAR, announces_any, each_year, tells_of
 
 MIN_COVERAGE = 0.35  # share of the weight of the question's words that makes a hit good enough
 _COVERAGE_THEN = 0.5  # of MIN_COVERAGE, without a model, for a row of a time that the question names
@@ -146,11 +146,12 @@ def _of_a_day(then: Sequence[Hit], text: str) -> Sequence[Hit]:
     """
     if not then:
         return ()
-    now = datetime.now(UTC)
-    named = named_periods(text, now, then[0].at.tzinfo or UTC)
+    now, zone = datetime.now(UTC), then[0].at.tzinfo or UTC
+    named = named_periods(text, now, zone)
     if not named or any(each.end - each.start > DAY_MOST for each in named):
         return ()
-    return then if len(named) == 1 else [hit for hit in then if now - hit.at < SAME_YEAR]
+    again = each_year(named, zone)
+    return [hit for hit in then if f"{hit.at:%m-%d}" not in again or now - hit.at < SAME_YEAR]
 
 
 def _asks_for_whatever(text: str, *, answered: bool) -> bool:

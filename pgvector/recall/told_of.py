@@ -42,9 +42,9 @@ def _lasts_over(hit: Hit, days: Sequence[date]) -> bool:
     """Return whether a text names one of some days, or a short time such as that of a visit to which one belongs."""
     zone = hit.at.tzinfo or UTC
     named = [each for each in _named(hit) if each.end - each.start <= _LASTS_MOST]
-    each_year = _each_year(named, zone)
+    yearly = each_year(named, zone)
     # "2 January" of a text of December is read as that of the years before.
-    again = [each for each in named if _in_year(each, zone) in each_year]
+    again = [each for each in named if _in_year(each, zone) in yearly]
     return _reach([each for each in named if _may_come(each, hit)], days, zone) or _reach(
         again, filter(None, map(_year_before, days)), zone
     )
@@ -73,8 +73,8 @@ def _year_before(day: date) -> date | None:
 def _days(asked: Sequence[TimeSpan], at: datetime) -> list[TimeSpan]:
     """Return the single days that are asked for; one of a known year only if the text is of about that time."""
     days = [span for span in asked if span.end - span.start <= DAY_MOST]
-    each_year = _each_year(days, at.tzinfo)
-    return [day for day in days if _in_year(day, at.tzinfo) in each_year or abs(at - day.start) < SAME_YEAR]
+    again = each_year(days, at.tzinfo)
+    return [day for day in days if _in_year(day, at.tzinfo) in again or abs(at - day.start) < SAME_YEAR]
 
 
 def _named(hit: Hit) -> Sequence[TimeSpan]:
@@ -90,8 +90,8 @@ def _names(hit: Hit, days: Sequence[TimeSpan]) -> bool:
     if any(day.start <= each.start and each.end <= day.end for each, day in product(named, days)):
         return True
     # "By 26 November" may as well be meant of the next one.
-    each_year = _each_year((span for span in named if span.end - span.start <= DAY_MOST), zone)
-    return any(_in_year(day, zone) in each_year for day in days)
+    again = each_year((span for span in named if span.end - span.start <= DAY_MOST), zone)
+    return any(_in_year(day, zone) in again for day in days)
 
 
 def _announces(hit: Hit, days: Sequence[TimeSpan]) -> bool:
@@ -100,8 +100,8 @@ def _announces(hit: Hit, days: Sequence[TimeSpan]) -> bool:
     return any(f"{day:%m-%d}" in asked for day in announced_days(hit.content, hit.at.date()))
 
 
-def _each_year(days: Iterable[TimeSpan], zone: Zone) -> set[str]:
-    """Return the days that are named without a year, which are those of each of the last years."""
+def each_year(days: Iterable[TimeSpan], zone: Zone) -> set[str]:
+    """Return as "05-31" the days that are named without a year, which are those of each of the last years."""
     times = Counter(_in_year(day, zone) for day in days)
     return {day for day, count in times.items() if count > 1}
 

@@ -167,3 +167,22 @@ def test_need_39_within_the_limits_of_a_call_sessions_follow_each_other(make_pro
     found = recalled(provider, f"What did I tell you in {day(140):%B %Y}?")
     assert found[0] == report(140)
     assert recalled(provider, "everything", since="300d") == [report(days) for days in sorted(AGES)]
+
+
+@pytest.mark.parametrize("question", ["What did I say on {} and on {}?", "What did I find on {} and on {}?"])
+@pytest.mark.parametrize("ages", [(20, 40), (240, 300)])
+def test_need_37_a_message_that_names_two_days_gets_what_was_told_on_both(
+    make_provider: MakeProvider, dsn: str, question: str, ages: tuple[int, int]
+) -> None:
+    provider = make_provider()
+    texts = ["An old brass compass lay in the attic of the harbour.", "A letter from Lisbon was in the blue chest."]
+    others = [f"The {name} on the southern pier was painted green again." for name in ("crane", "winch", "lift")]
+    for place, text in enumerate([*texts, *others]):
+        provider.sync_turn(text, None, session_id=f"session-{place}")
+    landed(provider)
+    for text, days in zip(texts, ages, strict=True):
+        age(dsn, text, days=days)
+    provider.on_session_switch("another", parent_session_id="", reset=True)
+    named = [f"{day(days).day} {day(days):%B %Y}" for days in ages]
+    shown = provider.prefetch(question.format(*named))
+    assert all(text in shown for text in texts) and not any(text in shown for text in others)
