@@ -76,6 +76,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "words in full from four words on": {"TELLING_WORDS": 4.0},
     "words by their share alone": {"TELLING_WORDS": 1e9},
 }
+_OF_BOTH_LEGS = {"VECTOR_WEIGHT", "TELLING_SHARE", "TELLING_WORDS"}  # of no effect where only words are searched
 _ALONE = {"LENT_SHARES": (), "DATED_SHARE": 0.0, "VECTOR_WEIGHT": 1.0, "FOREIGN_WEIGHT": 1.0}
 
 
@@ -224,7 +225,7 @@ def run(provider: PgvectorMemoryProvider, stored: Sequence[Stored], args: argpar
     if not args.no_model:
         ways["dense alone"] = _ALONE
     if args.variants is not None:
-        chosen = args.variants or [name for name in VARIANTS if not args.no_model or "vector" not in name]
+        chosen = args.variants or [name for name in VARIANTS if not args.no_model or _counts_without_model(name)]
         ways |= {name: VARIANTS[name] for name in chosen}
     table, reference = [], {}
     for name, changed in {"plain BM25": None, **ways}.items():
@@ -245,6 +246,10 @@ def run(provider: PgvectorMemoryProvider, stored: Sequence[Stored], args: argpar
         for line in table[-len({corpus for corpus, _ in found}) :]:
             print(json.dumps(line), file=sys.stderr, flush=True)
     return table
+
+
+def _counts_without_model(name: str) -> bool:
+    return _OF_BOTH_LEGS.isdisjoint(VARIANTS[name])
 
 
 def summary(
