@@ -38,15 +38,10 @@ def has_own_themes(conn: DeadlineConnection) -> bool:
 
 def own_themes(conn: DeadlineConnection) -> list[str] | None:
     """Return the themes that row-level security allows this role, ["*"] for every theme; None if it is off."""
-    # Without the function, nobody has made the policies of ours.
-    asked = (
-        "SELECT row_security_active(to_regclass('conversations')) "
-        "AND to_regprocedure('hermes_themes_of(name)') IS NOT NULL AS active"
-    )
     with translated():
-        if not one(conn, asked).active:
+        if not one(conn, query("is_confined")).confined:
             return None
-        return list(one(conn, "SELECT hermes_themes_of(current_user) AS themes").themes)
+        return [row.theme for row in conn.execute(query("themes_of_role"))]
 
 
 def missing_theme(themes: Collection[str] | None, theme: str) -> str:

@@ -168,7 +168,7 @@ def save(home: Path, changes: Changes) -> None:
         held_back(),
         restored_on_failure(home / DOTENV_NAME, home / CONFIG_NAME, form_path(home)),
         _environment_restored(changes.variables),
-        _still_in_use(home),
+        _still_in_use(home, changes),
     ):
         if given:
             set_dotenv(home, given)
@@ -179,14 +179,14 @@ def save(home: Path, changes: Changes) -> None:
             set_dotenv(home, removed)
         _forget_form(home, frozenset(changes.settings))
         _follow_environment(home, changes.variables)
-        _note_place(home, changes)
 
 
 @contextmanager
-def _still_in_use(home: Path) -> Iterator[None]:
+def _still_in_use(home: Path, changes: Changes) -> Iterator[None]:
     """Raise ConfigurationError if the settings could be used, and cannot be any more after the block.
 
-    As where a variable with nearly the name of `dsn` turns memory off once `dsn` itself is taken out.
+    As where a variable with nearly the name of `dsn` turns memory off once `dsn` itself is taken out. Otherwise record
+    where the memory is from now on.
     """
     in_use = False
     with suppress(ConfigurationError):
@@ -194,12 +194,14 @@ def _still_in_use(home: Path) -> Iterator[None]:
         in_use = True
     yield
     try:
-        load_settings(None, home)
+        now = load_settings(None, home).settings
     except ConfigurationError as exc:
         if in_use:
             raise ConfigurationError(
                 f"the settings of {home} were left as they are, since memory would be off with the new ones: {exc}"
             ) from exc
+        return
+    _note_place(home, changes, now)
 
 
 @contextmanager
@@ -217,14 +219,13 @@ def _environment_restored(names: Iterable[str]) -> Iterator[None]:
         raise
 
 
-def _note_place(home: Path, changes: Changes) -> None:
+def _note_place(home: Path, changes: Changes, now: Settings) -> None:
     """Record that the embedded Postgres has the memory if the changes said so: nobody is asked where `dsn` has gone."""
     if "dsn" not in changes.settings and _BY_KEY["dsn"].env not in changes.variables:
         return
-    with suppress(ConfigurationError):
-        # One that is not there yet may not be this home's: which is decided by what the home has used so far.
-        if last_server(home) and not load_settings(None, home).settings.dsn and has_data(root_of(home)):
-            note_embedded(home)
+    # One that is not there yet may not be this home's: which is decided by what the home has used so far.
+    if last_server(home) and not now.dsn and has_data(root_of(home)):
+        note_embedded(home)
 
 
 def _follow_environment(home: Path, variables: Mapping[str, str | None]) -> None:
