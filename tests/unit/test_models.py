@@ -152,6 +152,15 @@ def test_without_an_index_it_says_how_to_go_on(home: Path, monkeypatch: pytest.M
     assert left_in(home) == set()
 
 
+@pytest.mark.parametrize("named", [".", "nowhere"])
+def test_where_a_model_was_looked_for_is_named_in_full(
+    tmp_path: Path, home: Path, named: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["model", "install", "--from", named, "--hermes-home", str(home)]) == 1
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path / named} ")
+
+
 @pytest.mark.parametrize("damaged", ["model.onnx", "tokenizer.json", "vocab.txt"])
 def test_a_file_with_another_hash_is_refused_and_nothing_is_left(tmp_path: Path, home: Path, damaged: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"{damaged} in .* is not the file .*sha256 is [0-9a-f]{{64}}"):

