@@ -292,7 +292,7 @@ def test_need_16_wrong_wishes_are_told(compact: Compact, dsn: str, home: Path) -
     say(dsn, *numbered(5))
     assert "name the themes" in compact("--all-themes", code=2)
     assert "before now" in compact("--older-than", "2999-01-01", code=2)
-    assert "--admin-dsn DSN" in compact("--vacuum", code=1)
+    assert "--admin-dsn DSN" in compact("--vacuum", code=2)
     assert "--summary-model" in compact("--summary-url", "http://127.0.0.1:9/v1", code=2)
     assert "leave nothing to do" in compact("--keep-duplicates", "--keep-vectors", code=2)
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from ...config.settings import Settings
 from ...domain.commandline import pip_install
-from ...domain.errors import ConfigurationError, HermesPgvectorError, WrongUsage
+from ...domain.errors import ConfigurationError, HermesPgvectorError
 from ...domain.format import format_bytes
 from ...domain.redaction import mask_dsn
 from ...embed.model_folder import LOCAL, is_local, local_name
@@ -150,7 +150,7 @@ class ModelStep(Interview):
         if "embed_url" in self.given:
             return self._as_named(self.current.embed_url.strip(), self.options.embed_model)
         if self.options.embed_model:
-            raise WrongUsage("an endpoint's model was named, and no endpoint: give --embed-url as well")
+            raise ConfigurationError("an endpoint's model was named, and no endpoint: give --embed-url as well")
         settings = replace(self.current, dsn=database.dsn)
         if database.room.held or database.found is None:
             with existing_database(settings) as existing:
