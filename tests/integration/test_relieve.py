@@ -565,6 +565,48 @@ def test_a_kill_between_the_steps_loses_nothing(
     assert set(Database(dsn).column("SELECT content FROM memory_entries")) == everything
 
 
+def test_run_again_after_a_kill_takes_out_no_other_entry(
+    make_provider: MakeProvider,
+    home: Path,
+    ask: Ask,
+    cli: Run,
+    start_cli: Callable[..., subprocess.Popen[str]],
+) -> None:
+    path, user = write_entries(home, *CRANES), write_entries(home, "Likes tea", file="USER.md")
+    session(make_provider).shutdown()
+    run = ("relieve", "--entry", "1", "--entry", "7", "--yes")
+    with locked_by_the_host(home, "USER.md"):
+        command = start_cli(*run)
+        until(lambda: entries_of(path) == list(CRANES[1:]), PATIENCE_S, "the first file has let go")
+        os.kill(command.pid, signal.SIGKILL)
+        command.communicate(timeout=PATIENCE_S)
+    again = cli(*run)
+    assert again.returncode == 1 and "look first: hermes-pgvector relieve" in again.stderr
+    assert entries_of(path) == list(CRANES[1:]) and entries_of(user) == ["Likes tea"]
+    assert "the last run was stopped in the middle" in ask("relieve")["notes"][-1]
+    ask("relieve", "--undo", "--yes")
+    assert entries_of(path) == list(CRANES)
+    ask(*run)
+    assert entries_of(path) == list(CRANES[1:]) and entries_of(user) == []
+    ask("relieve", "--entry", "1", "--yes")
+    assert entries_of(path) == list(CRANES[2:]), "a run that ended well stops none after it"
+
+
+def test_who_has_looked_after_a_kill_may_go_on(
+    make_provider: MakeProvider, home: Path, ask: Ask, start_cli: Callable[..., subprocess.Popen[str]]
+) -> None:
+    path = write_entries(home, *CRANES)
+    session(make_provider).shutdown()
+    with locked_by_the_host(home, "MEMORY.md"):
+        command = start_cli("relieve", "--entry", "1", "--yes")
+        until((home / "pgvector" / "relieved.json").exists, PATIENCE_S, "the record")
+        os.kill(command.pid, signal.SIGKILL)
+        command.communicate(timeout=PATIENCE_S)
+    ask("relieve")
+    ask("relieve", "--entry", "1", "--yes")
+    assert entries_of(path) == list(CRANES[1:])
+
+
 def test_a_lock_that_is_never_given_back_ends_in_an_error(
     make_provider: MakeProvider, home: Path, cli: Run, configured: Path
 ) -> None:

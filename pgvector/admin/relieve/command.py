@@ -21,7 +21,7 @@ from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
 from ..common.row_options import one_line
 from .file_entries import MemoryFile, read_file
 from .judging import JudgedEntry, Kind, find_duplicates, find_unused, look
-from .relief import relieve
+from .relief import is_untold, note_told, relieve
 from .undoing import undo
 
 _UNUSED_FOR = "90d"  # the default if no entries are chosen and all are shown
@@ -46,8 +46,18 @@ _BACK = (Column("file"), Column("content", "text", flexible=True))
 
 def _relieve(args: argparse.Namespace, home: Path) -> int:
     chooses = _chooses(args)
-    if args.undo:
-        return _undo(args, home)
+    code = _undo(args, home) if args.undo else _move(args, home, chooses=chooses)
+    note_told(home)
+    return code
+
+
+def _move(args: argparse.Namespace, home: Path, *, chooses: bool) -> int:
+    stopped = is_untold(home)
+    if stopped and args.yes:
+        raise InvalidArgument(
+            "the last run was stopped in the middle: entries may have other numbers now, and --undo would no longer "
+            "put back what it took out; look first: hermes-pgvector relieve. Nothing was changed"
+        )
     before = parse_when(args.unused_for or _UNUSED_FOR, "--unused-for", zone=None)
     assert before is not None, "a text is given"
     files, before_them = _files(home, args.target)
@@ -60,6 +70,11 @@ def _relieve(args: argparse.Namespace, home: Path) -> int:
         else:
             done = _report(home, files, entries)
     done.notes += notes
+    if stopped:
+        done.notes.append(
+            "the last run was stopped in the middle; to put back what it took out: "
+            + typed("hermes-pgvector relieve --undo --yes")
+        )
     summary = _summary(done) if chooses else _hint(entries)
     return print_outcome(args, done, lambda: _show(done), summary)
 

@@ -10,7 +10,8 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -179,19 +180,39 @@ class TakenEntry:
 
 @dataclass(frozen=True, slots=True)
 class UndoRecord:
-    """The record of one run: its time (seconds since the epoch), entries removed, and each file's characters before."""
+    """The record of one run: its time (seconds since the epoch), entries removed, and each file's characters before.
+
+    `told`: False if the run was stopped before it had printed which entries it took out.
+    """
 
     at: float
     entries: tuple[TakenEntry, ...]
     chars: Mapping[str, int]
+    told: bool
 
 
 def save_record(home: Path, entries: Sequence[TakenEntry], chars: Mapping[str, int]) -> None:
     """Write the record over that of the previous run. Raises ConfigurationError."""
-    record = UndoRecord(time.time(), tuple(entries), dict(chars))
-    path = home / "pgvector" / _NAME
-    data = json.dumps(asdict(record)).encode()
-    write_file(path, data, "nothing was taken out of the memory files", mode=0o600)
+    record = UndoRecord(time.time(), tuple(entries), dict(chars), told=False)
+    _write_record(home, record, "nothing was taken out of the memory files")
+
+
+def _write_record(home: Path, record: UndoRecord, unchanged: str) -> None:
+    write_file(home / "pgvector" / _NAME, json.dumps(asdict(record)).encode(), unchanged, mode=0o600)
+
+
+def is_untold(home: Path) -> bool:
+    """Return whether the last run was stopped, and nobody has been shown since what became of the files."""
+    with suppress(ConfigurationError):  # --undo says what is wrong with the record
+        record = read_record(home)
+        return record is not None and not record.told
+    return False
+
+
+def note_told(home: Path) -> None:
+    """Note that the operator was shown what became of the files. Raises ConfigurationError."""
+    if is_untold(home) and (record := read_record(home)) is not None:
+        _write_record(home, replace(record, told=True), "the next run asks you to look at the entries first")
 
 
 def read_record(home: Path) -> UndoRecord | None:
@@ -200,7 +221,7 @@ def read_record(home: Path) -> UndoRecord | None:
     try:
         found = json.loads(read_regular_file(path))
         entries = tuple(TakenEntry(**{**each, "themes": tuple(each["themes"])}) for each in found["entries"])
-        return UndoRecord(float(found["at"]), entries, dict(found["chars"]))
+        return UndoRecord(float(found["at"]), entries, dict(found["chars"]), bool(found.get("told", True)))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as exc:
