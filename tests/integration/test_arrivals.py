@@ -144,6 +144,11 @@ def test_need_04_a_tenant_exports_and_imports_only_its_own_themes(
     with psycopg.connect(admin_dsn) as conn:
         conn.execute("DELETE FROM conversations")
     capsys.readouterr()
+    assert cli.main(["import", str(everything), "--dry-run", "--json"]) == 1, "they will be lacking"
+    told = json.loads(capsys.readouterr().out)
+    assert (told["turns_added"], told["refused"]) == (4, 6)
+    (reason,) = told["skipped"]
+    assert "tenants grant tenant_marketing sales" in reason and "spool" not in reason
     assert cli.main(["import", str(everything), "--json"]) == 1, "the rows of the other theme are lacking"
     told = json.loads(capsys.readouterr().out)
     assert told["turns_added"] == 4 and told["themes"] == {"marketing": 4}

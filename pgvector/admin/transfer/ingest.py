@@ -10,10 +10,12 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from shlex import quote
 from typing import Any, Literal, TypeVar
 
 from ...capture.sanitize import Sanitizer, session_name
 from ...config.settings import Settings
+from ...domain.commandline import typed
 from ...domain.errors import OperationRejected, StoreUnsettled
 from ...domain.text import clean, clean_json, digest
 from ...domain.theme import ROLES, Languages, ThemeRules
@@ -22,6 +24,7 @@ from ...store.connection import DeadlineConnection, translated
 from ...store.memories import note_actor
 from ...store.vectors import hold_space, record_space
 from ..common.operators import operator
+from ..common.row_security import EVERY_THEME, own_themes
 from ..common.theme_names import not_allowed
 from . import import_rows as store
 from .float_arrays import know_vectors
@@ -69,7 +72,7 @@ class IngestOptions:
 class IngestResult:
     """The counts of an import; `skipped` by reason, with `examples` that say where skipped records were read.
 
-    `refused`: those of the skipped that Postgres would not take, and that are lacking therefore.
+    `refused`: those of the skipped that Postgres would not take, or row-level security, and that are lacking therefore.
     `without_replaced` and `without_sources`: memories whose replaced memory or source turns are not in this database.
     `moved`: of the themes that hold rows again, the one that each was renamed to or merged into here.
     """
@@ -137,7 +140,7 @@ def take_in(
     with translated():
         know_vectors(conn)
     found = IngestResult()
-    cleaning = _Cleaning(intake, found)
+    cleaning = _Cleaning(intake, found, _lacking(conn))
     languages = Languages(intake.settings.text_language, intake.settings.text_languages)
     linked: list[MemoryRecord] = []
     for batch in _batches(records, of_one_theme=conn.spread):
@@ -153,6 +156,19 @@ def take_in(
         for some in _batches(linked, of_one_theme=conn.spread):
             _link(conn, some, found)
     return found
+
+
+def _lacking(conn: DeadlineConnection) -> Callable[[str], str]:
+    """Return what says why this role may not write to a theme; "" if it may. A dry run is told it, too."""
+    own, role = own_themes(conn), conn.info.user
+
+    def why(theme: str) -> str:
+        if own is None or not {EVERY_THEME, theme}.isdisjoint(own):
+            return ""
+        grant = typed(f"hermes-pgvector tenants grant {quote(role)} {quote(theme)}")
+        return f"row-level security does not give the role {role} the theme {theme!r}: {grant}"
+
+    return why
 
 
 def _link(conn: DeadlineConnection, records: Sequence[MemoryRecord], found: IngestResult) -> None:
@@ -275,8 +291,9 @@ def _bare(record: Record) -> Record:
 class _Cleaning:
     """The steps that a live write goes through: cleaning, masking, normalising of names, limits."""
 
-    def __init__(self, intake: IngestOptions, found: IngestResult) -> None:
+    def __init__(self, intake: IngestOptions, found: IngestResult, lacking: Callable[[str], str]) -> None:
         self._intake = intake
+        self._lacking = lacking
         self._keep = Sanitizer(intake.settings)
         self._found = found
         self._themes: dict[str, str] = {}
@@ -293,6 +310,9 @@ class _Cleaning:
                 self._found.skip(record, "its theme is blank")
             elif not kept.content:
                 self._found.skip(record, "its text is empty")
+            elif reason := self._lacking(kept.theme):
+                self._found.skip(record, reason)
+                self._found.refused += 1
             elif (key := _identity(kept)) in fit or hash(key) in self._intake.counted:
                 if isinstance(kept, MemoryRecord):
                     self._found.memories_there += 1
