@@ -39,6 +39,7 @@ from .spool_format import (
     prepare,
     readable,
     row_of,
+    transaction,
 )
 
 logger = logging.getLogger(__name__)
@@ -162,6 +163,8 @@ class Spool:
             # A damaged file may return rows that it cannot find by their number.
             left = done & self._numbers() if deleted.rowcount < len(done) else set()
             self._done -= done - left
+            if not self.depth:  # but an operator may have put some back, beside those that were counted
+                self._count_waiting()
 
     def reject(self, op: Operation, error: str) -> None:
         """Set `op` aside with its error until an operator looks at it, so that it does not hold up the rest.
@@ -194,7 +197,7 @@ class Spool:
         """Yield a connection in one write transaction; keep it short: a hook may have to wait. Raises SpoolError."""
         with as_spool_error(self.path), self._back_lock, self._lock:
             self._must_be_there()
-            with _transaction(self._back):
+            with transaction(self._back):
                 yield self._back
 
     @contextlib.contextmanager
@@ -231,12 +234,15 @@ class Spool:
         self._cross_off()
         with as_spool_error(self.path), self._back_lock, self._lock:
             self._must_be_there()
-            done = json.dumps(sorted(self._done | self._passed))
-            found, self.size_bytes = self._measure("seq NOT IN (SELECT value FROM json_each(?))", done)
-            self.depth = max(found, self._held.counts()[0])  # a damaged file may lack some that are held
+            self._count_waiting()
             if (aside := self._count_rejected()) < self.rejected_count:
                 self._held.forget_rejected()
             self.rejected_count = aside
+
+    def _count_waiting(self) -> None:
+        done = json.dumps(sorted(self._done | self._passed))
+        found, self.size_bytes = self._measure("seq NOT IN (SELECT value FROM json_each(?))", done)
+        self.depth = max(found, self._held.counts()[0])  # a damaged file may lack some that are held
 
     def rejected(self) -> list[RejectedWrite]:
         """Return the operations that were rejected, oldest first."""
@@ -315,7 +321,7 @@ class Spool:
                 break
         with as_spool_error(self.path), self._lock:
             self._must_be_there()
-            with _transaction(self._front):
+            with transaction(self._front):
                 for op, row, error in rows:
                     self._take_in(op, row, error)
             sizes = [_size(row[3]) for _, row, error in rows if not error]
@@ -382,17 +388,6 @@ class Spool:
         except FAULTS:
             return 0, 0
         return int(first), int(second)
-
-
-@contextlib.contextmanager
-def _transaction(conn: sqlite3.Connection) -> Iterator[None]:
-    conn.execute("BEGIN IMMEDIATE")
-    try:
-        yield
-        conn.execute("COMMIT")
-    finally:
-        if conn.in_transaction:
-            conn.execute("ROLLBACK")
 
 
 def _size(payload: str) -> int:

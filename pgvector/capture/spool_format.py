@@ -136,6 +136,18 @@ def _has_all(conn: sqlite3.Connection, copies: Sequence[Operation]) -> bool:
     return not left
 
 
+@contextlib.contextmanager
+def transaction(conn: sqlite3.Connection) -> Iterator[None]:
+    """Commit what the block does, all or nothing of it."""
+    conn.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        conn.execute("COMMIT")
+    finally:
+        if conn.in_transaction:
+            conn.execute("ROLLBACK")
+
+
 def move(
     conn: sqlite3.Connection, source: str, target: str, into: str, values: str, ops: Sequence[Operation], *more: str
 ) -> None:

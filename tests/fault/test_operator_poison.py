@@ -20,6 +20,7 @@ from tests.support.left_spool import leave_spool, operation
 from tests.support.memory import landed, runtime_of, write_entries
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
+from tests.support.tcp_proxy import TcpProxy
 from tests.support.turns import memories, turn, user_turns
 from tests.support.waiting import until
 
@@ -192,6 +193,28 @@ def test_need_16_of_writes_that_two_commands_change_at_once_each_is_counted_by_t
         assert retry(retrying, found) == {found[3].seq}
         assert drop(dropping, found) == set()
         assert [write.op_id for write in retrying.take(10)] == [found[3].op_id]
+
+
+def test_need_11_an_agent_that_ends_sends_what_was_put_back_and_what_it_accepted_after_that(
+    make_provider: MakeProvider, proxy: TcpProxy, proxied: str, database: Database, admin_dsn: str, run: Run
+) -> None:
+    with psycopg.connect(admin_dsn, autocommit=True) as connection:
+        connection.execute("ALTER TABLE conversations ADD CONSTRAINT in_the_way CHECK (content !~ 'number0')")
+    provider = make_provider({"dsn": proxied})
+    for number in range(200):
+        provider.sync_turn(turn(number), "")
+    landed(provider)
+    assert runtime_of(provider).writer.rejected_count() == 200
+    with psycopg.connect(admin_dsn, autocommit=True) as connection:
+        connection.execute("ALTER TABLE conversations DROP CONSTRAINT in_the_way")
+    proxy.stop()  # busy from here on
+    provider.sync_turn(turn(200), "")
+    until(lambda: runtime_of(provider).backend.problem is not None, what="the outage")
+    assert run("spool", "retry", "--all", "--yes")[0] == 0
+    provider.sync_turn(turn(201), "")
+    proxy.start()
+    landed(provider)
+    assert sorted(user_turns(database)) == list(map(turn, range(202)))
 
 
 @pytest.mark.parametrize("since", ["removed", "replaced"])
