@@ -19,7 +19,7 @@ _LONG_CHARS = 10_000  # from this length on, only identical texts count as the s
 # Words of all pairs of statements that are compared, the newest first: 550 rows may be long texts of one template.
 _COMPARED_WORDS = 2_500_000
 _BEGINNING_MOST = 30  # words that two statements have in common before they differ; longer texts state many things
-# Share of the best score of the same text. Neighbours lend up to a quarter of it, and a named time adds nearly half.
+# Share of the best score of the same text. Neighbours lend up to a quarter of it, a named time adds up to nearly half.
 FITS_AS_WELL = 0.6
 # A sign is part of a number and makes it a different one; between two words it is a hyphen.
 _WORD = late_pattern(r"(?<!\w)[-+\u2212]\d\w*|\w+")
@@ -46,14 +46,16 @@ def weighed(score: float, at: datetime, now: datetime) -> float:
 def settle(hits: Sequence[Hit]) -> dict[StatementKey, Hit]:
     """Return the hits by statement, best first; of the same one only the newest, in the best one's place.
 
-    If the newest scores far less, the best one stays: then it is not the text that matches but the turns beside it, as
-    for one "Done, that is on your list" among many, or the time that the question names.
+    One that was told at the time that the question names stays, and so does the best one if the newest scores far less:
+    then it is not the text that matches but the turns beside it, as for one "Done, that is on your list" among many.
     """
     kept: dict[StatementKey, Hit] = {}
     for hit in sorted(hits, key=lambda hit: -hit.score):
         same = statement_of(hit)
         other = kept.get(same)
-        if other is None or (hit.at > other.at and hit.score >= FITS_AS_WELL * other.score):
+        if other is None or (
+            hit.at > other.at and hit.told_then >= other.told_then and hit.score >= FITS_AS_WELL * other.score
+        ):
             kept[same] = hit if other is None else hit._replace(score=other.score)
     return kept
 

@@ -53,6 +53,24 @@ def test_need_17_the_named_month_comes_first(history: PgvectorMemoryProvider) ->
     assert recalled(history, question, tool="recall_conversation")[0] == report(140)
 
 
+def test_need_39_what_was_said_before_a_month_about_it_stands_before_its_talk(
+    make_provider: MakeProvider, dsn: str
+) -> None:
+    provider = make_provider({})
+    asked = day(75)
+    planned = f"In {asked:%B} we may use the harbour crane for 250 hours."
+    why = ("squeaked", "rested", "swung", "leaked", "stopped", "turned", "rusted")
+    talk = [f"We waited two hours for the harbour crane, as it {did}." for did in why]
+    for number, said in enumerate((planned, *talk)):
+        provider.sync_turn(said, None, session_id=f"session-{number}")
+    landed(provider)
+    age(dsn, planned, days=140)
+    for said in talk:
+        age(dsn, said, days=75)
+    question = f"How many hours may we use the harbour crane in {asked:%B}?"
+    assert recalled(provider, question, tool="recall_conversation")[0] == planned
+
+
 def test_need_17_a_named_time_is_no_filter(history: PgvectorMemoryProvider) -> None:
     found = recalled(history, "Who inspected the harbour crane on 1 May 1999?", tool="recall_conversation")
     assert set(found) == {report(each) for each in AGES}
