@@ -216,7 +216,7 @@ def _main(argv: Sequence[str] | None) -> int:
     if not args.pgvector_command:
         parser.print_help()
         return EXIT_USAGE
-    return _run(args, alone=True)
+    return _run(args)
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -231,8 +231,7 @@ def command_line() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(args: argparse.Namespace, *, alone: bool = False) -> int:
-    """Run the command that was parsed and return its exit code; `alone`: no host has read the home's .env before."""
+def _run(args: argparse.Namespace) -> int:
     from .admin.common.commands import EXIT_OK, EXIT_USAGE
     from .admin.common.console import abandon
     from .admin.common.repeat import ended_as_by_ctrl_c
@@ -243,10 +242,7 @@ def _run(args: argparse.Namespace, *, alone: bool = False) -> int:
         return EXIT_USAGE
     try:
         with ended_as_by_ctrl_c():
-            home = _home(args)
-            if alone:
-                _follow_dotenv(home)
-            code: int = args.pgvector_run(args, home)
+            code: int = args.pgvector_run(args, _home(args))
             sys.stdout.flush()
         return code
     except KeyboardInterrupt as exc:
@@ -345,15 +341,6 @@ def _tell_where(exc: Exception) -> None:
         print(mask_dsn("".join(traceback.format_exception(exc))), file=sys.stderr)
     else:
         print("to see where it happened, for a report: HERMES_PGVECTOR_DEBUG=1", file=sys.stderr)
-
-
-def _follow_dotenv(home: Path) -> None:
-    from .admin.common.console import warn
-    from .host.session_context import follow_dotenv
-
-    for name in follow_dotenv(home):
-        warn(f"{name} of the environment is not used: {home / '.env'} sets it, too, and has priority")
-    os.environ["HERMES_HOME"] = str(home)  # also where the file names another
 
 
 def _home(args: argparse.Namespace) -> Path:

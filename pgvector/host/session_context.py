@@ -7,7 +7,6 @@ import os
 import shlex
 from collections import ChainMap, Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -207,33 +206,16 @@ def _of_dotenv(own: Path) -> dict[str, set[str]]:
     return said
 
 
-def follow_dotenv(home: Path) -> list[str]:
-    """Set the variables of the home's .env in this process, as the host does for an agent: they override the shell's.
-
-    libpq and others read the process's variables only. The settings' own are left: they are read from the file each
-    time. Returns libpq's variables that had another value.
-    """
-    overridden = []
-    for name, value in read_dotenv(home, "").items():
-        if name.startswith(ENV_PREFIX):
-            continue
-        if name.startswith("PG") and os.environ.get(name, value) != value:
-            overridden.append(name)
-        with suppress(ValueError):  # no system takes a variable of this name or value
-            os.environ[name] = value
-    return overridden
-
-
 def environment(home: Path) -> dict[str, str]:
     """Return the environment with the home's own .env in place of what the host took from another profile's."""
     own = process_home()
     taken = _of_dotenv(own)
-    kept = {name: value for name, value in os.environ.items() if value not in taken.get(name, ())}
-    # Of its own home the host, or the command line, has put the file into the environment. What differs there came from
-    # what overrides the file, as the host's managed variables do. A file that is missing for a moment removes nothing.
+    # Of its own home the host has put the file into the environment. A program that is started by itself, as a command
+    # or an MCP server, has it from here. A file that is missing for a moment removes nothing.
     if home == own:
-        given = {name: value for name, value in kept.items() if value}  # `docker -e NAME=` names no key
+        given = {name: value for name, value in os.environ.items() if value}  # `docker -e NAME=` names no key
         return dict(os.environ) | read_dotenv(home, "") | given | read_dotenv(home)
+    kept = {name: value for name, value in os.environ.items() if value not in taken.get(name, ())}
     return kept | read_dotenv(home, "", kept)
 
 

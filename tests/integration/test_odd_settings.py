@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import psycopg
 import pytest
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from hermes_memory_pgvector.host.session_context import environment, follow_dotenv, load_settings
+from hermes_memory_pgvector.host.session_context import load_settings
 from tests.conftest import DIMS, MakeProvider
 from tests.integration.conftest import command_environment
 from tests.support.forked_cli import forked
@@ -168,43 +165,6 @@ def test_trap_12_a_variable_that_the_env_file_overrules_is_told(home: Path, dsn:
         said = told(*arguments, **other)
         assert said.count(sentence) == 1 and "HERMES_PGVECTOR_DIMS" not in said and "hunter22" not in said, said
     assert sentence not in told("themes", "list", HERMES_PGVECTOR_DSN=dsn), "it says the same"
-
-
-@pytest.mark.parametrize("elsewhere", [None, "nowhere"])
-def test_trap_12_a_command_takes_libpqs_variables_from_the_env_file_as_an_agent_does(
-    home: Path, dsn: str, elsewhere: str | None
-) -> None:
-    """The host sets them for an agent: a command that took the shell's would see, and forget, rows of another one."""
-    parts = conninfo_to_dict(dsn)
-    name = parts.pop("dbname")
-    (home / "config.yaml").write_text(
-        json.dumps({"plugins": {"pgvector": {"dsn": make_conninfo(**parts), "dims": DIMS}}})
-    )
-    (home / ".env").write_text(f"PGDATABASE={name}\nHERMES_HOME=/elsewhere\n")
-    with psycopg.connect(dsn) as conn:
-        conn.execute(
-            "INSERT INTO conversations (agent_identity, session_id, role, content) VALUES ('sales', 's', 'user', 'Hi')"
-        )
-
-    more = {} if elsewhere is None else {"PGDATABASE": elsewhere}
-    done = subprocess.run(
-        forked("themes", "list"), env=command_environment(home, **more), capture_output=True, text=True, check=False
-    )
-
-    assert done.returncode == 0 and "sales" in done.stdout, done.stderr
-    assert ("PGDATABASE of the environment is not used" in done.stderr) == (elsewhere is not None)
-
-
-def test_a_key_that_was_changed_in_the_env_file_is_the_new_one_under_any_name(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HERMES_HOME", str(home))
-    monkeypatch.setenv("ACME_KEY", "of the shell")
-    for key in ("first", "second"):
-        (home / ".env").write_text(f"ACME_KEY={key}\n")
-        if key == "first":
-            follow_dotenv(home)
-        assert environment(home)["ACME_KEY"] == key
 
 
 def test_trap_12_an_env_file_that_is_gone_for_a_moment_never_means_another_database(home: Path, dsn: str) -> None:

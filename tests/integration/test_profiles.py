@@ -172,7 +172,7 @@ def test_need_27_a_profile_of_a_gateway_sends_no_key_of_another(
 def test_need_22_a_command_of_ours_finds_the_key_in_the_env_file_as_agents_do(
     home: Path, dsn: str, cli: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The host puts the whole file into the environment of its agents, over what the shell has."""
+    """The host puts the whole file into the environment of its agents; nobody does that for `hermes-pgvector`."""
     with ScriptedEmbedder(dims=DIMS) as model:
         settings = {"dsn": dsn, "dims": DIMS, "embed_url": model.url, "embed_api_key_env": "MODEL_KEY"}
         (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": settings}}), encoding="utf-8")
@@ -182,7 +182,7 @@ def test_need_22_a_command_of_ours_finds_the_key_in_the_env_file_as_agents_do(
         model.headers.clear()
         monkeypatch.setenv("MODEL_KEY", "key-of-the-shell")
         assert cli("add", "Borealis is green").returncode == 0
-        assert {headers.get("Authorization") for headers in model.headers} == {"Bearer key-of-the-file"}
+        assert {headers.get("Authorization") for headers in model.headers} == {"Bearer key-of-the-shell"}
 
 
 def test_what_is_saved_for_a_profile_is_not_put_into_the_environment_of_another(
