@@ -583,13 +583,55 @@ def test_run_again_after_a_kill_takes_out_no_other_entry(
     again = cli(*run)
     assert again.returncode == 1 and "look first: hermes-pgvector relieve" in again.stderr
     assert entries_of(path) == list(CRANES[1:]) and entries_of(user) == ["Likes tea"]
-    assert "the last run was stopped in the middle" in ask("relieve")["notes"][-1]
+    for part in (("--undo",), ("--target", "user"), ("--entry", "1")):
+        ask("relieve", *part)
+        assert cli(*run).returncode == 1, "of all entries not one was shown"
     ask("relieve", "--undo", "--yes")
     assert entries_of(path) == list(CRANES)
     ask(*run)
     assert entries_of(path) == list(CRANES[1:]) and entries_of(user) == []
     ask("relieve", "--entry", "1", "--yes")
     assert entries_of(path) == list(CRANES[2:]), "a run that ended well stops none after it"
+
+
+def test_run_after_an_undo_that_was_killed_takes_out_nothing(
+    make_provider: MakeProvider,
+    home: Path,
+    ask: Ask,
+    cli: Run,
+    start_cli: Callable[..., subprocess.Popen[str]],
+) -> None:
+    path, user = write_entries(home, *CRANES), write_entries(home, "Likes tea", file="USER.md")
+    session(make_provider).shutdown()
+    ask("relieve", "--entry", "1", "--entry", "7", "--yes")
+    with locked_by_the_host(home, "USER.md"):
+        command = start_cli("relieve", "--undo", "--yes")
+        until(lambda: entries_of(path) == list(CRANES), PATIENCE_S, "the first file has it again")
+        os.kill(command.pid, signal.SIGKILL)
+        command.communicate(timeout=PATIENCE_S)
+    assert "look first" in cli("relieve", "--entry", "1", "--yes").stderr
+    ask("relieve", "--undo", "--yes")
+    assert (entries_of(path), entries_of(user)) == (list(CRANES), ["Likes tea"])
+
+
+def test_who_looks_while_another_run_goes_on_does_not_end_its_care(
+    make_provider: MakeProvider,
+    home: Path,
+    ask: Ask,
+    cli: Run,
+    start_cli: Callable[..., subprocess.Popen[str]],
+) -> None:
+    path = write_entries(home, *CRANES)
+    write_entries(home, "Likes tea", file="USER.md")
+    session(make_provider).shutdown()
+    with locked_by_the_host(home, "USER.md"):
+        command = start_cli("relieve", "--entry", "1", "--entry", "7", "--yes")
+        until(lambda: entries_of(path) == list(CRANES[1:]), PATIENCE_S, "the first file has let go")
+        assert not [note for note in ask("relieve")["notes"] if "the last run ended" in note]
+        assert "another run of relieve is under way" in cli("relieve", "--entry", "1", "--yes").stderr
+        os.kill(command.pid, signal.SIGKILL)
+        command.communicate(timeout=PATIENCE_S)
+    assert "look first" in cli("relieve", "--entry", "1", "--yes").stderr
 
 
 def test_who_has_looked_after_a_kill_may_go_on(
@@ -602,7 +644,7 @@ def test_who_has_looked_after_a_kill_may_go_on(
         until((home / "pgvector" / "relieved.json").exists, PATIENCE_S, "the record")
         os.kill(command.pid, signal.SIGKILL)
         command.communicate(timeout=PATIENCE_S)
-    ask("relieve")
+    assert "the last run ended before it could say what it took out" in ask("relieve")["notes"][-1]
     ask("relieve", "--entry", "1", "--yes")
     assert entries_of(path) == list(CRANES[1:])
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from ...domain.commandline import typed
 from ...domain.dates import parse_when
-from ...domain.errors import InvalidArgument, WrongUsage
+from ...domain.errors import ConfigurationError, InvalidArgument, WrongUsage
 from ...domain.format import local_minute
 from ...domain.types import MEMORY_FILES
 from ..common.command_context import CommandContext, context_for
@@ -21,9 +22,10 @@ from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
 from ..common.row_options import one_line
 from .file_entries import MemoryFile, read_file
 from .judging import JudgedEntry, Kind, find_duplicates, find_unused, look
-from .relief import is_untold, note_told, relieve
+from .relief import is_untold, note_told, one_run_at_a_time, relieve
 from .undoing import undo
 
+_UNTOLD = "the last run ended before it could say what it took out"
 _UNUSED_FOR = "90d"  # the default if no entries are chosen and all are shown
 
 _FILES = (
@@ -46,18 +48,44 @@ _BACK = (Column("file"), Column("content", "text", flexible=True))
 
 def _relieve(args: argparse.Namespace, home: Path) -> int:
     chooses = _chooses(args)
-    code = _undo(args, home) if args.undo else _move(args, home, chooses=chooses)
-    note_told(home)
+    if not args.yes:
+        return _undo(args, home) if args.undo else _look(args, home, chooses=chooses)
+    with one_run_at_a_time(home):
+        if args.undo:
+            return _undo(args, home)
+        if is_untold(home):
+            raise InvalidArgument(
+                f"{_UNTOLD}: entries may have other numbers now, and --undo would no longer put back what it took out; "
+                "look first: hermes-pgvector relieve. Nothing was changed"
+            )
+        code = _move(args, home, chooses=chooses)
+        note_told(home)
     return code
 
 
-def _move(args: argparse.Namespace, home: Path, *, chooses: bool) -> int:
+def _look(args: argparse.Namespace, home: Path, *, chooses: bool) -> int:
+    with _stopped_run(home) as stopped:
+        code = _move(args, home, chooses=chooses, stopped=stopped)
+        if stopped and not chooses and not args.target:  # every entry was shown
+            note_told(home)
+    return code
+
+
+@contextmanager
+def _stopped_run(home: Path) -> Iterator[bool]:
+    """Yield whether a run was stopped before it could say what it did; then none begins in the block."""
     stopped = is_untold(home)
-    if stopped and args.yes:
-        raise InvalidArgument(
-            "the last run was stopped in the middle: entries may have other numbers now, and --undo would no longer "
-            "put back what it took out; look first: hermes-pgvector relieve. Nothing was changed"
-        )
+    with ExitStack() as held:
+        if stopped:
+            try:
+                held.enter_context(one_run_at_a_time(home))
+                stopped = is_untold(home)
+            except ConfigurationError:  # it is under way
+                stopped = False
+        yield stopped
+
+
+def _move(args: argparse.Namespace, home: Path, *, chooses: bool, stopped: bool = False) -> int:
     before = parse_when(args.unused_for or _UNUSED_FOR, "--unused-for", zone=None)
     assert before is not None, "a text is given"
     files, before_them = _files(home, args.target)
@@ -71,10 +99,7 @@ def _move(args: argparse.Namespace, home: Path, *, chooses: bool) -> int:
             done = _report(home, files, entries)
     done.notes += notes
     if stopped:
-        done.notes.append(
-            "the last run was stopped in the middle; to put back what it took out: "
-            + typed("hermes-pgvector relieve --undo --yes")
-        )
+        done.notes.append(f"{_UNTOLD}; to put that back: {typed('hermes-pgvector relieve --undo --yes')}")
     summary = _summary(done) if chooses else _hint(entries)
     return print_outcome(args, done, lambda: _show(done), summary)
 

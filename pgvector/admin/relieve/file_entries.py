@@ -91,7 +91,7 @@ def rewrite(home: Path, target: str, change: Callable[[MemoryFile], Sequence[str
     Return the file as it was before. Raises ConfigurationError if it cannot be written; it is unchanged then.
     """
     path = memory_file_paths(home)[target]
-    busy = f"{path} is being written by another program; hermes-pgvector relieve shows how far this came: run it again"
+    busy = f"{path} is being written by another program; look how far this came (hermes-pgvector relieve), then go on"
     with locked(path.with_suffix(f"{path.suffix}.lock"), busy, wait_s=_LOCK_S):  # the host's own lock file
         now = read_file(home, target)
         parts = tuple(change(now))

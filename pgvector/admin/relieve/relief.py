@@ -10,7 +10,7 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from ...store.memories import lock_theme
 from ...store.sql import query
 from ..common.command_context import CommandContext
 from ..common.file_fill import fill_of
-from ..common.file_replacing import write_file
+from ..common.file_replacing import locked, write_file
 from ..common.operators import operator, record_where_allowed, without_verb
 from ..common.outcome import Outcome
 from ..common.repeat import held_back
@@ -182,7 +182,7 @@ class TakenEntry:
 class UndoRecord:
     """The record of one run: its time (seconds since the epoch), entries removed, and each file's characters before.
 
-    `told`: False if the run was stopped before it had printed which entries it took out.
+    `told`: False until the run, or its undoing, has ended or somebody was shown all entries since.
     """
 
     at: float
@@ -201,18 +201,25 @@ def _write_record(home: Path, record: UndoRecord, unchanged: str) -> None:
     write_file(home / "pgvector" / _NAME, json.dumps(asdict(record)).encode(), unchanged, mode=0o600)
 
 
+def one_run_at_a_time(home: Path) -> AbstractContextManager[None]:
+    """Hold the lock of runs that change the files. Raises ConfigurationError if another one is under way."""
+    busy = "another run of relieve is under way. Nothing was changed"
+    return locked(home / "pgvector" / "relieve.lock", busy)
+
+
 def is_untold(home: Path) -> bool:
-    """Return whether the last run was stopped, and nobody has been shown since what became of the files."""
+    """Return whether the last run did not come to its end, and nobody was shown the entries since."""
     with suppress(ConfigurationError):  # --undo says what is wrong with the record
         record = read_record(home)
         return record is not None and not record.told
     return False
 
 
-def note_told(home: Path) -> None:
-    """Note that the operator was shown what became of the files. Raises ConfigurationError."""
-    if is_untold(home) and (record := read_record(home)) is not None:
-        _write_record(home, replace(record, told=True), "the next run asks you to look at the entries first")
+def note_told(home: Path, *, told: bool = True) -> None:
+    """Note in the record, if there is one, whether the operator knows the entries. Raises ConfigurationError."""
+    if is_untold(home) is told and (record := read_record(home)) is not None:
+        unchanged = "the next run asks you to look at the entries first" if told else "nothing was put back"
+        _write_record(home, replace(record, told=told), unchanged)
 
 
 def read_record(home: Path) -> UndoRecord | None:

@@ -19,7 +19,7 @@ from ..common.file_fill import FileFill, fill_of
 from ..common.moved_themes import moved_themes
 from ..common.outcome import Outcome
 from .file_entries import MemoryFile, read_file, rewrite
-from .relief import TakenEntry, UndoRecord, drop_record, read_record, stored_texts
+from .relief import TakenEntry, UndoRecord, drop_record, note_told, read_record, stored_texts
 
 _Placed = list[tuple[int, str]]  # positions among the entries of a file, with texts
 
@@ -68,6 +68,7 @@ def _put_back(context: CommandContext, record: UndoRecord, back: dict[str, _Plac
     if not any(back.values()):
         return  # the record stays: the database may be another one than was meant
     _note_removed(context, [each for each in record.entries if each.text is not None])
+    note_told(context.home, told=False)
     for target, entries in back.items():
         rewrite(context.home, target, partial(_with_again, context.home, record, entries))
     drop_record(context.home)
