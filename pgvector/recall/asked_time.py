@@ -11,7 +11,7 @@ from ..domain.named_times import TimeSpan, asks_for_all, asks_what_was_said, nam
 from ..domain.types import Filters, Question, Store
 from ..store.pipeline import Pipeline
 from ..store.told_rows import ask_begun, ask_latest_memories, ask_session_span, ask_told
-from .fuse import TOLD_THEN, by_time, favour
+from .fuse import DATED_SHARE, TOLD_THEN, by_time, favour
 
 SHORT_PERIOD = timedelta(days=7, hours=1)  # longest named period of which beginnings of sessions are always proposed
 FAINT = 0.01  # highest score of these turns before they gain from the time: below most candidates of a leg
@@ -59,11 +59,24 @@ class AskedTime:
             scores = scores | {store: scores[store] | new}
             told[store] = told.get(store, {}) | dict.fromkeys(new, TOLD_THEN)
         self.told_then |= {(name, row) for name, rows in told.items() for row, at in rows.items() if at == TOLD_THEN}
-        ordered = first if self._is_in_order(store) else []
-        return {
-            name: self._gained(found, told.get(name, {}), ordered if name == store else [])
-            for name, found in scores.items()
-        }
+        if self._decides:
+            ordered = first if self._is_in_order(store) else []
+            return {
+                name: by_time(found, told.get(name, {}), ordered if name == store else [])
+                for name, found in scores.items()
+            }
+        share = DATED_SHARE * self._telling(sum(map(len, scores.values())))
+        return {name: favour(found, told.get(name, {}), share) for name, found in scores.items()}
+
+    def _telling(self, candidates: int) -> float:
+        """Return how much the named time tells rows apart, 0 to 1.
+
+        A month may hold half of all rows, and each of them would come before one that holds the question. Whoever names
+        a day means it, however much was told then.
+        """
+        if all(map(_is_short, self._periods)):
+            return 1.0
+        return 1 - len(self.told_then) / max(1, candidates)
 
     def _is_in_order(self, store: Store) -> bool:
         """Return whether the rows that `_first` finds come first, in their order, whatever they have of the question.
@@ -74,9 +87,6 @@ class AskedTime:
         if not self._asks_for_all:
             return False
         return store == "memories" or not self._says_when or all(map(_is_short, self._periods))
-
-    def _gained(self, scores: dict[int, float], told: dict[int, int], first: list[int]) -> dict[int, float]:
-        return by_time(scores, told, first) if self._decides else favour(scores, told)
 
     def _note_session(self, pipe: Pipeline, which: str) -> None:
         """Look up a session and its period, see `session_named`; the theme may have none but the asking one."""

@@ -78,15 +78,12 @@ def smooth(scores: Mapping[int, float], beside: Mapping[int, Beside]) -> dict[in
     return {turn: (1 - left) * scale for turn, left in doubt.items()}
 
 
-def favour(scores: Mapping[int, float], told: Mapping[int, int]) -> dict[int, float]:
-    """Raise the rows that were `told` at or around a time that the question names, by a share of the best score.
+def favour(scores: Mapping[int, float], told: Mapping[int, int], share: float = DATED_SHARE) -> dict[int, float]:
+    """Raise the rows that were `told` at or around a time that the question names, by a `share` of the best score.
 
-    The share is the smaller the more of the rows were told then, so that a month that holds half of them does not put
-    each of these before one that holds the question. All scores are also scaled down, so that none exceeds the previous
-    best.
+    All scores are also scaled down, so that none exceeds the previous best.
     """
-    then = sum(told.get(row) == TOLD_THEN for row in scores)
-    return _raised(scores, told, DATED_SHARE * (1 - then / max(1, len(scores))))
+    return _raised(scores, told, share)
 
 
 def by_time(scores: Mapping[int, float], told: Mapping[int, int], begun: Sequence[int]) -> dict[int, float]:

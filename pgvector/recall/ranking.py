@@ -46,17 +46,18 @@ def weighed(score: float, at: datetime, now: datetime) -> float:
 def settle(hits: Sequence[Hit]) -> dict[StatementKey, Hit]:
     """Return the hits by statement, best first; of the same one only the newest, in the best one's place.
 
-    One that was told at the time that the question names stays, and so does the best one if the newest scores far less:
-    then it is not the text that matches but the turns beside it, as for one "Done, that is on your list" among many.
+    Those told at the time that the question names come before the others. The best one stays if the newest scores far
+    less: then it is not the text that matches but the turns beside it, as for one "Done, that is on your list" among
+    many.
     """
     kept: dict[StatementKey, Hit] = {}
     for hit in sorted(hits, key=lambda hit: -hit.score):
         same = statement_of(hit)
         other = kept.get(same)
-        if other is None or (
-            hit.at > other.at and hit.told_then >= other.told_then and hit.score >= FITS_AS_WELL * other.score
-        ):
-            kept[same] = hit if other is None else hit._replace(score=other.score)
+        if other is None:
+            kept[same] = hit
+        elif (hit.told_then, hit.at) > (other.told_then, other.at) and hit.score >= FITS_AS_WELL * other.score:
+            kept[same] = hit._replace(score=other.score)
     return kept
 
 

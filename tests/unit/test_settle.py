@@ -54,6 +54,13 @@ def test_need_17_the_recency_weight_is_small(given_hits: list[Hit]) -> None:
     }
 
 
+@pytest.mark.parametrize("newer_score", [0.55, 0.45])
+def test_need_17_of_the_same_text_the_one_told_at_the_named_time_is_shown(newer_score: float) -> None:
+    then = hit("The gate code is in the safe", age_days=90)._replace(told_then=True)
+    (shown,) = settle([then, hit(then.content, age_days=1, score=newer_score)]).values()
+    assert shown.at == then.at
+
+
 def test_need_17_of_two_equally_good_ones_the_newer_comes_first() -> None:
     old, new = hit("The gate code is in the safe", age_days=90), hit("The gate is painted green", age_days=1)
     assert [each.content for each in settled([old, new])] == [new.content, old.content]
