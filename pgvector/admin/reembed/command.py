@@ -221,7 +221,7 @@ def _abort(args: argparse.Namespace, settings: Settings, admin_dsn: str) -> int:
         under_way = store.running(conn)
         done = args.yes and store.abort(conn)
     if under_way is None:
-        said = "no change of the model is under way"
+        said = "no change of the model is under way; whether an index is missing says hermes-pgvector doctor"
     elif done:
         said = f"the new vectors of {under_way.model} are dropped, the old ones stay"
     else:
