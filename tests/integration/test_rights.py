@@ -134,7 +134,7 @@ def test_trap_13_an_agent_that_logs_in_as_owner_is_told_so(cli: Run, home: Path,
 @pytest.mark.parametrize("dims", ["0", "2001", "-5"])
 def test_trap_13_dimensions_that_cannot_be_are_refused(cli: Run, empty_admin_dsn: str, dims: str) -> None:
     done = cli("migrate", "--admin-dsn", empty_admin_dsn, "--dims", dims)
-    assert done.returncode == 1 and "1 to 2000" in done.stderr
+    assert done.returncode == 2 and "1 to 2000" in done.stderr
 
 
 def test_trap_13_an_admin_dsn_that_does_not_connect_says_why(cli: Run) -> None:
