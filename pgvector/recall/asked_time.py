@@ -11,7 +11,7 @@ from ..domain.named_times import TimeSpan, asks_for_all, asks_what_was_said, nam
 from ..domain.types import Filters, Question, Store
 from ..store.pipeline import Pipeline
 from ..store.told_rows import ask_begun, ask_latest_memories, ask_session_span, ask_told
-from .fuse import DATED_SHARE, TOLD_THEN, by_time, favour
+from .fuse import TOLD_THEN, by_time, favour
 
 SHORT_PERIOD = timedelta(days=7, hours=1)  # longest named period of which beginnings of sessions are always proposed
 FAINT = 0.01  # highest score of these turns before they gain from the time: below most candidates of a leg
@@ -65,8 +65,8 @@ class AskedTime:
                 name: by_time(found, told.get(name, {}), ordered if name == store else [])
                 for name, found in scores.items()
             }
-        share = DATED_SHARE * self._telling(sum(map(len, scores.values())))
-        return {name: favour(found, told.get(name, {}), share) for name, found in scores.items()}
+        telling = self._telling(sum(map(len, scores.values())))
+        return {name: favour(found, told.get(name, {}), telling) for name, found in scores.items()}
 
     def _telling(self, candidates: int) -> float:
         """Return how much the named time tells rows apart, 0 to 1.

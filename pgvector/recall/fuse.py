@@ -78,12 +78,13 @@ def smooth(scores: Mapping[int, float], beside: Mapping[int, Beside]) -> dict[in
     return {turn: (1 - left) * scale for turn, left in doubt.items()}
 
 
-def favour(scores: Mapping[int, float], told: Mapping[int, int], share: float = DATED_SHARE) -> dict[int, float]:
-    """Raise the rows that were `told` at or around a time that the question names, by a `share` of the best score.
+def favour(scores: Mapping[int, float], told: Mapping[int, int], telling: float = 1.0) -> dict[int, float]:
+    """Raise the rows that were `told` at or around a time that the question names, by a share of the best score.
 
-    All scores are also scaled down, so that none exceeds the previous best.
+    `telling`, 0 to 1, is how much that time tells rows apart. All scores are also scaled down, so that none exceeds the
+    previous best.
     """
-    return _raised(scores, told, share)
+    return _raised(scores, told, DATED_SHARE * telling)
 
 
 def by_time(scores: Mapping[int, float], told: Mapping[int, int], begun: Sequence[int]) -> dict[int, float]:
