@@ -74,7 +74,7 @@ class AskedTime:
         A month may hold half of all rows, and each of them would come before one that holds the question. Whoever names
         a day means it, however much was told then.
         """
-        if all(map(_is_short, self._periods)):
+        if self._is_short_time():
             return 1.0
         return 1 - len(self.told_then) / max(1, candidates)
 
@@ -86,7 +86,10 @@ class AskedTime:
         """
         if not self._asks_for_all:
             return False
-        return store == "memories" or not self._says_when or all(map(_is_short, self._periods))
+        return store == "memories" or not self._says_when or self._is_short_time()
+
+    def _is_short_time(self) -> bool:
+        return all(map(_is_short, self._periods))
 
     def _note_session(self, pipe: Pipeline, which: str) -> None:
         """Look up a session and its period, see `session_named`; the theme may have none but the asking one."""

@@ -44,9 +44,14 @@ def own_themes(conn: DeadlineConnection) -> list[str] | None:
         return [row.theme for row in conn.execute(query("themes_of_role"))]
 
 
+def lacks(themes: Collection[str] | None, theme: str) -> bool:
+    """Return whether row-level security keeps a role with these `own_themes` from a theme."""
+    return themes is not None and {EVERY_THEME, theme}.isdisjoint(themes)
+
+
 def missing_theme(themes: Collection[str] | None, theme: str) -> str:
     """Return what it means that a role with these `own_themes` lacks a home's own theme; "" if it has it."""
-    if themes is None or not {EVERY_THEME, theme}.isdisjoint(themes):
+    if not lacks(themes, theme):
         return ""
     if not themes:
         return "this role has no theme: it finds nothing, and its writes are refused"

@@ -19,7 +19,7 @@ from ..common.database_identity import identity
 from ..common.moved_themes import moved_themes
 from ..common.operators import operator, record_where_allowed
 from ..common.progress import progress
-from ..common.row_security import EVERY_THEME, own_themes
+from ..common.row_security import lacks, own_themes
 from . import copy_rows as store
 from . import export_rows
 from .export import rows_of, themes_meant
@@ -149,9 +149,7 @@ def one_database() -> ConfigurationError:
 def _require_rights(target: DeadlineConnection, names: Sequence[str]) -> None:
     """Raise ConfigurationError if row-level security keeps the target's role from a theme that is to be copied."""
     own = own_themes(target)
-    if own is None or EVERY_THEME in own:
-        return
-    if lacking := " ".join(quote(name) for name in names if name not in own):
+    if lacking := " ".join(quote(name) for name in names if lacks(own, name)):
         role = quote(target.info.user)
         raise ConfigurationError(
             f"row-level security does not give the role {role} of the target these themes: {lacking}; nothing was "

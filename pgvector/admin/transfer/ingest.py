@@ -24,7 +24,7 @@ from ...store.connection import DeadlineConnection, translated
 from ...store.memories import note_actor
 from ...store.vectors import hold_space, record_space
 from ..common.operators import operator
-from ..common.row_security import EVERY_THEME, own_themes
+from ..common.row_security import lacks, own_themes
 from ..common.theme_names import not_allowed
 from . import import_rows as store
 from .float_arrays import know_vectors
@@ -163,7 +163,7 @@ def _lacking(conn: DeadlineConnection) -> Callable[[str], str]:
     own, role = own_themes(conn), conn.info.user
 
     def why(theme: str) -> str:
-        if own is None or not {EVERY_THEME, theme}.isdisjoint(own):
+        if not lacks(own, theme):
             return ""
         grant = typed(f"hermes-pgvector tenants grant {quote(role)} {quote(theme)}")
         return f"row-level security does not give the role {role} the theme {theme!r}: {grant}"
