@@ -52,6 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
     Who is started in the background ignores it, and so would all that comes after.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ["LANGUAGE"] = "C"  # else argparse looks on the disk for a translation of each of its words
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda *_: None)  # a program that is started then has it as it usually is
     if config.getoption("--no-skips"):

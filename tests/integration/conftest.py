@@ -19,7 +19,7 @@ from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.server.binaries import find_binaries
 from tests.support.databases import Databases
 from tests.support.embedded import BIN_DIR
-from tests.support.forked_cli import forked
+from tests.support.forked_cli import ForkedCli, run_forked
 from tests.support.hermes import HermesHome
 from tests.support.scripted_embedder import ScriptedEmbedder
 
@@ -58,22 +58,22 @@ def command_environment(home: Path, **more: str) -> dict[str, str]:
     return {**kept, "HERMES_HOME": str(home), "PYTHONSAFEPATH": "1", **more}
 
 
-def started_cli(home: Path, folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    """Start `hermes-pgvector ARGUMENTS` for a home, in a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "hermes_memory_pgvector.cli", *arguments],
-        cwd=folder,
-        env=command_environment(home),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def started_cli(home: Path, folder: Path, *arguments: str, fresh: bool = False) -> subprocess.Popen[str]:
+    """Start `hermes-pgvector ARGUMENTS` for a home, in a process that is forked for it.
+
+    If `fresh`, by an interpreter that reads its own variables of the environment, which one that is forked has read.
+    """
+    environment = command_environment(home)
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    if fresh:
+        command = [sys.executable, "-m", "hermes_memory_pgvector.cli", *arguments]
+        return subprocess.Popen(command, cwd=folder, env=environment, **streams, text=True)
+    return ForkedCli(*arguments, folder=folder, environment=environment, **streams, text=True)
 
 
 @pytest.fixture
 def start_cli(home: Path, tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
-    """Starts `hermes-pgvector ARGUMENTS` in a process of its own."""
+    """Starts `hermes-pgvector ARGUMENTS` in a process that is forked for it, to be stopped or killed."""
     return partial(started_cli, home, tmp_path)
 
 
@@ -82,18 +82,14 @@ def cli(home: Path, tmp_path: Path) -> Run:
     """Runs `hermes-pgvector ARGUMENTS` to its end, in a process that is forked for it."""
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            forked(*arguments),
-            cwd=tmp_path,
-            env=command_environment(home),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=150,
-            check=False,
-        )
+        return run_forked(*arguments, folder=tmp_path, environment=command_environment(home))
 
     return run
+
+
+def cli_of(agent: HermesHome, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `hermes-pgvector ARGUMENTS` for that home to its end, in a process that is forked for it."""
+    return run_forked(*arguments, folder=agent.root, environment=agent.environment())
 
 
 @pytest.fixture

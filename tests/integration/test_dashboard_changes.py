@@ -26,12 +26,14 @@ from tests.support.mcp_client import mcp_home
 from tests.support.row_security import tenant_of
 from tests.support.table_rows import everything, kept_texts, rows
 
+from .conftest import cli_of
+
 SCRIPT = "<script>alert('m12')</script><img src=x onerror=alert(1)>"
 
 
 def shown(agent: HermesHome, ref: str) -> dict[str, Any]:
     """What the command line shows of a row."""
-    done = agent.python("-m", "hermes_memory_pgvector.cli", "show", ref, "--json")
+    done = cli_of(agent, "show", ref, "--json")
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
 
@@ -358,7 +360,7 @@ def test_who_else_keeps_it_and_what_waits_in_the_spool_is_said_before(
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("UPDATE memory_entries SET owners = '{add,remember}'")
     spooled = ("add", "The office is in Paris", "--theme", "sales", "--no-wait")
-    assert agent.python("-m", "hermes_memory_pgvector.cli", *spooled).returncode == 0
+    assert cli_of(agent, *spooled).returncode == 0
     (agent.path / "memories").mkdir()
     (agent.path / "memories" / "MEMORY.md").write_text("The office is in Paris\n")
     said = " / ".join(api.post("/forget", refs=[ref], dry_run=True)["notes"])

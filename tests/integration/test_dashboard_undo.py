@@ -23,6 +23,8 @@ from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.table_rows import everything, kept_texts, rows, standing
 from tests.support.waiting import until
 
+from .conftest import cli_of
+
 INSERT = "INSERT INTO memory_entries (agent_identity, target, content)"
 # A memory and a turn with all that a row can say.
 MEMORY = """
@@ -150,7 +152,7 @@ def test_what_was_forgotten_again_since_is_not_brought_back(api: DashboardApi, a
     changed = [api.post("/forget", refs=[added(api, "The office is in Paris")])]
     changed.append(api.post("/edit", ref=added(api, "The office is in Paris"), content="The office is in Lyon"))
     again = added(api, "The office is in Paris")
-    forgotten = agent.python("-m", "hermes_memory_pgvector.cli", "forget", again, "--yes")
+    forgotten = cli_of(agent, "forget", again, "--yes")
     assert forgotten.returncode == 0, forgotten.stderr
     before = everything(dsn)
     for done in changed:
@@ -173,7 +175,7 @@ def test_what_belonged_to_a_theme_that_was_renamed_since_does_not_bring_it_back(
 ) -> None:
     added(api, "The office is in Paris")
     gone = api.post("/forget", refs=[added(api, "The office is in Lyon")])
-    renamed = agent.python("-m", "hermes_memory_pgvector.cli", "themes", "rename", "sales", "trade", "--yes")
+    renamed = cli_of(agent, "themes", "rename", "sales", "trade", "--yes")
     assert renamed.returncode == 0, renamed.stderr
     before = everything(dsn)
     status, error = api.refused("/undo", {"token": gone["undo"]["token"]})
@@ -191,7 +193,7 @@ def test_a_turn_of_a_session_that_was_forgotten_since_does_not_come_back(
     undo(api, whole)
     undo(api, gone[1])
     assert len(rows(dsn, "conversations")) == 2, "what was done to other sessions, or was undone, is no hindrance"
-    forgotten = agent.python("-m", "hermes_memory_pgvector.cli", "forget", "--session", "monday", "--yes")
+    forgotten = cli_of(agent, "forget", "--session", "monday", "--yes")
     assert forgotten.returncode == 0, forgotten.stderr
     left = standing(dsn)
     assert api.refused("/undo", {"token": whole["undo"]["token"]})[0] == 400
@@ -204,8 +206,7 @@ def test_a_turn_of_a_session_that_was_pruned_since_does_not_come_back(
 ) -> None:
     run(dsn, TURN, TURN.replace("said", "and heard"))
     gone = api.post("/forget", refs=["t1"])
-    cli = ("-m", "hermes_memory_pgvector.cli", "prune", "--session", "monday", "--yes")
-    pruned = agent.python(*cli, *themes)
+    pruned = cli_of(agent, "prune", "--session", "monday", "--yes", *themes)
     assert pruned.returncode == 0, pruned.stderr
     status, error = api.refused("/undo", {"token": gone["undo"]["token"]})
     assert status == 400 and "the session 'monday' was forgotten since" in error and rows(dsn, "conversations") == []
@@ -240,7 +241,7 @@ def test_an_earlier_text_that_was_forgotten_since_does_not_come_back(
 ) -> None:
     ref = added(api, "The office is in Paris")
     done = api.post("/edit", ref=ref, content="The office is in Lyon")
-    forgotten = agent.python("-m", "hermes_memory_pgvector.cli", "forget", ref, "--versions", "--yes")
+    forgotten = cli_of(agent, "forget", ref, "--versions", "--yes")
     assert forgotten.returncode == 0, forgotten.stderr
     status, error = api.refused("/undo", {"token": done["undo"]["token"]})
     assert status == 400 and "what it said before was forgotten since" in error

@@ -8,7 +8,6 @@ import json
 import os
 import stat
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from hermes_memory_pgvector.admin.transfer.export import ExportRequest, export
 from hermes_memory_pgvector.domain.theme import ThemeRules
 from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import MakeProvider
+from tests.support.forked_cli import ForkedCli
 from tests.support.memory import called, landed, write_entries
 from tests.support.records import all_rows, fill_theme
 from tests.support.spread import spread
@@ -48,11 +48,11 @@ def cli_process(home: Path, tmp_path: Path) -> Callable[..., subprocess.Complete
     """Runs `hermes-pgvector ARGUMENTS` in a process of its own, with `data` on stdin."""
 
     def run(*arguments: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        command = [sys.executable, "-m", "hermes_memory_pgvector.cli", *arguments]
-        environment = command_environment(home)
-        return subprocess.run(
-            command, cwd=tmp_path, env=environment, input=data, capture_output=True, timeout=150, check=False
-        )
+        pipe = subprocess.PIPE
+        streams = {"stdin": pipe, "stdout": pipe, "stderr": pipe}
+        with ForkedCli(*arguments, folder=tmp_path, environment=command_environment(home), **streams) as command:
+            out, err = command.communicate(data, timeout=150)
+        return subprocess.CompletedProcess(arguments, command.returncode, out, err)
 
     return run
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -19,7 +18,6 @@ from hermes_memory_pgvector.mcp.tokens import TokenFile, dumped
 from tests.conftest import DIMS
 from tests.support.hermes import HermesHome
 from tests.support.mcp_client import (
-    SERVER,
     called,
     connected_over_http,
     mcp_home,
@@ -32,7 +30,7 @@ from tests.support.ports import free_port
 from tests.support.records import fill_theme
 from tests.support.waiting import until
 
-from .conftest import Run
+from .conftest import Run, cli_of
 
 
 @pytest.fixture
@@ -154,11 +152,9 @@ def test_need_04_a_theme_that_is_not_allowed_is_refused_and_not_exchanged_for_th
         run(lambda: read(url))
     made = cli("mcp", "token", "add", "other", "--theme", "other", "--hermes-home", str(home.path))
     assert made.returncode == 0 and "allowed_themes does not name 'other'" in made.stderr
-    command = [*SERVER, "--theme", "partner"]
-    fixed = subprocess.run(command, env=home.environment(), capture_output=True, text=True, check=False)
+    fixed = cli_of(home, "mcp", "--theme", "partner")
     assert fixed.returncode == 1 and "allowed_themes does not name 'partner'" in fixed.stderr
-    command[-1] = "@slack/default/0123456789abcdef"
-    fixed = subprocess.run(command, env=home.environment(), capture_output=True, text=True, check=False)
+    fixed = cli_of(home, "mcp", "--theme", "@slack/default/0123456789abcdef")
     assert fixed.returncode == 1 and "the theme of a messaging chat" in fixed.stderr
 
 
@@ -258,9 +254,7 @@ def test_an_address_with_a_slash_at_its_end_is_answered_there_and_leads_nowhere_
 
 @pytest.mark.parametrize("address", ["0.0.0.0:8766", "[::]:8766"])
 def test_it_does_not_listen_to_others_without_a_token(agent_home: HermesHome, address: str) -> None:
-    done = subprocess.run(
-        [*SERVER, "--http", address], env=agent_home.environment(), capture_output=True, text=True, check=False
-    )
+    done = cli_of(agent_home, "mcp", "--http", address)
 
     assert (done.returncode, done.stdout) == (1, "")
     assert "mcp token add" in done.stderr

@@ -13,8 +13,9 @@ import pytest
 
 from tests.conftest import DIMS
 from tests.support.blocked_packages import PoorEnvironment
+from tests.support.forked_cli import run_forked
 from tests.support.hermes import HermesHome, describe
-from tests.support.mcp_client import SERVER, mcp_home
+from tests.support.mcp_client import PREPARED, SERVER, mcp_home
 
 
 @pytest.fixture
@@ -24,9 +25,7 @@ def agent_home(tmp_path: Path, dsn: str) -> HermesHome:
 
 def command(home: HermesHome, *arguments: str) -> subprocess.CompletedProcess[str]:
     """`hermes-pgvector mcp ARGUMENTS`, run to its end."""
-    return subprocess.run(
-        [*SERVER, *arguments], env=home.environment(), capture_output=True, text=True, timeout=150, check=False
-    )
+    return run_forked("mcp", *arguments, environment=home.environment(), prepared=PREPARED)
 
 
 def checked(home: HermesHome, *arguments: str) -> tuple[int, dict[str, Any]]:

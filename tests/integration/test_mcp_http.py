@@ -17,9 +17,11 @@ import pytest
 
 from tests.conftest import DIMS
 from tests.support.hermes import HermesHome
-from tests.support.mcp_client import SERVER, called, connected_over_http, mcp_home, recalled, run, serving
+from tests.support.mcp_client import called, connected_over_http, mcp_home, recalled, run, serving
 from tests.support.ports import free_port
 from tests.support.waiting import until
+
+from .conftest import cli_of
 
 
 @pytest.fixture
@@ -84,9 +86,7 @@ def test_pages_of_other_hosts_are_kept_out(url: str) -> None:
 
 def test_an_address_that_is_taken_is_told(agent_home: HermesHome, url: str) -> None:
     address = url.removeprefix("http://").removesuffix("/mcp")
-    done = subprocess.run(
-        [*SERVER, "--http", address], env=agent_home.environment(), capture_output=True, text=True, check=False
-    )
+    done = cli_of(agent_home, "mcp", "--http", address)
     assert done.returncode == 1
     assert f"{address} cannot be listened on (Address already in use); give another" in done.stderr
     assert "Traceback" not in done.stderr
@@ -110,7 +110,7 @@ def test_a_server_that_is_ended_while_a_client_listens_complains_of_nothing(agen
 
 
 def test_a_server_whose_terminal_is_closed_ends_as_at_sigterm(agent_home: HermesHome) -> None:
-    with serving(agent_home) as url:
+    with serving(agent_home, forking=False) as url:
         (server,) = [each for each in psutil.Process().children() if "--http" in each.cmdline()]
 
         async def talk() -> None:

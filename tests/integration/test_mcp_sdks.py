@@ -14,8 +14,9 @@ import pytest
 
 from tests.conftest import DIMS
 from tests.integration.test_mcp_stdio import Wire
+from tests.support.forked_cli import forked
 from tests.support.hermes import HermesHome, describe
-from tests.support.mcp_client import SERVER, mcp_home, serving
+from tests.support.mcp_client import PREPARED, SERVER, mcp_home, serving
 from tests.support.mcp_sdk_files import newer_sdk
 
 Line = Literal["1", "2"]
@@ -109,7 +110,8 @@ def agent_home(tmp_path: Path, dsn: str) -> HermesHome:
 @pytest.mark.parametrize("client", ["1", "2"])
 @pytest.mark.parametrize("server", ["1", "2"])
 def test_every_pair_of_versions_over_stdio(agent_home: HermesHome, server: Line, client: Line) -> None:
-    check(ask(agent_home, client, command=list(SERVER), env=agent_home.environment(path_of(server))))
+    command = forked("mcp", prepared=PREPARED) if server == "1" else [*SERVER]
+    check(ask(agent_home, client, command=command, env=agent_home.environment(path_of(server))))
 
 
 @pytest.mark.parametrize("server", ["1", "2"])

@@ -55,7 +55,7 @@ def test_a_client_that_leaves_unread_answers_behind_ends_the_server(agent_home: 
 
 
 def test_http_clients_that_do_not_read_or_leave_keep_nobody_waiting(agent_home: HermesHome) -> None:
-    with serving(agent_home) as url:
+    with serving(agent_home, forking=False) as url:  # its open files are counted
         address = urlsplit(url)
         me = psutil.Process()
 

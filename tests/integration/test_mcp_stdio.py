@@ -19,11 +19,13 @@ from pydantic import AnyUrl
 from hermes_memory_pgvector.mcp.access import project_theme
 from tests.conftest import DIMS, MakeProvider
 from tests.support.hermes import HermesHome
-from tests.support.mcp_client import SERVER, called, connected, mcp_home, recalled, refused, run
+from tests.support.mcp_client import called, connected, mcp_home, recalled, refused, run, started_server
 from tests.support.memory import called as called_in_plugin
 from tests.support.memory import landed
 from tests.support.memory import recalled as recalled_in_plugin
 from tests.support.waiting import until
+
+from .conftest import cli_of
 
 
 @pytest.fixture
@@ -309,12 +311,9 @@ class Wire:
         log: IO[bytes] | None = None,
     ) -> None:
         with log or (home.path / "mcp.log").open("ab") as logged:
-            self.process = subprocess.Popen(
-                [*SERVER, *arguments],
-                env=home.environment(environment),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=logged,
+            pipe = subprocess.PIPE
+            self.process = started_server(
+                home, *arguments, environment=environment, stdin=pipe, stdout=pipe, stderr=logged
             )
         self._numbers = iter(range(1, 1000))
         client = {"name": "wire", "version": "1"}
@@ -491,7 +490,7 @@ def test_need_04_nothing_goes_elsewhere_while_a_client_does_not_say_its_folder(a
 
 def test_status_counts_the_server(agent_home: HermesHome) -> None:
     def status() -> str:
-        return agent_home.python("-P", "-m", "hermes_memory_pgvector.cli", "status").stdout
+        return cli_of(agent_home, "status").stdout
 
     with Wire(agent_home) as wire:
         for _ in range(3):

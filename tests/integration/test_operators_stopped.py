@@ -370,7 +370,7 @@ def test_need_16_a_demonstration_that_nobody_reads_on_leaves_nothing(
     start_cli: Start, home: Path, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONUNBUFFERED", "1")
-    with start_cli("demo") as process:
+    with start_cli("demo", fresh=True) as process:
         assert process.stdout is not None and "Three agents" in process.stdout.readline()
         process.stdout.close()
     assert_nothing_is_left(home, dsn)

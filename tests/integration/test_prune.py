@@ -335,7 +335,7 @@ def test_need_16_what_nobody_reads_to_its_end_is_done_anyway(
     configure(home, dsn)
     fill(dsn, "marketing")
     monkeypatch.setenv("PYTHONUNBUFFERED", "1")  # what is shown first does not fit into a buffer
-    with start_cli("prune", "--theme", "marketing", "--older-than", "100d", "--yes") as process:
+    with start_cli("prune", "--theme", "marketing", "--older-than", "100d", "--yes", fresh=True) as process:
         assert process.stdout is not None
         process.stdout.close()
         assert process.wait(timeout=150) == 0

@@ -1,25 +1,40 @@
 """`hermes-pgvector` in processes of its own that come ready: forked from one that has imported what they need.
 
 Most of what a short command costs is to import psycopg and our own modules, of an MCP server to import its SDK, and the
-tests run hundreds of them. What is forked has its own environment, folder, streams and end; who tests how a process is
-started, stopped or killed starts it as a user does.
+tests run hundreds of them. What is forked has its own environment, folder, streams and end, and is stopped or killed as
+any other; who tests how a process is started starts it as a user does.
 """
 
 from __future__ import annotations
 
 import atexit
+import marshal
 import os
+import select
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-# Has no thread, and no command has run in it: what it forks is as new as a process of the console script. Between it
-# and a command stands a process that waits for the command and reports how it ended. Ends with its standard input.
+# Has no thread, and no command has run in it: what it forks is as new as a process of the console script. It is told
+# over a socket what to fork and with which streams, and tells the command's number and how it ended. Ends with its
+# standard input.
 _PREPARED = """
-import gc, importlib, marshal, os, select, signal, socket, sys
+import atexit, gc, importlib, marshal, os, select, signal, socket, sys
+
+code = None
+
+@atexit.register  # first, and so called last, when threads have ended
+def leave():
+    if isinstance(code, int):  # else all that is imported would be freed, which takes longer than most commands
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
 import psycopg, yaml
 from hermes_memory_pgvector import cli
 
@@ -32,35 +47,47 @@ for module in more:
 gc.collect()
 gc.freeze()  # else each command looked through all of this for garbage, and would have to copy it for that
 signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+signal.signal(signal.SIGCHLD, lambda *_: None)
+ends, ended = os.pipe()
+os.set_blocking(ended, False)
+signal.set_wakeup_fd(ended, warn_on_full_buffer=False)
 orders = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 orders.bind(place)
 orders.listen(64)
 os.write(1, b"ready")
+waiting = {}  # who waits for which command
 while True:
-    if 0 in select.select([0, orders], [], [])[0]:
+    ready = select.select([0, orders, ends], [], [])[0]
+    if 0 in ready:
         os._exit(0)
-    order, _ = orders.accept()
-    line, fds, _, _ = socket.recv_fds(order, 1 << 20, 4)
-    if not os.fork():
-        break
-    order.close()
-    for fd in fds:
-        os.close(fd)
-orders.close()
-order.close()
+    if ends in ready:
+        os.read(ends, 4096)
+        for command in [*waiting]:
+            number, status = os.waitpid(command, os.WNOHANG)
+            if number:
+                told = waiting.pop(command)
+                try:
+                    os.write(told, f"{status}\\n".encode())
+                except BrokenPipeError:
+                    pass  # who started it is gone
+                os.close(told)
+    if orders in ready:
+        order, _ = orders.accept()
+        line, fds, _, _ = socket.recv_fds(order, 1 << 20, 4)
+        order.close()
+        command = os.fork()
+        if not command:
+            break
+        os.write(fds[3], f"{command}\\n".encode())
+        waiting[command] = fds.pop()
+        for fd in fds:
+            os.close(fd)
+signal.set_wakeup_fd(-1)
 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-*streams, ended = fds
-command = os.fork()
-if command:
-    for fd in (0, 1, 2, *streams):
-        os.close(fd)
-    os.write(ended, f"{command}\\n".encode())
-    _, status = os.waitpid(command, 0)
-    os.write(ended, f"{os.waitstatus_to_exitcode(status)}\\n".encode())
-    os._exit(0)
-os.close(ended)
-for usual, given in enumerate(streams):
+orders.close()
+for fd in (ends, ended, fds.pop(), *waiting.values()):
+    os.close(fd)
+for usual, given in enumerate(fds):
     os.dup2(given, usual)
     os.close(given)
 told = marshal.loads(line)
@@ -68,7 +95,11 @@ os.chdir(told["folder"])
 os.environ.clear()
 os.environ.update(told["environment"])
 sys.argv = ["hermes-pgvector", *told["arguments"]]
-sys.exit(cli.main())
+try:
+    code = cli.main()
+except SystemExit as end:
+    code = end.code
+sys.exit(code)
 """
 
 # Stands for the command where it was started: has its streams, hands on signals to it, and ends as it does.
@@ -93,7 +124,7 @@ with open(reading) as ended:
     command = int(ended.readline())
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda number, _: os.kill(command, number))
-    code = int(ended.readline())
+    code = os.waitstatus_to_exitcode(int(ended.readline()))
 if code < 0:
     signal.signal(-code, signal.SIG_DFL)
     os.kill(os.getpid(), -code)
@@ -104,6 +135,61 @@ os._exit(code)
 def forked(*arguments: str, prepared: Sequence[str] = ()) -> list[str]:
     """The command line for `hermes-pgvector ARGUMENTS`, in a process that has imported these modules as well."""
     return [sys.executable, "-I", "-S", "-c", _STAND_IN, _prepared(*prepared), *arguments]
+
+
+class ForkedCli(subprocess.Popen[Any]):
+    """`hermes-pgvector ARGUMENTS` in such a process: has its number, its streams and its end."""
+
+    def __init__(
+        self,
+        *arguments: str,
+        environment: Mapping[str, str],
+        folder: Path | None = None,
+        prepared: Sequence[str] = (),
+        **streams: Any,
+    ) -> None:
+        self._place = _prepared(*prepared)
+        super().__init__(arguments, cwd=folder or Path.cwd(), env=environment, **streams)
+
+    def _execute_child(self, args: Sequence[str], *more: Any) -> None:
+        folder, environment, pipes = more[4], more[5], more[9:15]
+        told = {"arguments": list(args), "folder": str(folder), "environment": dict(environment)}
+        streams = [given if given >= 0 else usual for usual, given in enumerate((pipes[0], pipes[3], pipes[5]))]
+        reading, writing = os.pipe()
+        self._told = open(reading, "rb", buffering=0)  # noqa: SIM115
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as order:
+            order.connect(self._place)
+            socket.send_fds(order, [marshal.dumps(told)], [*streams, writing])
+        os.close(writing)
+        self._close_pipe_fds(*pipes)
+        self.pid = int(self._told.readline())
+        self._child_created = True
+
+    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        if wait_flags & os.WNOHANG and not select.select([self._told], [], [], 0)[0]:
+            return 0, 0
+        with self._told:
+            return self.pid, int(self._told.readline())
+
+    def _internal_poll(self, *_: object, **__: object) -> int | None:
+        if self.returncode is None:
+            with self._waitpid_lock:
+                number, status = self._try_wait(os.WNOHANG)
+                if number:
+                    self._handle_exitstatus(status)
+        return self.returncode
+
+
+def run_forked(*arguments: str, timeout_s: float = 150.0, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run `hermes-pgvector ARGUMENTS` to its end in such a process; `more` is as for `ForkedCli`."""
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with ForkedCli(*arguments, **streams, **more, text=True) as command:
+        try:
+            out, err = command.communicate(timeout=timeout_s)
+        except BaseException:
+            command.kill()
+            raise
+    return subprocess.CompletedProcess(["hermes-pgvector", *arguments], command.returncode, out, err)
 
 
 @cache

@@ -18,7 +18,7 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import ListRootsResult, Root
 
-from .forked_cli import forked
+from .forked_cli import ForkedCli, forked
 from .hermes import HermesHome
 from .ports import free_port
 from .waiting import until
@@ -73,16 +73,29 @@ def serving(
     """The URL of a server of this home that listens on loopback; `forking` as for `connected`."""
     port = free_port()
     words = ("--http", f"127.0.0.1:{port}", *arguments)
-    # Another environment may say what is imported.
-    command = _command(*words, forking=forking and not environment)
     with (home.path / "mcp.log").open("a", encoding="utf-8") as log:
-        process = subprocess.Popen(command, env=home.environment(environment), stdin=subprocess.DEVNULL, stderr=log)
+        process = started_server(
+            home, *words, environment=environment, forking=forking, stdin=subprocess.DEVNULL, stderr=log
+        )
         try:
             until(lambda: _listens(port, process), what="the server to listen")
             yield f"http://127.0.0.1:{port}/mcp"
         finally:
             process.terminate()
             process.wait(60)
+
+
+def started_server(
+    home: HermesHome,
+    *arguments: str,
+    environment: Mapping[str, str] | None = None,
+    forking: bool = True,
+    **streams: Any,
+) -> subprocess.Popen[bytes]:
+    """Start `hermes-pgvector mcp ARGUMENTS` with these streams; `forking` as for `connected`."""
+    if forking and not environment:  # another environment may say what is imported
+        return ForkedCli("mcp", *arguments, environment=home.environment(), prepared=PREPARED, **streams)
+    return subprocess.Popen([*SERVER, *arguments], env=home.environment(environment), **streams)
 
 
 def _command(*arguments: str, forking: bool) -> list[str]:
