@@ -318,7 +318,7 @@ def test_need_18_several_workers_share_the_work(
     arguments: list[str],
     new_model: ScriptedEmbedder,
 ) -> None:
-    written(make_provider, settings, dsn, turns=900)
+    written(make_provider, settings, dsn, turns=400)
     configured(home, dsn, settings)
     new_model.latency_ms = 30
     workers = [start_cli(*arguments, "--yes", "--no-config") for _ in range(3)]
