@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,8 +13,10 @@ import pytest
 from hermes_memory_pgvector.domain.types import Hit
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.recall.relevance import worth_showing
-from tests.conftest import MakeProvider
+from hermes_memory_pgvector.runtime.process import close_all
+from tests.conftest import DIMS, MakeProvider
 from tests.support.aged import age, in_order
+from tests.support.databases import Databases
 from tests.support.local_models import link_model
 from tests.support.memory import landed, recalled, runtime_of
 from tests.support.model_files import MODEL_NAME
@@ -37,20 +41,55 @@ def told(subject: str) -> str:
     return f"Nowadays my {subject} keeps me busy from dawn to dusk."
 
 
+@pytest.fixture(scope="module")
+def filled(
+    databases: Databases, migrated_template: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, str]]:
+    """Databases with the sessions, without vectors and with them."""
+    home = tmp_path_factory.mktemp("filled")
+    with ScriptedEmbedder(dims=DIMS) as embedder, ExitStack() as stack:
+        made = {"words": stack.enter_context(databases.copy(migrated_template))}
+        made["meaning"] = stack.enter_context(databases.copy(migrated_template))
+        for kind, admin_dsn in made.items():
+            section = {"dsn": admin_dsn, "dims": DIMS, "embed_url": embedder.url if kind == "meaning" else ""}
+            provider = PgvectorMemoryProvider(section)
+            provider.initialize(
+                "session-1", hermes_home=str(home), platform="api_server", gateway_session_key="marketing"
+            )
+            for days, subjects in SUBJECTS.items():
+                for subject in subjects:
+                    provider.sync_turn(told(subject), None, session_id=f"session-of-{days}")
+            landed(provider)
+            close_all()
+            for days, subjects in SUBJECTS.items():
+                for place, subject in enumerate(subjects):
+                    age(admin_dsn, told(subject), days=in_order(days, place))
+        yield made
+
+
 @pytest.fixture(params=["words", "meaning"])
-def provider(
-    request: pytest.FixtureRequest, make_provider: MakeProvider, embedder: ScriptedEmbedder, dsn: str
-) -> PgvectorMemoryProvider:
+def kind(request: pytest.FixtureRequest) -> str:
+    """How the provider searches."""
+    return str(request.param)
+
+
+@pytest.fixture
+def admin_dsn(
+    request: pytest.FixtureRequest, databases: Databases, migrated_template: str, filled: dict[str, str]
+) -> Iterator[str]:
+    """A new database, which holds the sessions for a test that asks the provider that remembers them."""
+    if "provider" in request.fixturenames:
+        source = databases.copy_of(filled[request.getfixturevalue("kind")])
+    else:
+        source = databases.copy(migrated_template)
+    with source as made:
+        yield made
+
+
+@pytest.fixture
+def provider(kind: str, make_provider: MakeProvider, embedder: ScriptedEmbedder) -> PgvectorMemoryProvider:
     """A provider that remembers the sessions, with and without an embedding endpoint."""
-    made = make_provider({"embed_url": embedder.url} if request.param == "meaning" else {})
-    for days, subjects in SUBJECTS.items():
-        for subject in subjects:
-            made.sync_turn(told(subject), None, session_id=f"session-of-{days}")
-    landed(made)
-    for days, subjects in SUBJECTS.items():
-        for place, subject in enumerate(subjects):
-            age(dsn, told(subject), days=in_order(days, place))
-    return made
+    return make_provider({"embed_url": embedder.url} if kind == "meaning" else {})
 
 
 @pytest.mark.parametrize(
