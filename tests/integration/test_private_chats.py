@@ -77,8 +77,11 @@ def everything_recalled(provider: PgvectorMemoryProvider, themes: list[str]) -> 
     return json.dumps([*answers, provider.prefetch(QUESTION)])
 
 
-@pytest.mark.parametrize("embedded", [False, True], ids=["by words", "by meaning"])
-@pytest.mark.parametrize("messaging", ["split", "chat", "profile"])
+@pytest.mark.parametrize(
+    ("messaging", "embedded"),
+    [("split", False), ("split", True), ("chat", True), ("profile", True)],  # which theme it is has no part in a search
+    ids=["split, by words", "split, by meaning", "chat, by meaning", "profile, by meaning"],
+)
 def test_need_35_a_direct_message_is_in_no_other_theme_by_no_argument(
     make_provider: MakeProvider,
     embedder: ScriptedEmbedder,
@@ -140,7 +143,7 @@ def test_need_35_what_an_operator_says_in_the_place_of_a_memory_of_a_chat_stays_
     public = called(make_provider({"tools": ["remember"]}, **CLI), "remember", {"content": "A vault.", "sync": True})
     ask("add", "V[atlas.pin]: Xq4712", "--theme", "default", "--replaces", f"m{told['id']}", *waiting)
     own = make_provider(**CLI)
-    until(lambda: "Xq4712" in everything_recalled(own, []), what="the new value")
+    until(lambda: "Xq4712" in json.dumps(called(own, "recall_memory", {"query": QUESTION})), what="the new value")
     ask("add", "V[atlas.door]: green", "--theme", "default", "--replaces", f"m{public['id']}")
 
     found = everything_recalled(make_provider({"cross_theme": "all"}, gateway_session_key="sales"), ["default"])
