@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from tests.conftest import DIMS
+from tests.support.databases import Databases
 from tests.support.statements import every_statement
 
 TABLES = {"turns": "conversations", "memories": "memory_entries"}
@@ -28,9 +29,15 @@ _TYPES = {
 MODES = ("force_custom_plan", "force_generic_plan")
 
 
-@pytest.fixture
-def filled(admin_dsn: str) -> Iterator[psycopg.Connection[Any]]:
-    """A connection of the runtime role to tables with a large and a small theme, vacuumed."""
+@pytest.fixture(scope="module")
+def tables(databases: Databases, migrated_template: str) -> Iterator[str]:
+    """An admin's conninfo of a database with a large and a small theme, vacuumed, to be copied."""
+    with databases.copy(migrated_template) as admin_dsn:
+        _fill(admin_dsn)
+        yield admin_dsn
+
+
+def _fill(admin_dsn: str) -> None:
     with psycopg.connect(admin_dsn, autocommit=True) as admin:
         for index in ("conversations_embedding_idx", "memory_entries_embedding_idx"):
             admin.execute(f"DROP INDEX {index}".encode())  # rebuilt below: row by row it takes most of the time
@@ -49,6 +56,12 @@ def filled(admin_dsn: str) -> Iterator[psycopg.Connection[Any]]:
         for table in ("conversations", "memory_entries"):
             admin.execute(f"CREATE INDEX {table}_embedding_idx ON {table} USING hnsw (sig bit_hamming_ops)".encode())
             admin.execute(f"VACUUM ANALYZE {table}".encode())
+
+
+@pytest.fixture
+def filled(databases: Databases, tables: str) -> Iterator[psycopg.Connection[Any]]:
+    """A connection of the runtime role to a copy of it."""
+    with databases.copy_of(tables) as admin_dsn, psycopg.connect(admin_dsn, autocommit=True) as admin:
         admin.execute("SET ROLE hermes")
         yield admin
 
