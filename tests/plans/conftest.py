@@ -16,7 +16,7 @@ from hermes_memory_pgvector.admin.common.migrations import migrate
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 
 DIMS = 8
-SIZES = (10, 10_000, 1_000_000)
+SIZES = (10, 10_000, 300_000)
 LARGE, MIDDLE, SMALL = "theme-0", "theme-1", "theme-999"  # a fifth, 0.3 % and 0.1 % of the rows, but at least one
 MEMORIES_SHARE = 10  # one entry of memory for so many turns
 _TABLES = {
@@ -87,7 +87,7 @@ def _load(conn: psycopg.Connection[Any], turns: int) -> None:
     conn.execute("SET maintenance_work_mem = '1GB'")
     for table, (share, columns, values) in _TABLES.items():
         conn.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = off)".encode())
-        # Made from every text, the words of a million rows would take most of the time.
+        # Made from every text, the words of so many rows would take most of the time.
         conn.execute(f"ALTER TABLE {table} ALTER COLUMN tsv DROP EXPRESSION".encode())
         indexes = conn.execute(
             "SELECT indexname, indexdef FROM pg_indexes WHERE tablename = %s AND indexdef NOT LIKE '%% UNIQUE %%'",

@@ -1,4 +1,4 @@
-"""The plans of the hot statements at 10, 10,000 and 1,000,000 turns: new tables and vacuumed ones, whatever Postgres
+"""The plans of the hot statements at 10, 10,000 and 300,000 turns: new tables and vacuumed ones, whatever Postgres
 plans by."""
 
 from __future__ import annotations
