@@ -22,16 +22,16 @@ from tests.support.waiting import until
 
 
 def test_need_28_five_processes_on_an_empty_directory_share_one_server(
-    server: EmbeddedServer, start_client: StartClient
+    new_server: EmbeddedServer, start_client: StartClient
 ) -> None:
     clients = [start_client() for _ in range(5)]
     for client in clients:
         client.say("ensure")
     answers = {client.answer() for client in clients}
     assert len(answers) == 1 and answers.pop().startswith("Conninfo(")
-    assert starts_in(server) == 1
+    assert starts_in(new_server) == 1
     assert [client.call("release") for client in clients] == ["False"] * 4 + ["True"]
-    assert not server.running()
+    assert not new_server.running()
 
 
 def test_threads_and_instances_of_one_process_share_one_server(make_server: MakeServer) -> None:
@@ -208,12 +208,12 @@ def test_a_server_that_is_kept_up_outlives_its_last_user_until_it_is_stopped(
     assert server.release()
 
 
-def test_nothing_is_made_before_the_first_ensure(server: EmbeddedServer) -> None:
-    assert not server.running()
-    assert not server.release()
-    server.stop()
-    server.notice()
-    assert not server.root.exists()
+def test_nothing_is_made_before_the_first_ensure(new_server: EmbeddedServer) -> None:
+    assert not new_server.running()
+    assert not new_server.release()
+    new_server.stop()
+    new_server.notice()
+    assert not new_server.root.exists()
 
 
 @pytest.mark.parametrize("name", ["x" * 120, "a b'c\"d,e$(touch f)`g`", "ünï/çødé"])

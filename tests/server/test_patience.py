@@ -41,9 +41,9 @@ def show_progress(server: EmbeddedServer, lines: int) -> None:
             beat.wait(_SHORT_S / 10)
 
 
-def test_a_first_start_may_take_longer_than_its_wait_as_long_as_it_gets_on(server: EmbeddedServer) -> None:
+def test_a_first_start_may_take_longer_than_its_wait_as_long_as_it_gets_on(new_server: EmbeddedServer) -> None:
     """Making a cluster and starting it takes more than a wait that short; each of its steps takes less."""
-    ready = server.ensure(timeout_s=1.5 * _SHORT_S)
+    ready = new_server.ensure(timeout_s=1.5 * _SHORT_S)
     assert ask(ready.runtime, "SELECT 1") == 1
 
 

@@ -78,14 +78,14 @@ def test_an_empty_pid_file_is_not_believed(server: EmbeddedServer) -> None:
     assert ask(server.ensure().runtime, "SELECT 1") == 1
 
 
-def test_an_interrupted_initdb_leaves_nothing_in_the_way(server: EmbeddedServer, start_client: StartClient) -> None:
+def test_an_interrupted_initdb_leaves_nothing_in_the_way(new_server: EmbeddedServer, start_client: StartClient) -> None:
     client = start_client()
     client.say("ensure")
-    until(lambda: any(server.root.glob("data.init-*/*")), what="initdb at work")
+    until(lambda: any(new_server.root.glob("data.init-*/*")), what="initdb at work")
     client.send(signal.SIGKILL)
-    assert not (server.root / "data").exists()
-    assert ask(server.ensure().runtime, "SELECT 1") == 1
-    assert not any(server.root.glob("data.init-*"))
+    assert not (new_server.root / "data").exists()
+    assert ask(new_server.ensure().runtime, "SELECT 1") == 1
+    assert not any(new_server.root.glob("data.init-*"))
 
 
 def test_a_server_started_by_hand_is_used_and_not_doubled(server: EmbeddedServer) -> None:
@@ -220,12 +220,16 @@ except EmbeddedServerError as error:
 """
 
 
-def test_a_disk_that_takes_no_more_is_said(server: EmbeddedServer) -> None:
+def test_a_disk_that_takes_no_more_is_said(new_server: EmbeddedServer) -> None:
     done = subprocess.run(
-        [sys.executable, "-P", "-c", FULL_DISK, server.root], capture_output=True, text=True, timeout=150, check=False
+        [sys.executable, "-P", "-c", FULL_DISK, new_server.root],
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
     )
     assert "initdb failed" in done.stdout, done.stderr
     assert "free space on the disk" in done.stdout
     assert "`dsn`" in done.stdout
     # With room again, nothing is in the way.
-    assert ask(server.ensure().runtime, "SELECT 1") == 1
+    assert ask(new_server.ensure().runtime, "SELECT 1") == 1
