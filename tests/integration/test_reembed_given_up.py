@@ -25,9 +25,9 @@ def test_need_18_a_worker_stores_nothing_in_the_change_to_another_model(
     start_cli: Start, arguments: list[str], new_model: ScriptedEmbedder,
 ) -> None:  # fmt: skip
     """Vectors of two models of one length cannot be told apart afterwards."""
-    written(make_provider, settings, dsn, turns=1000)  # more than is embedded before the change is given up
+    written(make_provider, settings, dsn, turns=300)  # more than is embedded before the change is given up
     configured(home, dsn, settings)
-    new_model.latency_ms = 200
+    new_model.latency_ms = 1000
     worker = start_cli(*arguments, "--yes")
     until(_requested(new_model, 3), 60, "a part of the work")
     given_up = cli("reembed", "--abort", "--admin-dsn", admin_dsn, "--yes")

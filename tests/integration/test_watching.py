@@ -98,7 +98,7 @@ def test_need_24_sizes_themes_and_growth(dsn: str, home: Path, capsys: Capture) 
 def test_need_24_large_tables_are_estimated_and_said_to_be(
     dsn: str, admin_dsn: str, home: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, confined: bool
 ) -> None:
-    rows(dsn, ("marketing", 4000, 1), ("sales", 4000, 1))
+    rows(dsn, ("marketing", 1000, 1), ("sales", 1000, 1))
     with psycopg.connect(admin_dsn, autocommit=True) as conn:
         conn.execute("ANALYZE")
     if confined:
@@ -108,7 +108,7 @@ def test_need_24_large_tables_are_estimated_and_said_to_be(
             row_security.grant(admin, "hermes", ["marketing"])
     monkeypatch.setattr(holdings, "COUNTED_ROWS", 500)
     held = status(home, capsys)["database"]
-    wanted = 4000 if confined else 8000
+    wanted = 1000 if confined else 2000
     assert held["about"] == ["memories", "pending_memories", "pending_turns", "turns"]
     assert held["turns"] == pytest.approx(wanted, rel=0.2), "the planner's estimate, of what this role sees"
     assert main(["status", "--hermes-home", str(home)]) == 0
