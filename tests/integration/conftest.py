@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -58,8 +58,10 @@ def command_environment(home: Path, **more: str) -> dict[str, str]:
     return {**kept, "HERMES_HOME": str(home), "PYTHONSAFEPATH": "1", **more}
 
 
-def started_cli(home: Path, folder: Path, *arguments: str, fresh: bool = False) -> subprocess.Popen[str]:
-    """Start `hermes-pgvector ARGUMENTS` for a home, in a process that is forked for it.
+def started_cli(
+    home: Path, folder: Path, *arguments: str, fresh: bool = False, prepared: Sequence[str] = ()
+) -> subprocess.Popen[str]:
+    """Start `hermes-pgvector ARGUMENTS` for a home, in a process that is forked from one with the `prepared` modules.
 
     If `fresh`, by an interpreter that reads its own variables of the environment, which one that is forked has read.
     """
@@ -68,7 +70,7 @@ def started_cli(home: Path, folder: Path, *arguments: str, fresh: bool = False) 
     if fresh:
         command = [sys.executable, "-m", "hermes_memory_pgvector.cli", *arguments]
         return subprocess.Popen(command, cwd=folder, env=environment, **streams, text=True)
-    return ForkedCli(*arguments, folder=folder, environment=environment, **streams, text=True)
+    return ForkedCli(*arguments, folder=folder, environment=environment, prepared=prepared, **streams, text=True)
 
 
 @pytest.fixture

@@ -31,6 +31,8 @@ from tests.support.waiting import until
 from .conftest import started_cli
 
 API = "/api/plugins/pgvector"
+# What a server has imported once it serves.
+PREPARED = ("hermes_memory_pgvector.dashboard.web_server", "uvicorn.protocols.http.auto", "uvicorn.lifespan.on")
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
@@ -58,7 +60,7 @@ class Web:
 
 @contextmanager
 def served(start_cli: Start, *arguments: str) -> Iterator[Web]:
-    with start_cli("web", "--no-open", "--port", "0", *arguments) as process:
+    with start_cli("web", "--no-open", "--port", "0", *arguments, prepared=PREPARED) as process:
         try:
             assert process.stdout is not None
             yield Web(process, process.stdout.readline().strip())
