@@ -272,36 +272,37 @@ def test_need_19_any_long_text_is_stored(text: str, admin_dsn: str, make_provide
 SCATTERED = [f"The green harbour has a light, number {n}, and a green light is in the harbour" for n in range(60)]
 
 
-@pytest.mark.parametrize("marks", ['"{}"', "“{}”", "„{}“", "«{}»", "「{}」"])
-def test_need_20_a_quoted_phrase_comes_first(make_provider: MakeProvider, marks: str) -> None:
+def test_need_20_a_quoted_phrase_comes_first(make_provider: MakeProvider) -> None:
     provider = make_provider()
     rows = ["Nothing but a light harbour green here, as it was", "Signs: 会议室 and ERR_CONN_42 near /etc/atlas/x.yaml"]
     for row in [*rows, *SCATTERED]:
         provider.on_memory_write("add", "memory", row)
     landed(provider)
-    for phrase, row in (
-        ("Light  Harbour", rows[0]),
-        ("light harbour GREEN", rows[0]),
-        ("会议室", rows[1]),
-        ("ERR_CONN_42", rows[1]),
-        ("/etc/atlas/x.yaml", rows[1]),
-    ):
-        question = f"is the green light in the green harbour {marks.format(phrase)}, number 7 or 8?"
-        answer = recalled(provider, question)
-        assert answer[0] == row, question
-        assert len(answer) > 10, "the other words still find what they find"
-    assert rows[0] in provider.prefetch(f"where was it that I read {marks.format('light harbour green')} last week?")
+    for marks in ('"{}"', "“{}”", "„{}“", "«{}»", "「{}」"):
+        asking = make_provider(session_id=f"session of {marks}")
+        for phrase, row in (
+            ("Light  Harbour", rows[0]),
+            ("light harbour GREEN", rows[0]),
+            ("会议室", rows[1]),
+            ("ERR_CONN_42", rows[1]),
+            ("/etc/atlas/x.yaml", rows[1]),
+        ):
+            question = f"is the green light in the green harbour {marks.format(phrase)}, number 7 or 8?"
+            answer = recalled(asking, question)
+            assert answer[0] == row, question
+            assert len(answer) > 10, "the other words still find what they find"
+        question = f"where was it that I read {marks.format('light harbour green')} last week?"
+        assert rows[0] in asking.prefetch(question), question
 
 
-@pytest.mark.parametrize(
-    "question", ['green "harbour', 'a 5" and a 6" light', '"', '""', '" "', "“green", '"*:&|"', "'harbour"]
-)
-def test_need_20_unbalanced_quotes_are_harmless(make_provider: MakeProvider, question: str) -> None:
+def test_need_20_unbalanced_quotes_are_harmless(make_provider: MakeProvider) -> None:
     provider = make_provider()
     provider.on_memory_write("add", "memory", SCATTERED[0])
     landed(provider)
-    found = recalled(provider, question)
-    assert found == ([SCATTERED[0]] if any(word in question for word in ("green", "harbour", "light")) else [])
+    for question in ('green "harbour', 'a 5" and a 6" light', '"', '""', '" "', "“green", '"*:&|"', "'harbour"):
+        found = recalled(provider, question)
+        known = any(word in question for word in ("green", "harbour", "light"))
+        assert found == ([SCATTERED[0]] if known else []), question
 
 
 def test_need_20_a_phrase_of_another_theme_stays_there(make_provider: MakeProvider) -> None:
