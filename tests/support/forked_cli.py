@@ -56,6 +56,13 @@ orders.bind(place)
 orders.listen(64)
 os.write(1, b"ready")
 waiting = {}  # who waits for which command
+
+def tell(who, number):
+    try:
+        os.write(who, f"{number}\\n".encode())
+    except BrokenPipeError:
+        pass  # is gone
+
 while True:
     ready = select.select([0, orders, ends], [], [])[0]
     if 0 in ready:
@@ -65,20 +72,18 @@ while True:
         for command in [*waiting]:
             number, status = os.waitpid(command, os.WNOHANG)
             if number:
-                told = waiting.pop(command)
-                try:
-                    os.write(told, f"{status}\\n".encode())
-                except BrokenPipeError:
-                    pass  # who started it is gone
-                os.close(told)
+                tell(waiting[command], status)
+                os.close(waiting.pop(command))
     if orders in ready:
         order, _ = orders.accept()
         line, fds, _, _ = socket.recv_fds(order, 1 << 20, 4)
         order.close()
+        if not fds:
+            continue  # who began to ask is gone
         command = os.fork()
         if not command:
             break
-        os.write(fds[3], f"{command}\\n".encode())
+        tell(fds[3], command)
         waiting[command] = fds.pop()
         for fd in fds:
             os.close(fd)
