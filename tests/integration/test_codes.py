@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -34,12 +35,15 @@ WRONG = " UNION ALL ".join(
     for table in TABLES
 )
 VECTOR = f"(SELECT array_agg(sin(n * 12.9898 + d * 78.233)) FROM generate_series(1, {DIMS}) AS d)::vector"
+TURNS = (
+    "INSERT INTO conversations (session_id, agent_identity, role, content, embedding)"
+    f" SELECT 's', 'default', 'user', 'Turn ' || n, {VECTOR} FROM generate_series(1, 3000) AS n"
+)
 # As a version without codes writes: with the signatures that it knows.
 ROWS = (
     "INSERT INTO memory_entries (agent_identity, target, content, embedding)"
     f" SELECT 'default', 'memory', 'Fact ' || n, {VECTOR} FROM generate_series(1, 30) AS n",
-    "INSERT INTO conversations (session_id, agent_identity, role, content, embedding)"
-    f" SELECT 's', 'default', 'user', 'Turn ' || n, {VECTOR} FROM generate_series(1, 3000) AS n",
+    TURNS,
     "INSERT INTO conversation_chunks (row_id, part, agent_identity, first_char, embedding, sig)"
     f" SELECT n, 1, 'default', 9, {VECTOR}, binary_quantize({VECTOR}) FROM generate_series(1, 5) AS n",
     "SET hermes_pgvector.keep_sig = 'on'",
@@ -59,8 +63,21 @@ def older(databases: Databases) -> Iterator[str]:
             for migration in migrations()[:3]:
                 admin.execute(migration.sql.encode())
             for statement in ROWS:
-                admin.execute(statement.encode())
+                if statement == TURNS:
+                    load(admin, statement)
+                else:
+                    admin.execute(statement.encode())
         yield admin_dsn
+
+
+def load(admin: psycopg.Connection[Any], statement: str) -> None:
+    """Insert many turns; the graph of their vectors is made once, over all of them."""
+    index = "conversations_embedding_idx"
+    found = admin.execute("SELECT indexdef FROM pg_indexes WHERE indexname = %s", (index,)).fetchone()
+    assert found is not None
+    admin.execute(f"DROP INDEX {index}".encode())
+    admin.execute(statement.encode())
+    admin.execute(found[0].encode())
 
 
 @pytest.fixture
@@ -167,7 +184,7 @@ def test_need_13_what_an_older_version_writes_later_gets_codes(admin_dsn: str) -
 def test_need_13_codes_come_from_their_index_where_one_theme_is_the_whole_table(admin_dsn: str, dsn: str) -> None:
     """A planner that takes each page of it for a seek would read the table instead."""
     with psycopg.connect(admin_dsn, autocommit=True) as admin:
-        admin.execute(ROWS[1].replace("'Turn ' || n", "repeat('said ' || n, 20)").encode())
+        load(admin, TURNS.replace("'Turn ' || n", "repeat('said ' || n, 20)"))
         admin.execute("VACUUM ANALYZE conversations")
     with psycopg.connect(dsn, autocommit=True) as conn:
         register_vector(conn)

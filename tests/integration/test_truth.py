@@ -93,8 +93,8 @@ def driver_cpu_s(compiled: str) -> float:
     return cpu_s(["-P", "-c", "import psycopg, yaml"], {**os.environ, "PYTHONPYCACHEPREFIX": compiled})
 
 
-def cpu_s(arguments: list[str], environment: dict[str, str]) -> float:
-    """The least CPU time that a Python with these arguments took in some runs."""
+def cpu_s(arguments: list[str], environment: dict[str, str], enough_s: float = 0.0) -> float:
+    """The least CPU time that a Python with these arguments took in some runs, or the first below `enough_s`."""
     environment = {name: value for name, value in environment.items() if name != "PYTHONDONTWRITEBYTECODE"}
     times = []
     for _ in range(5):
@@ -104,6 +104,8 @@ def cpu_s(arguments: list[str], environment: dict[str, str]) -> float:
             _, _, used = os.wait4(process.pid, 0)
             process.returncode = 0
         times.append(used.ru_utime + used.ru_stime)
+        if times[-1] < enough_s:
+            break
     return min(times)
 
 
@@ -116,7 +118,8 @@ def test_need_40_a_short_command_costs_about_as_much_as_what_it_cannot_do_withou
     environment = command_environment(home, PYTHONPYCACHEPREFIX=compiled)
     more = ["anything"] if verb == "search" else []
     command = ["-P", "-m", "hermes_memory_pgvector.cli", verb, *more]
-    assert cpu_s(command, environment) < _RATIO * driver_cpu_s
+    limit_s = _RATIO * driver_cpu_s
+    assert cpu_s(command, environment, enough_s=limit_s) < limit_s
 
     program = (
         "import sys; from hermes_memory_pgvector.cli import main; main(sys.argv[1:]); "
