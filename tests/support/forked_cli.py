@@ -100,6 +100,7 @@ os.chdir(told["folder"])
 os.environ.clear()
 os.environ.update(told["environment"])
 sys.argv = ["hermes-pgvector", *told["arguments"]]
+exec(told.get("first", ""), {})
 try:
     code = cli.main()
 except SystemExit as end:
@@ -143,7 +144,10 @@ def forked(*arguments: str, prepared: Sequence[str] = ()) -> list[str]:
 
 
 class ForkedCli(subprocess.Popen[Any]):
-    """`hermes-pgvector ARGUMENTS` in such a process: has its number, its streams and its end."""
+    """`hermes-pgvector ARGUMENTS` in such a process: has its number, its streams and its end.
+
+    `first` is what that process executes before.
+    """
 
     def __init__(
         self,
@@ -151,14 +155,18 @@ class ForkedCli(subprocess.Popen[Any]):
         environment: Mapping[str, str],
         folder: Path | None = None,
         prepared: Sequence[str] = (),
+        first: str = "",
         **streams: Any,
     ) -> None:
+        self._first = first
         self._place = _prepared(*prepared)
         super().__init__(arguments, cwd=folder or Path.cwd(), env=environment, **streams)
 
     def _execute_child(self, args: Sequence[str], *more: Any) -> None:
         folder, environment, pipes = more[4], more[5], more[9:15]
-        told = {"arguments": list(args), "folder": str(folder), "environment": dict(environment)}
+        told = {
+            "arguments": list(args), "folder": str(folder), "environment": dict(environment), "first": self._first
+        }  # fmt: skip
         streams = [given if given >= 0 else usual for usual, given in enumerate((pipes[0], pipes[3], pipes[5]))]
         reading, writing = os.pipe()
         self._told = open(reading, "rb", buffering=0)  # noqa: SIM115

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-# What Python's audit hooks are told comes before the thing is done. The signal's handler runs inside the hook.
-_PROGRAM = """
-import os, signal, sys
+from .forked_cli import run_forked
 
-number, event, named, nth, *arguments = sys.argv[1:]
-left = int(nth)
-signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever a shell in the background has told its children
+# What Python's audit hooks are told comes before the thing is done. The signal's handler runs inside the hook.
+_FIRST = """
+import os, sys
+
+number, event, named, left = {told!r}
 
 def heard(happens, about):
     global left
     if happens == event and any(isinstance(each, (str, os.PathLike)) and named in os.fspath(each) for each in about):
         left -= 1
         if not left:
-            os.kill(os.getpid(), int(number))
+            os.kill(os.getpid(), number)
 
-from hermes_memory_pgvector.cli import main
 sys.addaudithook(heard)
-sys.argv = ["hermes-pgvector", *arguments]
-sys.exit(main())
 """
 
 
@@ -37,13 +33,5 @@ def interrupted(
 
     The events are those of Python's audit hooks, such as os.rename and os.remove.
     """
-    return subprocess.run(
-        [sys.executable, "-P", "-c", _PROGRAM, str(int(number)), event, named, str(nth), *arguments],
-        cwd=Path(env["HERMES_HOME"]).parent,
-        env=dict(env),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
+    first = _FIRST.format(told=(int(number), event, named, nth))
+    return run_forked(*arguments, folder=Path(env["HERMES_HOME"]).parent, environment=env, first=first)
