@@ -28,6 +28,7 @@ from .support.no_skips import NoSkips
 from .support.places import server_place
 from .support.pooler import pgbouncer
 from .support.row_security import confine_runtime_role
+from .support.trust import trust_nobody
 from .support.waiting import until
 
 # How long an example takes is the machine's affair. In CI, which says so by its variable, they are always the same.
@@ -47,7 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Judge skips, in every process that runs tests, and have Ctrl-C reach what they start.
+    """Judge skips and trust nobody, in every process that runs tests, and have Ctrl-C reach what they start.
 
     Who is started in the background ignores it, and so would all that comes after.
     """
@@ -55,6 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["LANGUAGE"] = "C"  # else argparse looks on the disk for a translation of each of its words
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, lambda *_: None)  # a program that is started then has it as it usually is
+    trust_nobody()
     if config.getoption("--no-skips"):
         config.pluginmanager.register(NoSkips())
 

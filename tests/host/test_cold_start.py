@@ -34,7 +34,7 @@ def without_memory(home: HermesHome, model: ModelServer, start: int) -> int:
     """How many of the first requests of a gateway, all at once, ran without our tools."""
     together = threading.Barrier(REQUESTS)
     messages = [f"Statement {index} of start {start}: the harbour office opens at eight." for index in range(REQUESTS)]
-    with Gateway(home) as gateway, ThreadPoolExecutor(REQUESTS) as clients:
+    with Gateway(home, forked=False) as gateway, ThreadPoolExecutor(REQUESTS) as clients:
 
         def ask(message: str) -> HttpAnswer:
             together.wait(60)
@@ -71,7 +71,7 @@ def test_need_33_any_first_use_of_a_copied_plugin_makes_one_setting_enough(
     bare_home.copy_plugin()
     set_provider_only(bare_home, model, settings)
     bare_home.config_path.write_text(f"# kept as it is\n{bare_home.config_path.read_text()}")
-    with Gateway(bare_home) as gateway:
+    with Gateway(bare_home, forked=False) as gateway:
         assert gateway.post_chat("The first one to speak here.", key="cold").status == 200, gateway.log()
         until(lambda: bare_home.read_config()["plugins"].get("enabled") == ["pgvector"], 20, "plugins.enabled")
     assert bare_home.config_path.read_text().startswith("# kept as it is\n")

@@ -54,7 +54,7 @@ Step = tuple[str, dict[str, object]]
 
 def submit(home: HermesHome, *steps: Step) -> dict[str, Any]:
     """Submit to the forms, one after the other, and return what the last one shows then, by key; or `refused`."""
-    done = home.python("-c", PROGRAM, json.dumps(steps))
+    done = home.host_code(PROGRAM, json.dumps(steps))
     assert "ANSWER" in done.stdout, describe(done)
     return {field["key"]: field for field in json.loads(done.stdout.split("ANSWER")[1])[-1]}
 

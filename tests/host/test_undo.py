@@ -26,7 +26,7 @@ chat.agent.shutdown_memory_provider(chat.conversation_history)
 def test_need_38_what_was_undone_is_not_recalled_in_the_next_message_or_the_next_session(
     active_home: HermesHome, model: ModelServer, database: Database
 ) -> None:
-    chatted = active_home.python("-c", CHAT, KEPT, TAKEN_BACK, ASKED, timeout_s=120)
+    chatted = active_home.host_code(CHAT, KEPT, TAKEN_BACK, ASKED)
     assert chatted.returncode == 0, describe(chatted)
     assert "Undid 1 turn" in chatted.stdout, describe(chatted)
     assert database.themes_of_turn(KEPT) and not database.themes_of_turn(TAKEN_BACK)
@@ -58,7 +58,7 @@ def test_need_38_an_answer_that_was_asked_for_again_is_not_kept_and_the_next_one
 ) -> None:
     thoughts = ("My first thought is that the doors are locked.", "My second thought is that the doors are open.")
     model.script = lambda _: Reply(thoughts[len(model.requests_saying(ASKED)) > 1])
-    chatted = active_home.python("-c", RETRIED, KEPT, ASKED, timeout_s=120)
+    chatted = active_home.host_code(RETRIED, KEPT, ASKED)
     assert chatted.returncode == 0, describe(chatted)
     first, second = model.requests_saying(ASKED)
     assert "half past seven" in first.memory_context and first.memory_context == second.memory_context

@@ -1,153 +1,36 @@
-"""`hermes-pgvector` in processes of its own that come ready: forked from one that has imported what they need.
-
-Most of what a short command costs is to import psycopg and our own modules, of an MCP server to import its SDK, and the
-tests run hundreds of them. What is forked has its own environment, folder, streams and end, and is stopped or killed as
-any other; who tests how a process is started starts it as a user does.
-"""
+"""`hermes-pgvector` in processes that are forked from one that has imported it."""
 
 from __future__ import annotations
 
-import atexit
-import marshal
-import os
-import select
-import socket
 import subprocess
-import sys
-import tempfile
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-# Has no thread, and no command has run in it: what it forks is as new as a process of the console script. It is told
-# over a socket what to fork and with which streams, and tells the command's number and how it ended. Ends with its
-# standard input.
-_PREPARED = """
-import atexit, gc, importlib, marshal, os, select, signal, socket, sys
+from .forked import Forked, run_to_its_end, standing_for
+from .forked import prepared as prepare
 
-code = None
-
-@atexit.register  # first, and so called last, when threads have ended
-def leave():
-    if isinstance(code, int):  # else all that is imported would be freed, which takes longer than most commands
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-
+_PREPARATION = """
 import psycopg, yaml
 from hermes_memory_pgvector import cli
 
 for verbs in cli.command_groups().values():
     for verb in verbs:
         verb.load()
-place, *more = sys.argv[1:]
-for module in more:
-    importlib.import_module(module)
-gc.collect()
-gc.freeze()  # else each command looked through all of this for garbage, and would have to copy it for that
-signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGCHLD, lambda *_: None)
-ends, ended = os.pipe()
-os.set_blocking(ended, False)
-signal.set_wakeup_fd(ended, warn_on_full_buffer=False)
-orders = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-orders.bind(place)
-orders.listen(64)
-os.write(1, b"ready")
-waiting = {}  # who waits for which command
-
-def tell(who, number):
-    try:
-        os.write(who, f"{number}\\n".encode())
-    except BrokenPipeError:
-        pass  # is gone
-
-while True:
-    ready = select.select([0, orders, ends], [], [])[0]
-    if 0 in ready:
-        os._exit(0)
-    if ends in ready:
-        os.read(ends, 4096)
-        for command in [*waiting]:
-            number, status = os.waitpid(command, os.WNOHANG)
-            if number:
-                tell(waiting[command], status)
-                os.close(waiting.pop(command))
-    if orders in ready:
-        order, _ = orders.accept()
-        line, fds, _, _ = socket.recv_fds(order, 1 << 20, 4)
-        order.close()
-        if not fds:
-            continue  # who began to ask is gone
-        command = os.fork()
-        if not command:
-            break
-        tell(fds[3], command)
-        waiting[command] = fds.pop()
-        for fd in fds:
-            os.close(fd)
-signal.set_wakeup_fd(-1)
-signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-orders.close()
-for fd in (ends, ended, fds.pop(), *waiting.values()):
-    os.close(fd)
-for usual, given in enumerate(fds):
-    os.dup2(given, usual)
-    os.close(given)
-told = marshal.loads(line)
-os.chdir(told["folder"])
-os.environ.clear()
-os.environ.update(told["environment"])
-sys.argv = ["hermes-pgvector", *told["arguments"]]
-exec(told.get("first", ""), {})
-try:
-    code = cli.main()
-except SystemExit as end:
-    code = end.code
-sys.exit(code)
 """
-
-# Stands for the command where it was started: has its streams, hands on signals to it, and ends as it does.
-# Imports little, for a third of what a short command costs would be its start: `_socket` is what `socket` is made from.
-_STAND_IN = """
-import marshal, os, signal, sys
-from _socket import AF_UNIX, SCM_RIGHTS, SOCK_SEQPACKET, SOL_SOCKET, socket
-
-place, *arguments = sys.argv[1:]
-told = {"arguments": arguments, "folder": os.getcwd(), "environment": dict(os.environ)}
-reading, writing = os.pipe()
-order = socket(AF_UNIX, SOCK_SEQPACKET)
-order.connect(place)
-fds = b"".join(fd.to_bytes(4, sys.byteorder) for fd in (0, 1, 2, writing))
-order.sendmsg([marshal.dumps(told)], [(SOL_SOCKET, SCM_RIGHTS, fds)])
-order.close()
-os.close(writing)
-nothing = os.open(os.devnull, os.O_RDWR)
-for usual in range(3):
-    os.dup2(nothing, usual)  # else nobody saw that the other end is closed
-with open(reading) as ended:
-    command = int(ended.readline())
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda number, _: os.kill(command, number))
-    code = os.waitstatus_to_exitcode(int(ended.readline()))
-if code < 0:
-    signal.signal(-code, signal.SIG_DFL)
-    os.kill(os.getpid(), -code)
-os._exit(code)
+_PROGRAM = """
+sys.argv = ["hermes-pgvector", *arguments]
+sys.exit(cli.main())
 """
 
 
 def forked(*arguments: str, prepared: Sequence[str] = ()) -> list[str]:
-    """The command line for `hermes-pgvector ARGUMENTS`, in a process that has imported these modules as well."""
-    return [sys.executable, "-I", "-S", "-c", _STAND_IN, _prepared(*prepared), *arguments]
+    """Return the command line for `hermes-pgvector ARGUMENTS`, in a process that has imported these modules as well."""
+    return standing_for(prepare(_PREPARATION, _PROGRAM, *prepared), *arguments)
 
 
-class ForkedCli(subprocess.Popen[Any]):
-    """`hermes-pgvector ARGUMENTS` in such a process: has its number, its streams and its end.
-
-    `first` is what that process executes before.
-    """
+class ForkedCli(Forked):
+    """`hermes-pgvector ARGUMENTS` in a process that has imported `prepared` as well; `more` is as for `Forked`."""
 
     def __init__(
         self,
@@ -155,72 +38,15 @@ class ForkedCli(subprocess.Popen[Any]):
         environment: Mapping[str, str],
         folder: Path | None = None,
         prepared: Sequence[str] = (),
-        first: str = "",
-        **streams: Any,
+        **more: Any,
     ) -> None:
-        self._first = first
-        self._place = _prepared(*prepared)
-        super().__init__(arguments, cwd=folder or Path.cwd(), env=environment, **streams)
-
-    def _execute_child(self, args: Sequence[str], *more: Any) -> None:
-        folder, environment, pipes = more[4], more[5], more[9:15]
-        told = {
-            "arguments": list(args), "folder": str(folder), "environment": dict(environment), "first": self._first
-        }  # fmt: skip
-        streams = [given if given >= 0 else usual for usual, given in enumerate((pipes[0], pipes[3], pipes[5]))]
-        reading, writing = os.pipe()
-        self._told = open(reading, "rb", buffering=0)  # noqa: SIM115
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as order:
-            order.connect(self._place)
-            socket.send_fds(order, [marshal.dumps(told)], [*streams, writing])
-        os.close(writing)
-        self._close_pipe_fds(*pipes)
-        self.pid = int(self._told.readline())
-        self._child_created = True
-
-    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
-        if wait_flags & os.WNOHANG and not select.select([self._told], [], [], 0)[0]:
-            return 0, 0
-        with self._told:
-            return self.pid, int(self._told.readline())
-
-    def _internal_poll(self, *_: object, **__: object) -> int | None:
-        if self.returncode is None:
-            with self._waitpid_lock:
-                number, status = self._try_wait(os.WNOHANG)
-                if number:
-                    self._handle_exitstatus(status)
-        return self.returncode
+        place = prepare(_PREPARATION, _PROGRAM, *prepared)
+        super().__init__(place, *arguments, environment=environment, folder=folder or Path.cwd(), **more)
 
 
-def run_forked(*arguments: str, timeout_s: float = 150.0, **more: Any) -> subprocess.CompletedProcess[str]:
-    """Run `hermes-pgvector ARGUMENTS` to its end in such a process; `more` is as for `ForkedCli`."""
-    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with ForkedCli(*arguments, **streams, **more, text=True) as command:
-        try:
-            out, err = command.communicate(timeout=timeout_s)
-        except BaseException:
-            command.kill()
-            raise
-    return subprocess.CompletedProcess(["hermes-pgvector", *arguments], command.returncode, out, err)
-
-
-@cache
-def _prepared(*modules: str) -> str:
-    """Where a process that lasts as long as this one is told what to fork."""
-    place = Path(tempfile.mkdtemp(prefix="forked-", dir="/tmp")) / "orders"  # the address of a socket is short
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-c", _PREPARED, str(place), *modules],
-        env={name: value for name, value in os.environ.items() if not name.startswith(("HERMES_", "PG"))},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-
-    def end() -> None:
-        process.communicate()
-        place.unlink()
-        place.parent.rmdir()
-
-    atexit.register(end)
-    assert process.stdout is not None and process.stdout.read(5) == b"ready"
-    return str(place)
+def run_forked(
+    *arguments: str, folder: Path | None = None, prepared: Sequence[str] = (), timeout_s: float = 150.0, **more: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run `hermes-pgvector ARGUMENTS` to its end in such a process; `more` is as for `Forked`."""
+    place, where = prepare(_PREPARATION, _PROGRAM, *prepared), folder or Path.cwd()
+    return run_to_its_end(place, *arguments, name="hermes-pgvector", timeout_s=timeout_s, folder=where, **more)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from .hermes import HERMES_COMMAND, HermesHome
+from .hermes import HermesHome
 from .ports import free_port
 from .waiting import until
 
@@ -40,12 +40,12 @@ class HttpAnswer:
 class Gateway:
     """A gateway process of one home; `start` returns when its API server answers.
 
-    Leaving the `with` block stops the process and everything it started.
+    Leaving the `with` block stops the process and everything it started. Without `forked` it starts as a user's does.
     """
 
-    def __init__(self, home: HermesHome, command: Sequence[str] = HERMES_COMMAND) -> None:
+    def __init__(self, home: HermesHome, *, forked: bool = True) -> None:
         self.home = home
-        self._command = command
+        self._forked = forked
         self.port = free_port()
         self._output_path = home.root / "gateway-output.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -70,16 +70,7 @@ class Gateway:
             "API_SERVER_PORT": str(self.port),
         }
         with self._output_path.open("ab") as output:
-            self._process = subprocess.Popen(
-                [*self._command, "gateway", "run"],
-                cwd=self.home.root,
-                env=self.home.environment(variables),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                # A process group of its own, so that stopping it also stops what it started.
-                start_new_session=True,
-            )
+            self._process = self.home.start("gateway", "run", output=output, extra=variables, forked=self._forked)
         try:
             until(lambda: self._is_healthy() or not self.is_running, START_TIMEOUT_S, "the gateway's /health")
             assert self.is_running, f"the gateway ended while starting\n{self.log()}"

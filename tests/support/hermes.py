@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
+from .forked import Forked, run_to_its_end
+from .forked_hermes import hermes_place
 from .model_server import MODEL_NAME
+from .trust import TRUST_NOBODY
 
 PLUGIN_FOLDER = Path(__file__).resolve().parents[2] / "pgvector"
-
 # The rest of the caller's environment stays out: a developer's API keys or HERMES_* settings must not decide a test.
-_KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "LD_LIBRARY_PATH")
+_KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH")
 
 
 class HermesHome:
@@ -54,6 +58,7 @@ class HermesHome:
             "PYTHONSAFEPATH": "1",
             # Without a network each attempt to install an optional tool would cost its time-out.
             "HERMES_DISABLE_LAZY_INSTALLS": "1",
+            **TRUST_NOBODY,
             **(extra or {}),
         }
 
@@ -93,8 +98,12 @@ class HermesHome:
         return loaded
 
     def copy_plugin(self, source: Path = PLUGIN_FOLDER) -> None:
-        """Puts a copy of the plugin folder into the home, as `hermes plugins install` does."""
-        shutil.copytree(source, self.plugin_path, ignore=shutil.ignore_patterns("__pycache__"))
+        """Puts a copy of the plugin folder into the home, as `hermes plugins install` does.
+
+        With its modules compiled, as they are from the second start on: else each home's first process would do that.
+        """
+        _compile(source)
+        shutil.copytree(source, self.plugin_path)
 
     def link_plugin(self, source: Path = PLUGIN_FOLDER) -> None:
         """Puts a symbolic link to the plugin folder into the home."""
@@ -111,7 +120,25 @@ class HermesHome:
 
     def hermes(self, *arguments: str, timeout_s: float = 150.0) -> subprocess.CompletedProcess[str]:
         """Runs the hermes command line in this home. Raises: subprocess.TimeoutExpired."""
-        return self._run([*HERMES_COMMAND, *arguments], timeout_s)
+        return self._run_forked(*_HERMES, *arguments, timeout_s=timeout_s)
+
+    def host_code(self, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Runs Python code that uses the host's modules."""
+        return self._run_forked("-c", code, *arguments, timeout_s=150.0)
+
+    def start(
+        self, *arguments: str, output: IO[bytes], extra: Mapping[str, str] | None = None, forked: bool = True
+    ) -> subprocess.Popen[bytes]:
+        """Starts the hermes command line in this home, in a session of its own: to stop that stops what it started."""
+        environment = self.environment(extra)
+        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
+        if forked:
+            words = (*_HERMES, *arguments)
+            return Forked(
+                hermes_place(), *words, environment=environment, folder=self.root, leads_session=True, **streams
+            )
+        command = [*HERMES_COMMAND, *arguments]
+        return subprocess.Popen(command, cwd=self.root, env=environment, start_new_session=True, **streams)
 
     def spool_contains(self, text: str) -> bool:
         """Whether `text` stands in a file of the provider's queue on disk."""
@@ -127,6 +154,12 @@ class HermesHome:
                 parts.append(f"--- {name}\n{path.read_text(encoding='utf-8', errors='replace')[-limit_chars:]}")
         return "\n".join(parts)
 
+    def _run_forked(self, *arguments: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+        place, environment = hermes_place(), self.environment()
+        return run_to_its_end(
+            place, *arguments, name="python", timeout_s=timeout_s, environment=environment, folder=self.root
+        )
+
     def _run(self, command: list[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             command,
@@ -141,8 +174,15 @@ class HermesHome:
         )
 
 
+@cache
+def _compile(folder: Path) -> None:
+    """Compile the modules in `folder` that are not yet."""
+    compileall.compile_dir(folder, quiet=2)
+
+
 # What the `hermes` console script runs; by module, because a test environment's scripts need not be on PATH.
-HERMES_COMMAND = (sys.executable, "-m", "hermes_cli.main")
+_HERMES = ("-m", "hermes_cli.main")
+HERMES_COMMAND = (sys.executable, *_HERMES)
 
 
 def describe(completed: subprocess.CompletedProcess[str]) -> str:

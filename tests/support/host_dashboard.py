@@ -12,7 +12,7 @@ from typing import Self
 
 import httpx
 
-from .hermes import HERMES_COMMAND, HermesHome
+from .hermes import HermesHome
 from .ports import free_port
 from .waiting import until
 
@@ -51,16 +51,8 @@ class HostDashboard:
     def start(self) -> None:
         """Start the process and wait for its page. Raises AssertionError with the log when it does not come."""
         with self._output_path.open("ab") as output:
-            self._process = subprocess.Popen(
-                [*HERMES_COMMAND, "dashboard", "--skip-build", "--no-open", "--port", str(self.port)],
-                cwd=self.home.root,
-                env=self.home.environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                # A process group of its own, so that stopping it also stops what it started.
-                start_new_session=True,
-            )
+            options = ("--skip-build", "--no-open", "--port", str(self.port))
+            self._process = self.home.start("dashboard", *options, output=output)
         try:
             until(lambda: self._serves() or not self.is_running, START_TIMEOUT_S, "the dashboard's page")
             assert self.is_running, f"the dashboard ended while starting\n{self.log()}"
