@@ -127,6 +127,13 @@ def _until(gen: PQGen[_T], deadline: float, stop: Callable[[], None]) -> Generat
         return value
 
 
+def role_of(conn: DeadlineConnection) -> str:
+    """Return the role whose rights a session has: its login, or the role that `options` of the DSN sets instead."""
+    with translated():
+        row = conn.execute("SELECT current_user").fetchone()
+    return "" if row is None else str(row[0])
+
+
 def pipelined(conn: DeadlineConnection) -> AbstractContextManager[object]:
     """Pipeline the statements of a block that locks rows or themes, if the server can limit whole transactions.
 

@@ -18,7 +18,7 @@ from ..domain.errors import (
     UpgradeNeeded,
 )
 from ..domain.patterns import late_pattern
-from .connection import WITHOUT_POLICIES, DeadlineConnection, translated
+from .connection import WITHOUT_POLICIES, DeadlineConnection, role_of, translated
 
 # By path: the host registers our root as an empty package for its commands, which importlib.resources cannot read.
 MIGRATIONS_FOLDER = Path(__file__).resolve().parents[1] / "migrations"
@@ -104,7 +104,7 @@ def ensure_schema(conn: DeadlineConnection, *, dims: int) -> None:
             f"the memory schema is not applied (missing: {', '.join(missing)}){other}; run: {MIGRATE_COMMAND}"
         )
     if (schema := vectors.fetchone()) is not None:
-        role = conn.info.user
+        role = role_of(conn)
         raise StoreMisconfigured(
             f"the role {role} may not use the schema {schema.name}, which the extension vector is in; as an admin: "
             + vectors_grant(schema.name, role).as_string()
@@ -116,15 +116,17 @@ def _require_in_sight(conn: DeadlineConnection, found: Sequence[Any]) -> None:
     """Raise TablesOutOfSight if there are tables of ours, but only in schemas that this role does not look in."""
     if not found:
         return
-    names = (sql.Identifier(name) for name in (conn.info.user, found[0].schema, found[0].database))
+    role = role_of(conn)
+    # A role's settings apply to who logs in as it, whatever role `options` of the DSN names.
+    names = (sql.Identifier(name) for name in (role, conn.info.user, found[0].schema, found[0].database))
     statement = sql.SQL(
-        "GRANT USAGE ON SCHEMA {1} TO {0}; ALTER ROLE {0} IN DATABASE {2} SET search_path = {1}, public"
+        "GRANT USAGE ON SCHEMA {2} TO {0}; ALTER ROLE {1} IN DATABASE {3} SET search_path = {2}, public"
     )
     places = ", ".join(f"{each.schema} (of {each.owner})" for each in found)
     raise TablesOutOfSight(
-        f"the memory schema is not applied where the role {conn.info.user} looks; tables of it are in the schema "
+        f"the memory schema is not applied where the role {role} looks; tables of it are in the schema "
         f"{places}: if they are yours, as an admin: {statement.format(*names).as_string(conn)}; if not: "
-        + migrate_command(conn.info.user)
+        + migrate_command(role)
     )
 
 

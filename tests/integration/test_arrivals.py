@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector import cli
 from hermes_memory_pgvector.admin.common.theme_names import theme_to_write
@@ -149,6 +150,9 @@ def test_need_04_a_tenant_exports_and_imports_only_its_own_themes(
     assert (told["turns_added"], told["refused"]) == (4, 6)
     (reason,) = told["skipped"]
     assert "tenants grant tenant_marketing sales" in reason and "spool" not in reason
+    as_tenant = make_conninfo(admin_dsn, options="-c role=tenant_marketing")
+    assert cli.main(["import", str(everything), "--dry-run", "--json", "--admin-dsn", as_tenant]) == 1
+    assert list(json.loads(capsys.readouterr().out)["skipped"]) == [reason], "whatever its login is called"
     assert cli.main(["import", str(everything), "--json"]) == 1, "the rows of the other theme are lacking"
     told = json.loads(capsys.readouterr().out)
     assert told["turns_added"] == 4 and told["themes"] == {"marketing": 4}

@@ -690,6 +690,9 @@ def test_need_02_a_target_whose_role_has_other_themes_only_names_those_that_it_l
         assert "tenants grant tenant_marketing 'team blue' --admin-dsn DSN" in said
     assert all_rows(empty_admin_dsn) == []
     assert copied(capsys, "--to", tenant, "--theme", "marketing")["verified"] is True
+    as_tenant = make_conninfo(empty_admin_dsn, options="-c role=tenant_marketing")
+    said = str(copied(capsys, "--to", as_tenant, code=1)["error"])
+    assert "tenants grant tenant_marketing 'team blue'" in said, "whatever its login is called"
     assert copied(capsys, "--to", tenant, "--admin-dsn", empty_admin_dsn)["verified"] is True
 
 

@@ -186,9 +186,10 @@ def failed(dsn: str, home: Path) -> list[str]:
 # -- tables that a role does not see
 
 
+@pytest.mark.parametrize("login", [{"user": "hermes"}, {"options": "-c role=hermes"}], ids=["login", "role"])
 @pytest.mark.parametrize("sees", [True, False])
 def test_need_40_tables_out_of_a_roles_sight_are_named_with_what_shows_them(
-    sees: bool, empty_admin_dsn: str, make_provider: MakeProvider, records: Records
+    sees: bool, login: dict[str, str], empty_admin_dsn: str, make_provider: MakeProvider, records: Records
 ) -> None:
     run(
         empty_admin_dsn, "CREATE EXTENSION vector", "CREATE ROLE stranger LOGIN", "CREATE SCHEMA AUTHORIZATION stranger"
@@ -197,7 +198,7 @@ def test_need_40_tables_out_of_a_roles_sight_are_named_with_what_shows_them(
         migrate(make_conninfo(empty_admin_dsn, user="stranger"), dims=DIMS, runtime_role="hermes")
         if not sees:
             run(empty_admin_dsn, "REVOKE USAGE ON SCHEMA stranger FROM hermes")
-        provider = make_provider({"dsn": make_conninfo(empty_admin_dsn, user="hermes")})
+        provider = make_provider({"dsn": make_conninfo(empty_admin_dsn, **login)})
         provider.on_memory_write("add", "memory", "Crane 5 is grey.")
         until(lambda: records(logging.WARNING), what="what is wrong")
         (said,) = records(logging.WARNING)

@@ -15,7 +15,7 @@ from ...domain.redaction import mask_dsn
 from ...domain.types import MEMORY_FILES
 from ...host.session_context import Policy
 from ...store import schema
-from ...store.connection import WRITABLE, DeadlineConnection, translated
+from ...store.connection import WRITABLE, DeadlineConnection, role_of, translated
 from ...store.memory_files import WHY
 from ...store.pool import backend_pid, connect, is_pooled
 from ..common import pooler, schema_checks
@@ -231,7 +231,7 @@ def _upgrade(progress: UpgradeProgress) -> Check:
 
 def _rights(conn: DeadlineConnection) -> Check:
     if missing := schema_checks.missing_rights(conn):
-        command = schema.migrate_command(conn.info.user)
+        command = schema.migrate_command(role_of(conn))
         return fail("rights", "this role lacks " + ", ".join(missing), command, "migrate")
     if excess := schema_checks.excess_rights(conn):
         return note("rights", "this role " + ", ".join(excess), _FEWER_RIGHTS)

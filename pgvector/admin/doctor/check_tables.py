@@ -8,7 +8,7 @@ from itertools import groupby
 
 from ...config.settings import Settings
 from ...store import schema
-from ...store.connection import DeadlineConnection
+from ...store.connection import DeadlineConnection, role_of
 from ...store.sql import query
 from ..common import hnsw, schema_checks
 from . import server_health
@@ -22,7 +22,7 @@ _RECALLED = {"conversations": "", "memory_entries": " AND coalesce(state, 'activ
 
 def migrating(conn: DeadlineConnection, settings: Settings) -> str:
     """Return the command that migrates this database, so that agents may log in as this connection's role."""
-    return schema.migrate_command(conn.info.user) if settings.dsn else "hermes-pgvector migrate"
+    return schema.migrate_command(role_of(conn)) if settings.dsn else "hermes-pgvector migrate"
 
 
 def check_tables(conn: DeadlineConnection, settings: Settings, invalid: list[str]) -> Iterator[Check]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from ...config.settings import Settings
 from ...domain.errors import HermesPgvectorError
 from ...domain.format import plural
+from ...store.connection import role_of
 from ...store.pool import connect
 from ..common.activation import activate, enable, find_hermes
 from ..common.installation import install_plugin
@@ -104,7 +105,7 @@ def _role_of_agents(settings: Settings) -> str:
     if not settings.dsn:
         return "hermes"
     with connect(settings.dsn) as conn:
-        return conn.info.user
+        return role_of(conn)
 
 
 def _extension(context: RepairContext, _: str) -> tuple[bool, str]:

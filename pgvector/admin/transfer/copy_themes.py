@@ -12,7 +12,7 @@ from ...domain.commandline import typed
 from ...domain.errors import ConfigurationError
 from ...domain.theme import ThemeRules
 from ...domain.types import EmbeddingSpace
-from ...store.connection import DeadlineConnection, translated
+from ...store.connection import DeadlineConnection, role_of, translated
 from ...store.memories import note_actor
 from ...store.vectors import STORES, recorded_space
 from ..common.database_identity import identity
@@ -150,7 +150,7 @@ def _require_rights(target: DeadlineConnection, names: Sequence[str]) -> None:
     """Raise ConfigurationError if row-level security keeps the target's role from a theme that is to be copied."""
     own = own_themes(target)
     if lacking := " ".join(quote(name) for name in names if lacks(own, name)):
-        role = quote(target.info.user)
+        role = quote(role_of(target))
         raise ConfigurationError(
             f"row-level security does not give the role {role} of the target these themes: {lacking}; nothing was "
             f"copied; an admin grants them: hermes-pgvector tenants grant {role} {lacking} --admin-dsn DSN, DSN being "

@@ -20,7 +20,7 @@ from ...domain.errors import OperationRejected, StoreUnsettled
 from ...domain.text import clean, clean_json, digest
 from ...domain.theme import ROLES, Languages, ThemeRules
 from ...domain.types import TARGETS, EmbeddingSpace
-from ...store.connection import DeadlineConnection, translated
+from ...store.connection import DeadlineConnection, role_of, translated
 from ...store.memories import note_actor
 from ...store.vectors import hold_space, record_space
 from ..common.operators import operator
@@ -160,7 +160,8 @@ def take_in(
 
 def _lacking(conn: DeadlineConnection) -> Callable[[str], str]:
     """Return what says why this role may not write to a theme; "" if it may. A dry run is told it, too."""
-    own, role = own_themes(conn), conn.info.user
+    own = own_themes(conn)
+    role = "" if own is None else role_of(conn)
 
     def why(theme: str) -> str:
         if not lacks(own, theme):
