@@ -144,6 +144,44 @@ def test_need_40_a_fact_that_is_not_current_for_its_date_is_told(home: Path, dsn
     assert Database(dsn).column(current) == ["Port 3005"]
 
 
+@pytest.mark.parametrize(
+    ("ahead", "now", "active"),
+    [
+        ("V[srv.port]: 3000", ["V[srv.port]: 3005", "V[srv.port]: 3000"], ["V[srv.port]: 3000"]),
+        ("?[srv.port]: Which one?", ["✓[srv.port]"], []),
+    ],
+    ids=["said again", "closed"],
+)
+def test_need_43_what_a_clock_that_was_ahead_dated_gives_way_to_what_is_said_now(
+    ahead: str, now: list[str], active: list[str], home: Path, dsn: str
+) -> None:
+    configure(home, dsn)
+    ran(COMMAND, ["add", ahead, "--theme", "sre", "--hermes-home", str(home)], ahead_s=86_400.0)
+    for text in now:
+        ran(COMMAND, ["add", text, "--theme", "sre", "--hermes-home", str(home)], ahead_s=0.0)
+    assert Database(dsn).column("SELECT content FROM memory_entries WHERE state = 'active'") == active
+
+
+@pytest.mark.parametrize("ahead_s", [7200.0, -7200.0], ids=["ahead", "behind"])
+def test_need_16_what_was_removed_in_the_last_hour_is_that_by_the_clock_that_dated_it(
+    ahead_s: float, make_provider: MakeProvider, home: Path, dsn: str, admin_dsn: str
+) -> None:
+    provider = make_provider()
+    for text in ("The harbour crane is red.", "The office opens at nine."):
+        provider.on_memory_write("add", "memory", text)
+        provider.on_memory_write("remove", "memory", "", {"old_text": text})
+    landed(provider)
+    with psycopg.connect(admin_dsn) as connection:
+        connection.execute("UPDATE memory_history SET at = at - interval '2 hours' WHERE old_content LIKE '%crane%'")
+    configure(home, dsn)
+    (theme,) = Database(admin_dsn).column("SELECT DISTINCT agent_identity FROM memory_history")
+    asked = ["history", "--since", "1h", "--action", "removed", "--theme", theme, "--json"]
+    done = ran(COMMAND, asked, ahead_s=ahead_s)
+    assert [row["old_content"] for row in json.loads(done.stdout)] == ["The office opens at nine."]
+    done = ran(COMMAND, ["restore", "--since", "1h", "--json"], ahead_s=ahead_s)
+    assert [row["content"] for row in json.loads(done.stdout)["rows"]] == ["The office opens at nine."]
+
+
 def test_need_19_what_a_clock_of_next_year_put_off_is_embedded_now(
     make_provider: MakeProvider, endpoint: ScriptedEmbedder, dsn: str
 ) -> None:

@@ -25,6 +25,7 @@ from ..common.commands import (
     printed,
 )
 from ..common.console import Column, say, say_line, show_pairs, show_table, used
+from ..common.operators import clock
 from ..common.refs import WAYS, parse_refs
 from ..common.row_options import (
     PIPED_CHARS,
@@ -178,13 +179,13 @@ def _history(args: argparse.Namespace, home: Path) -> int:
         raise WrongUsage("history takes one memory at a time, or none")
     if refs and any((args.action, args.target, args.session, args.since, args.until, args.theme)):
         raise WrongUsage("of one memory the whole history is shown: leave the filters out")
-    bounds = page(args)
     if refs:
         with reading(args, home) as (conn, _):
-            events = browsing.happened_to(conn, refs[0], bounds)
+            events = browsing.happened_to(conn, refs[0], page(args))
     else:
         only = {"action": args.action, "target": args.target, "session": args.session}
         with reading_theme(args, home, "history") as (conn, theme):
+            bounds = page(args, clock(conn)[0])  # the server dates what is done
             events = browsing.happened(conn, theme, bounds, **only)
     return printed(args, events, lambda: _show_events(events))
 

@@ -88,11 +88,14 @@ def add_page(command: argparse.ArgumentParser, *, limit: int, what: str) -> None
     command.add_argument("--offset", type=not_negative, default=0, metavar="N", help="how many to leave out first")
 
 
-def page(args: argparse.Namespace) -> Page:
-    """Return the page described by the arguments. Raises WrongUsage, InvalidArgument for a date that cannot be read."""
+def page(args: argparse.Namespace, now: datetime | None = None) -> Page:
+    """Return the page described by the arguments; "7d" counts back from `now`, by default this machine's clock.
+
+    Raises WrongUsage, InvalidArgument for a date that cannot be read.
+    """
     # As the times are shown that such a command prints.
-    since = parse_when(args.since, "--since", zone=None)
-    until = parse_when(args.until, "--until", end=True, zone=None)
+    since = parse_when(args.since, "--since", zone=None, now=now)
+    until = parse_when(args.until, "--until", end=True, zone=None, now=now)
     if not 1 <= args.limit <= _MOST:
         raise WrongUsage(f"--limit must be 1 to {_MOST}")
     if since is not None and until is not None and since >= until:

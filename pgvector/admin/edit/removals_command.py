@@ -14,6 +14,7 @@ from ...domain.format import local_minute
 from ..common.commands import Command, action, add_login, add_yes, argument, filled, printed
 from ..common.console import Column, say, show_table
 from ..common.database import database
+from ..common.operators import clock
 from ..common.outcome import ADD_YES, Outcome, counted, print_outcome
 from ..common.refs import Ref, parse_refs
 from ..common.theme_names import theme_to_read
@@ -94,8 +95,8 @@ def _show_held(rows: list[dict[str, Any]]) -> None:
 
 def _restore(args: argparse.Namespace, home: Path) -> int:
     refs = _restored_refs(args)
-    since = parse_when(args.since, "--since", zone=None)
     with database(args, home) as (conn, _, rules):
+        since = parse_when(args.since, "--since", zone=None, now=clock(conn)[0])  # which dated the removals
         theme = theme_to_read(conn, args.theme, rules, home) if args.theme else None
         done = removals.restore(conn, refs=refs, theme=theme, since=since, really=not args.dry_run)
     summary = ""
