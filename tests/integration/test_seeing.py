@@ -745,6 +745,18 @@ def test_need_40_a_rejected_copy_in_a_spool_that_is_held_is_not_said_to_be_dropp
     assert [item["text"] for item in ask("spool", "list")] == ["Atlas costs 900"]
 
 
+@pytest.mark.parametrize("arguments", [("list",), ("retry", "--all"), ("drop", "3f2a9c01"), ("send", "--yes")])
+def test_need_40_a_spool_file_that_cannot_be_read_is_named_and_not_said_to_hold_nothing(
+    capsys: pytest.CaptureFixture[str], home: Path, dsn: str, arguments: tuple[str, ...]
+) -> None:
+    configure(home, dsn)
+    path = leave_spool(home, [operation("turn", "marketing", {"session_id": "s-9", "messages": []}, 1.0)])
+    path.write_bytes(b"not SQLite's" * 1000)
+    assert main(["spool", *arguments, "--hermes-home", str(home)]) == 1
+    said = capsys.readouterr()
+    assert str(path) in said.err and "no write" not in said.out
+
+
 @pytest.mark.parametrize(
     ("redirected", "encoding", "code", "said"),
     [

@@ -17,9 +17,8 @@ from typing import Any, Literal
 from ...capture.damaged_log import is_damaged
 from ...capture.private_folders import is_in_other_hands, is_private
 from ...capture.spool import Spool
-from ...capture.spool_directory import Destination, destination_of, spool_folder, spool_folders
+from ...capture.spool_directory import Destination, spool_folder, spool_folders
 from ...capture.spool_format import COLUMNS, RejectedWrite, made_at_ns, move
-from ...config.settings import Settings
 from ...config.sources import CONFIG_NAME, DOTENV_NAME
 from ...domain.errors import InvalidArgument, SpoolError, SpoolGone
 from ...domain.gil import SHORT_SLICE, in_slices
@@ -110,13 +109,12 @@ def _settings_changed_ns(home: Path) -> int:
     return max(changed)
 
 
-def send(settings: Settings, home: Path, *, really: bool) -> list[SpoolView]:
-    """Readdress the writes that stopped processes accepted for another database to the one in the settings.
+def send(views: Sequence[SpoolView], here: Destination, *, really: bool) -> list[SpoolView]:
+    """Readdress the writes that stopped processes accepted for another database to the one `here`.
 
     Return the spool files concerned, which are changed only if `really`.
     """
-    here = destination_of(settings, home)
-    meant = [view for view in inspect_spools(home) if not view.living and not view.is_for(here)]
+    meant = [view for view in views if not view.living and not view.is_for(here)]
     for view in meant if really else ():
         with _unless_gone(view.path), opened_spool(view.path) as spool:
             spool.label(here.place, here.database, anew=True)
@@ -204,13 +202,13 @@ def short_id(item: RejectedWrite) -> str:
 
 
 def change_rejected(
-    home: Path, action: Literal["retry", "drop"], ids: list[str], *, everything: bool, really: bool
+    views: Sequence[SpoolView], action: Literal["retry", "drop"], ids: list[str], *, everything: bool, really: bool
 ) -> list[RejectedWrite]:
     """Retry or drop rejected writes, named by the first digits of their ids; return them, changed only if `really`.
 
     Raises InvalidArgument for an id that matches none.
     """
-    views, change = inspect_spools(home), retry if action == "retry" else drop
+    change = retry if action == "retry" else drop
     _check_named(ids, views)
     prefixes = ("",) if everything else tuple(ids)
     meant = []
@@ -234,8 +232,9 @@ def _check_named(ids: list[str], views: Sequence[SpoolView]) -> None:
     found = [item.operation.op_id.hex for view in views for item in view.rejected]
     for each in ids:
         if not any(op_id.startswith(each) for op_id in found):
+            unread = "".join(f"; {view.problem}" for view in views if view.problem)
             raise InvalidArgument(
-                f"no rejected write has an id that begins with {each!r}; see: hermes-pgvector spool list"
+                f"no rejected write has an id that begins with {each!r}; see: hermes-pgvector spool list{unread}"
             )
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from ...capture.spool_directory import destination_of
 from ...capture.spool_format import RejectedWrite
 from ...domain.errors import WrongUsage
 from ..common.commands import EXIT_FAILED, EXIT_OK, Command, action, add_yes, argument, filled, printed
@@ -20,7 +21,7 @@ from ..common.database import settings_of
 from ..common.embedded_server import borrowed_server
 from ..common.outcome import ADD_YES, Outcome
 from ..common.repeat import repeatedly, seconds, until_ended
-from ..common.spool_views import SpoolView, change_rejected, rejected_as_dict, render_rejected, send
+from ..common.spool_views import SpoolView, change_rejected, inspect_spools, rejected_as_dict, render_rejected, send
 from .detail import detail_lines
 from .report import Status, Watcher, agreed, counted_writes, flat, render_status
 
@@ -88,15 +89,17 @@ def _show(args: argparse.Namespace, known: Any, render: Callable[[Any], str]) ->
 
 
 def _list_rejected(args: argparse.Namespace, home: Path) -> int:
-    found = change_rejected(home, "retry", [], everything=True, really=False)
-    return printed(args, list(map(rejected_as_dict, found)), lambda: say(render_rejected(found)))
+    views = inspect_spools(home)
+    found = change_rejected(views, "retry", [], everything=True, really=False)
+    return _told(args, views, list(map(rejected_as_dict, found)), found, lambda: say(render_rejected(found)))
 
 
 def _send(args: argparse.Namespace, home: Path) -> int:
-    meant = send(settings_of(home), home, really=args.yes)
+    views = inspect_spools(home)
+    meant = send(views, destination_of(settings_of(home), home), really=args.yes)
     rows = [{"spool": str(each.path), "writes": each.waiting, "for": each.place} for each in meant]
     told = Outcome("send", args.yes, {"writes": sum(each.waiting for each in meant)}, rows)
-    return printed(args, told.as_json(), lambda: _show_sent(meant, done=args.yes))
+    return _told(args, views, told.as_json(), meant, lambda: _show_sent(meant, done=args.yes))
 
 
 def _show_sent(meant: Sequence[SpoolView], *, done: bool) -> None:
@@ -112,9 +115,21 @@ def _show_sent(meant: Sequence[SpoolView], *, done: bool) -> None:
 def _change_rejected(action: Literal["retry", "drop"], done: str, args: argparse.Namespace, home: Path) -> int:
     if not args.ids and not args.all:
         raise WrongUsage(f"name the writes to {action}, or --all; see: hermes-pgvector spool list")
-    meant = change_rejected(home, action, args.ids, everything=args.all, really=args.yes)
+    views = inspect_spools(home)
+    meant = change_rejected(views, action, args.ids, everything=args.all, really=args.yes)
     told = Outcome(action, args.yes, {"writes": len(meant)}, list(map(rejected_as_dict, meant)))
-    return printed(args, told.as_json(), lambda: _show_changed(meant, done=done if args.yes else ""))
+    return _told(args, views, told.as_json(), meant, lambda: _show_changed(meant, done=done if args.yes else ""))
+
+
+def _told(
+    args: argparse.Namespace, views: Sequence[SpoolView], value: Any, found: Sequence[Any], show: Callable[[], None]
+) -> int:
+    """Print what was found in the spools, and name those that could not be read; return an exit code."""
+    unread = [view.problem for view in views if view.problem]
+    printed(args, value, show if found or not unread else lambda: None)
+    for problem in unread:
+        warn(f"{problem}; what it holds is not counted here")
+    return EXIT_FAILED if unread else EXIT_OK
 
 
 def _show_changed(meant: list[RejectedWrite], *, done: str) -> None:
