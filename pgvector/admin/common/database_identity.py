@@ -9,4 +9,4 @@ from ...store.sql import query
 def identity(conn: DeadlineConnection) -> tuple[object, ...]:
     """Return values that distinguish this database from every other running one, by whatever route it is reached."""
     with translated():
-        return tuple(conn.execute(query("database_identity")).fetchone() or ())
+        return tuple(conn.execute(query("database_identity", package=__package__)).fetchone() or ())

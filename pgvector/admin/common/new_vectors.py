@@ -186,7 +186,7 @@ def count(conn: DeadlineConnection) -> int:
 
 def sample(conn: DeadlineConnection, limit: int) -> list[str]:
     """Return the texts of at most `limit` of the newest turns and memories."""
-    return [row.content for row in conn.execute(query("sample_texts"), {"limit": limit})]
+    return [row.content for row in conn.execute(_query("sample_texts"), {"limit": limit})]
 
 
 def progress(conn: DeadlineConnection) -> VectorProgress:
@@ -322,7 +322,7 @@ def abort(conn: DeadlineConnection) -> bool:
 
 def is_without_vectors(conn: DeadlineConnection) -> bool:
     """Return whether no row has a vector, so that changing the vectors' length loses nothing."""
-    return bool(one(conn, query("no_vectors")).empty)
+    return bool(one(conn, _query("no_vectors")).empty)
 
 
 def _given_up(space: EmbeddingSpace) -> ConfigurationError:

@@ -256,3 +256,13 @@ DROP TABLE {chunks_next};
 -- name: lock_stored_tables
 -- exempt: only the catalogue changes.
 LOCK TABLE conversations, memory_entries, memory_chunks, conversation_chunks IN ACCESS EXCLUSIVE MODE;
+
+-- name: sample_texts
+-- exempt: every theme's newest texts, whose embedding times a new model.
+(SELECT content FROM conversations ORDER BY id DESC LIMIT %(limit)s)
+UNION ALL (SELECT content FROM memory_entries ORDER BY id DESC LIMIT %(limit)s) LIMIT %(limit)s;
+
+-- name: no_vectors
+-- exempt: whether there are any, no stored text.
+SELECT NOT EXISTS (SELECT FROM memory_entries WHERE sig IS NOT NULL)
+   AND NOT EXISTS (SELECT FROM conversations WHERE sig IS NOT NULL) AS empty;

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from psycopg.types.json import Jsonb
@@ -17,10 +18,12 @@ from ...store.sql import query
 from .fetching import one
 from .repeat import held_back
 
+_query = partial(query, package=__package__)
+
 
 def clock(conn: DeadlineConnection) -> tuple[datetime, bool]:
     """Return the server's time, and whether this role may write to the log."""
-    row = one(conn, query("read_clock"))
+    row = one(conn, _query("read_clock"))
     return row.now, row.may_record
 
 
@@ -31,7 +34,7 @@ def record(conn: DeadlineConnection, verb: str, arguments: Mapping[str, Any], do
         "arguments": Jsonb(dict(arguments)), "counts": Jsonb(dict(done)),
     }  # fmt: skip
     with translated():
-        conn.execute(query("record_maintenance"), row)
+        conn.execute(_query("record_maintenance"), row)
 
 
 def os_user() -> str:
@@ -46,7 +49,7 @@ def record_where_allowed(
     conn: DeadlineConnection, verb: str, arguments: Mapping[str, Any], done: Mapping[str, int]
 ) -> None:
     """Do as `record`, except where nothing can be written, or for a role that row-level security keeps from the log."""
-    if one(conn, query("may_write_log")).may:
+    if one(conn, _query("may_write_log")).may:
         record(conn, verb, arguments, done)
 
 

@@ -84,9 +84,14 @@ def themes_of_session(conn: DeadlineConnection, session_id: str, of: SessionRows
     return {row.theme: row.rows for row in found}
 
 
+def forget_session(conn: DeadlineConnection, theme: str, session_id: str) -> int:
+    """Delete the turns of a session in a theme; return how many."""
+    return conn.execute(_query("forget_session"), {"theme": theme, "session_id": session_id}).rowcount
+
+
 def forget_trial(backend: Backend, theme: str, session_id: str, memories: Sequence[str]) -> None:
     """Delete what a trial left in a theme: a session's turns, and the kept texts of removed `memories`."""
     with backend.connection(WRITE_TIMEOUT_S) as conn:
-        conn.execute(query("forget_session"), {"theme": theme, "session_id": session_id})
+        forget_session(conn, theme, session_id)
         conn.execute(_query("forget_kept"), {"theme": theme, "contents": list(memories)})
     backend.wrote([theme])

@@ -60,3 +60,6 @@ SELECT c.id FROM conversations AS c WHERE c.id = ANY(%(ids)s) AND NOT readable(c
 -- Clears the texts of removed memories.
 UPDATE memory_history SET old_content = NULL, old_row = NULL
  WHERE agent_identity = %(theme)s AND old_content = ANY(%(contents)s);
+
+-- name: forget_session
+DELETE FROM conversations WHERE agent_identity = %(theme)s AND session_id = %(session_id)s;

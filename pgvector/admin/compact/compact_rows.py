@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from pgvector import Vector
@@ -19,6 +20,7 @@ from ...store.sql import query
 from ...store.vector_search import SIGNED_DEPTH, rerank_depth
 from ..common.fetching import one
 
+_query = partial(query, package=__package__)
 _SIGNS = ".,;:!\"'()[]\u2018\u2019\u201c\u201d\u00ab\u00bb\u3002\uff0c\uff01\u2026"
 # Words that may differ between two texts that still say the same. Articles and negations are not among them.
 _FILLERS = (
@@ -86,82 +88,82 @@ class SessionTranscript:
 
 def share(conn: DeadlineConnection, theme: str, before: datetime, gone: Collection[int]) -> Share:
     """Return what can be dropped in a theme whose turns `gone` are deleted as a whole."""
-    return Share(theme, *one(conn, query("compact_share"), {"theme": theme, "before": before, "gone": list(gone)}))
+    return Share(theme, *one(conn, _query("compact_share"), {"theme": theme, "before": before, "gone": list(gone)}))
 
 
 def sizes(conn: DeadlineConnection) -> Sizes:
     """Return the present sizes."""
-    return Sizes(*one(conn, query("compact_sizes"), {}))
+    return Sizes(*one(conn, _query("compact_sizes"), {}))
 
 
 def candidates(conn: DeadlineConnection, theme: str, before: datetime) -> list[list[int]]:
     """Return groups of old turns that may say the same, newest first in each group."""
     asked = {"theme": theme, "before": before, "signs": _SIGNS, "fillers": list(_FILLERS)}
-    return [row.ids for row in conn.execute(query("compact_candidates"), asked)]
+    return [row.ids for row in conn.execute(_query("compact_candidates"), asked)]
 
 
 def same(conn: DeadlineConnection, theme: str, pairs: Mapping[int, int], similar: float) -> dict[int, int]:
     """Return those turns that say the same as the newer ones that may replace them, with their bytes."""
     asked = {"theme": theme, "kept": list(pairs.values()), "ids": list(pairs), "similar": similar}
-    return {row.id: row.bytes for row in conn.execute(query("compact_same"), asked)}
+    return {row.id: row.bytes for row in conn.execute(_query("compact_same"), asked)}
 
 
 def collapse(conn: DeadlineConnection, theme: str, pairs: Mapping[int, int], similar: float) -> int:
     """Delete turns that a newer turn repeats, and record that in the newer one; return how many were deleted."""
     ids = sorted(pairs.keys() | set(pairs.values()))
-    there = {row.id for row in conn.execute(query("lock_turns"), {"theme": theme, "ids": ids})}
+    there = {row.id for row in conn.execute(_query("lock_turns"), {"theme": theme, "ids": ids})}
     # Turns that were compared before may have been changed since.
     still = same(conn, theme, {id: kept for id, kept in pairs.items() if {id, kept} <= there}, similar)
     if still:
         asked = {"theme": theme, "ids": list(still), "kept": [pairs[id] for id in still]}
-        conn.execute(query("collapse_turns"), asked)
+        conn.execute(_query("collapse_turns"), asked)
     return len(still)
 
 
 def examples(conn: DeadlineConnection, theme: str, ids: Sequence[int], chars: int) -> dict[int, dict[str, Any]]:
     """Return these turns by id: at, role, and the beginning of their content."""
-    rows = conn.execute(query("compact_examples"), {"theme": theme, "ids": list(ids), "chars": chars})
+    rows = conn.execute(_query("compact_examples"), {"theme": theme, "ids": list(ids), "chars": chars})
     return {row.id: row._asdict() for row in rows}
 
 
 def cooling(conn: DeadlineConnection, theme: str, before: datetime) -> list[int]:
     """Return the ids of old turns that have a vector, oldest first."""
-    return [row.id for row in conn.execute(query("cooling_ids"), {"theme": theme, "before": before})]
+    return [row.id for row in conn.execute(_query("cooling_ids"), {"theme": theme, "before": before})]
 
 
 def cool(conn: DeadlineConnection, theme: str, ids: Sequence[int]) -> int:
     """Drop the vectors of turns and of their chunks, but keep the signatures; return how many turns had a vector."""
-    conn.execute(query("keep_signatures"))
-    return int(one(conn, query("cool_turns"), {"theme": theme, "ids": list(ids)}).count)
+    conn.execute(_query("keep_signatures"))
+    return int(one(conn, _query("cool_turns"), {"theme": theme, "ids": list(ids)}).count)
 
 
 def scale(conn: DeadlineConnection) -> Scale:
     """Return the scale that recall uses at present."""
-    return Scale(*one(conn, query("signature_scale"), {}))
+    return Scale(*one(conn, _query("signature_scale"), {}))
 
 
 def calibrate(conn: DeadlineConnection, measured: Scale) -> bool:
     """Set the scale that recall uses; return False if row-level security forbids it."""
     row = {"slope": measured.slope, "offset": measured.offset}
-    return bool(conn.execute(query("calibrate_signatures"), row).rowcount)
+    return bool(conn.execute(_query("calibrate_signatures"), row).rowcount)
 
 
 def questions(conn: DeadlineConnection, theme: str, turns: int, limit: int) -> list[Asked]:
     """Return at most `limit` of a theme's `turns` that have a vector, chosen irrespective of their content."""
-    rows = conn.execute(query("sample_questions"), {"theme": theme, "limit": limit})
+    rows = conn.execute(_query("sample_questions"), {"theme": theme, "limit": limit})
     return [Asked(theme, turns, row.id, row.content, row.embedding) for row in rows]
 
 
 def likenesses(conn: DeadlineConnection, asked: Asked) -> list[tuple[float, float]]:
     """Return pairs of similarity by signature and by vector, for the turns nearest by signature."""
     row = {"theme": asked.theme, "id": asked.id, "vector": asked.vector, "limit": _PAIRED}
-    return [(found.told, found.real) for found in conn.execute(query("nearest_by_signature"), row)]
+    return [(found.told, found.real) for found in conn.execute(_query("nearest_by_signature"), row)]
 
 
 def nearest_exactly(conn: DeadlineConnection, asked: Asked, scale: Scale, limit: int) -> list[int]:
     """Return the nearest turns by comparing all vectors of the theme, nearest first."""
     row = {"theme": asked.theme, "vector": asked.vector, "limit": limit, "slope": scale.slope, "offset": scale.offset}
-    return [found.id for found in conn.execute(query("nearest_exactly"), row)]
+    return [found.id for found in conn.execute(_query("nearest_exactly"), row)]
 
 
 def nearest_when_cold(
@@ -178,19 +180,19 @@ def nearest_when_cold(
         "depth": max(rerank_depth(asked.turns), limit),
         "signed": max(SIGNED_DEPTH, limit),
     }
-    near = conn.execute(query("nearest_when_cold", one_theme=conn.spread), row)
+    near = conn.execute(_query("nearest_when_cold", one_theme=conn.spread), row)
     return [Candidate(found.id, found.similarity) for found in near]
 
 
 def old_sessions(conn: DeadlineConnection, theme: str, before: datetime, fewest: int) -> list[SessionTranscript]:
     """Return the sessions of a theme that ended before a time and have at least `fewest` turns, oldest first."""
-    rows = conn.execute(query("old_sessions"), {"theme": theme, "before": before, "fewest": fewest})
+    rows = conn.execute(_query("old_sessions"), {"theme": theme, "before": before, "fewest": fewest})
     return [SessionTranscript(theme, *row) for row in rows]
 
 
 def turns_of(conn: DeadlineConnection, session: SessionTranscript) -> list[Any]:
     """Return the turns of a session in their order: id, at, role, content, metadata."""
-    return list(conn.execute(query("session_turns"), _names(session)))
+    return list(conn.execute(_query("session_turns"), _names(session)))
 
 
 def replace_session(
@@ -203,10 +205,10 @@ def replace_session(
 ) -> bool:
     """Replace a session's turns with a summary; return False, with no change, if they are not the expected ones."""
     names = _names(session)
-    if {row.id: row.digest for row in conn.execute(query("lock_session"), names)} != dict(digests):
+    if {row.id: row.digest for row in conn.execute(_query("lock_session"), names)} != dict(digests):
         return False
     row = names | {"content": summary, "at": session.last_at, "metadata": Jsonb(dict(metadata)), "language": language}
-    conn.execute(query("store_summary"), row)
+    conn.execute(_query("store_summary"), row)
     conn.execute(query("delete_turns"), {"theme": session.theme, "ids": list(digests)})
     return True
 

@@ -255,7 +255,7 @@ def forget_session(
     counts = {"turns": stored_rows.themes_of_session(conn, session_id).get(theme, 0)}
     notes = _kept_of_session(conn, theme, session_id)
     if really:
-        counts["turns"] = conn.execute(query("forget_session"), {"theme": theme, "session_id": session_id}).rowcount
+        counts["turns"] = stored_rows.forget_session(conn, theme, session_id)
         record_change(conn, verb, [theme], {"session": session_id}, counts)
     return Outcome("forget", really, counts, rows, notes=notes)
 

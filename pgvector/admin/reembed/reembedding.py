@@ -246,4 +246,4 @@ def _embed(embedder: Embedder, texts: Sequence[str], chunk_tokens: int) -> dict[
 def cold_turns(backend: Backend) -> int:
     """Return the number of turns of which `compact` kept only the signature."""
     with backend.connection(WRITE_TIMEOUT_S) as conn:
-        return int(one(conn, query("count_cold")).count)
+        return int(one(conn, query("count_cold", package=__package__)).count)

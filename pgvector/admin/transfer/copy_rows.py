@@ -6,6 +6,7 @@ Every function works inside the caller's transactions, one on each side; running
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from .export_rows import TimeRange, removed
 from .import_rows import column_lists, themes_of
 from .kept_numbers import KeptNumbers, numbers_for
 
+_query = partial(query, package=__package__)
 _SLICE = 1000
 _Item = TypeVar("_Item")
 _MIRRORED = {
@@ -45,7 +47,7 @@ def count_removals(source: DeadlineConnection, target: DeadlineConnection, theme
     return sum(
         one(
             target,
-            query("removed_elsewhere", package=__package__),
+            _query("removed_elsewhere"),
             {"theme": theme}
             | column_lists(some, targets="target", digests="digest", times="removed_at", origins="origin"),
         ).count
@@ -57,10 +59,10 @@ def copy_traces(source: DeadlineConnection, target: DeadlineConnection, theme: s
     """Copy what the hosts' files held when they were last read, and the ids of applied operations."""
     for some in _slices(_streamed(source, "leaving_mirrored", theme)):
         _take_over(source, target, theme, [each for each in some if each.announced])
-        target.execute(query("bring_mirrored"), {"themes": [theme] * len(some)} | column_lists(some, **_MIRRORED))
+        target.execute(_query("bring_mirrored"), {"themes": [theme] * len(some)} | column_lists(some, **_MIRRORED))
     for some in _slices(_streamed(source, "leaving_operations", theme)):
         row = {"themes": [theme] * len(some)} | column_lists(some, op_ids="op_id", times="applied_at")
-        target.execute(query("bring_operations"), row)
+        target.execute(_query("bring_operations"), row)
 
 
 def _take_over(source: DeadlineConnection, target: DeadlineConnection, theme: str, announced: Sequence[Any]) -> None:
@@ -73,8 +75,8 @@ def _take_over(source: DeadlineConnection, target: DeadlineConnection, theme: st
         lock_homes(target, {each.origin for each in announced})
     entries = _read_there(source, target, announced)
     asked = {"theme": theme, "digests": [each.digest for each in entries]}
-    said = {(row.target, row.digest): row.metadata for row in source.execute(query("metadata_of_texts"), asked)}
-    both = said.keys() & {(row.target, row.digest) for row in target.execute(query("metadata_of_texts"), asked)}
+    said = {(row.target, row.digest): row.metadata for row in source.execute(_query("metadata_of_texts"), asked)}
+    both = said.keys() & {(row.target, row.digest) for row in target.execute(_query("metadata_of_texts"), asked)}
     for each in entries:
         if (each.target, each.digest) in both:
             entry = {"theme": theme, "origin": each.origin, "target": each.target, "digest": each.digest}
@@ -85,14 +87,14 @@ def _take_over(source: DeadlineConnection, target: DeadlineConnection, theme: st
 def _read_there(source: DeadlineConnection, target: DeadlineConnection, announced: Sequence[Any]) -> list[Any]:
     """Return those of these entries that the target, and not the source, has of a file for some theme."""
     wanted = {"origins": list({each.origin for each in announced}), "digests": [each.digest for each in announced]}
-    there, here = (set(conn.execute(query("entries_read"), wanted).fetchall()) for conn in (target, source))
+    there, here = (set(conn.execute(_query("entries_read"), wanted).fetchall()) for conn in (target, source))
     read = {(row.origin, row.target, row.digest) for row in there - here}
     return [each for each in announced if (each.origin, each.target, each.digest) in read]
 
 
 def may_copy_history(target: DeadlineConnection) -> bool:
     """Return whether this role may write history with its original times to the target."""
-    return bool(one(target, query("may_write_history")).may)
+    return bool(one(target, _query("may_write_history")).may)
 
 
 def copy_history(source: DeadlineConnection, target: DeadlineConnection, theme: str, kept: KeptNumbers) -> int:
@@ -106,7 +108,7 @@ def copy_history(source: DeadlineConnection, target: DeadlineConnection, theme: 
         }
         row["memory_ids"] = _numbers(target, some, row, numbers, kept)
         row["old_rows"] = [None if each.old_row is None else Jsonb(each.old_row) for each in some]
-        added += target.execute(query("bring_history"), row).rowcount
+        added += target.execute(_query("bring_history"), row).rowcount
     return added
 
 
@@ -121,7 +123,7 @@ def _numbers(
 
     A memory that is gone gets an id of its own, by which it can be restored or forgotten.
     """
-    for each, known in zip(entries, target.execute(query("known_history"), row), strict=True):
+    for each, known in zip(entries, target.execute(_query("known_history"), row), strict=True):
         if known.id is not None:
             numbers[each.memory_id] = known.id
     new = list(dict.fromkeys(each.memory_id for each in entries if each.memory_id not in numbers))
@@ -170,14 +172,14 @@ def _keys(source: DeadlineConnection, theme: str, store: Store) -> Iterator[Sequ
     """Yield what the rows of a theme are recognised by, a slice at a time."""
     ids_of, keys_of = _KEYS[store]
     with source.cursor(f"keys_{store}") as ids:
-        ids.execute(query(ids_of), {"theme": theme, "since": None, "until": None})
+        ids.execute(_query(ids_of), {"theme": theme, "since": None, "until": None})
         while some := [row.id for row in ids.fetchmany(_SLICE)]:
-            yield source.execute(query(keys_of), {"theme": theme, "ids": some}).fetchall()
+            yield source.execute(_query(keys_of), {"theme": theme, "ids": some}).fetchall()
 
 
 def _known_memories(target: DeadlineConnection, theme: str, keys: Sequence[Any]) -> Iterator[Any]:
     row = {"themes": [themes_of(theme, {})] * len(keys)}
-    yield from target.execute(query("known_memories"), row | column_lists(keys, targets="target", digests="digest"))
+    yield from target.execute(_query("known_memories"), row | column_lists(keys, targets="target", digests="digest"))
 
 
 def _lacking_turns(
@@ -188,14 +190,14 @@ def _lacking_turns(
         "themes": [themes_of(theme, moved)] * len(keys),
         "near_s": 0.0,
     }
-    return len(target.execute(query("missing_turns"), row).fetchall())
+    return len(target.execute(_query("missing_turns"), row).fetchall())
 
 
 def _streamed(conn: DeadlineConnection, statement: str, theme: str) -> Iterator[Any]:
     """Yield the rows of a statement about a theme, a slice at a time, so that a large history is not held in memory."""
     with conn.cursor(statement) as found:
         found.itersize = _SLICE
-        yield from found.execute(query(statement), {"theme": theme})
+        yield from found.execute(_query(statement), {"theme": theme})
 
 
 def _slices(items: Iterable[_Item]) -> Iterator[list[_Item]]:

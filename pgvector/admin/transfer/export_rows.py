@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 from ...domain.errors import InvalidArgument, StoreUnavailable
@@ -25,6 +26,7 @@ from .records import MemoryRecord, Part, Record, Said, TurnRecord, read_said, re
 
 logger = logging.getLogger(__name__)
 
+_query = partial(query, package=__package__)
 _SLICE = 500  # rows a statement
 _IDS = {"memories": "leaving_memory_ids", "turns": "leaving_turn_ids"}
 
@@ -54,7 +56,7 @@ def begin(conn: DeadlineConnection) -> EmbeddingSpace:
     """
     begin_reading(conn)
     # A transaction that waited here would see the rows from before the change and the columns from after it.
-    if not one(conn, query("try_hold_space")).got:
+    if not one(conn, _query("try_hold_space")).got:
         raise StoreUnavailable("the model of the database is being changed at this moment; run this again")
     # The server's timeouts are meant for agents; an export may take an hour.
     for bound in ("statement_timeout", "idle_in_transaction_session_timeout"):
@@ -65,7 +67,7 @@ def begin(conn: DeadlineConnection) -> EmbeddingSpace:
 def themes(conn: DeadlineConnection) -> list[str]:
     """Return every theme that this role sees, including those of which only traces are left."""
     held = {str(row["theme"]) for row in every_theme(conn)}
-    return sorted(held | {row.theme for row in conn.execute(query("themes_with_traces"))})
+    return sorted(held | {row.theme for row in conn.execute(_query("themes_with_traces"))})
 
 
 def rows(conn: DeadlineConnection, theme: str, store: Store, period: TimeRange, *, vectors: bool) -> Iterator[Record]:
@@ -73,11 +75,11 @@ def rows(conn: DeadlineConnection, theme: str, store: Store, period: TimeRange, 
     asked = {"theme": theme, "since": period.since, "until": period.until}
     with conn.cursor(f"leaving_{store}") as ids:
         ids.itersize = 20 * _SLICE
-        ids.execute(query(_IDS[store]), asked)
+        ids.execute(_query(_IDS[store]), asked)
         while some := [row.id for row in ids.fetchmany(_SLICE)]:
             row = {"theme": theme, "ids": some, "vectors": vectors}
             parts = _parts(conn, store, row) if vectors else {}
-            for found in conn.execute(query(f"leaving_{store}"), row, binary=True):
+            for found in conn.execute(_query(f"leaving_{store}"), row, binary=True):
                 yield _record(theme, store, found, parts.get(found.id, ()))
 
 
@@ -107,7 +109,7 @@ def _said(theme: str, row: Any) -> Said:
 
 def _parts(conn: DeadlineConnection, store: Store, row: Mapping[str, Any]) -> dict[int, list[Part]]:
     found: defaultdict[int, list[Part]] = defaultdict(list)
-    for chunk in conn.execute(query(f"leaving_chunks_{store}"), row, binary=True):
+    for chunk in conn.execute(_query(f"leaving_chunks_{store}"), row, binary=True):
         found[chunk.row_id].append(Part(chunk.first_char, as_floats(chunk.embedding)))
     return found
 
@@ -115,11 +117,11 @@ def _parts(conn: DeadlineConnection, store: Store, row: Mapping[str, Any]) -> di
 def removed(conn: DeadlineConnection, theme: str, period: TimeRange) -> Iterator[Removed]:
     """Yield the tombstones of a theme in a period."""
     asked = {"theme": theme, "since": period.since, "until": period.until}
-    for row in conn.execute(query("leaving_tombstones"), asked):
+    for row in conn.execute(_query("leaving_tombstones"), asked):
         yield Removed(theme, row.target, bytes(row.digest), row.removed_at, row.origin)
 
 
 def fingerprint(conn: DeadlineConnection, theme: str, store: Store) -> Fingerprint:
     """Return the row count and checksum of a theme's memories or turns."""
-    row = one(conn, query(f"fingerprint_{store}"), {"theme": theme})
+    row = one(conn, _query(f"fingerprint_{store}"), {"theme": theme})
     return Fingerprint(int(row.count), row.checksum)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import psycopg
@@ -17,6 +18,7 @@ from ...store.pool import connect
 from ...store.sql import query
 from .sources.source import ImportDestination
 
+_query = partial(query, package=__package__)
 _PAGE = 500  # rows a round trip
 _OURS = "digest"  # a column of memory_entries that only our migrations create
 
@@ -31,7 +33,7 @@ class ForeignDatabase:
 
     def columns(self, table: str) -> set[str]:
         """Return the columns of a table; empty if there is no such table, or no right to see it."""
-        found = self._conn.execute(query("foreign_columns"), {"schema": self._schema, "table": table})
+        found = self._conn.execute(_query("foreign_columns"), {"schema": self._schema, "table": table})
         return {row.column_name for row in found}
 
     def demand(self, table: str, *columns: str) -> None:
@@ -52,14 +54,14 @@ class ForeignDatabase:
 
     def count(self, table: str) -> int:
         """Return the estimated number of rows of a table; 0 if there is no estimate yet."""
-        row = self._conn.execute(query("foreign_count"), {"schema": self._schema, "table": table}).fetchone()
+        row = self._conn.execute(_query("foreign_count"), {"schema": self._schema, "table": table}).fetchone()
         return int(row.count) if row is not None else 0
 
     def rows(self, name: str, *, table: str = "", **values: Any) -> Iterator[Any]:
         """Yield the rows of a named statement; `table` is the table it reads, if that can have any name."""
-        statement: bytes | sql.Composed = query(name)
+        statement: bytes | sql.Composed = _query(name)
         if table:
-            statement = sql.SQL(query(name).decode()).format(table=sql.Identifier(table))
+            statement = sql.SQL(_query(name).decode()).format(table=sql.Identifier(table))
         with self._conn.cursor(name="hermes_pgvector") as cursor:
             cursor.itersize = _PAGE
             yield from cursor.execute(statement, values or None)
@@ -80,7 +82,7 @@ def foreign(dsn: str, schema: str, expected: str) -> Iterator[ForeignDatabase]:
             conn.set_read_only(True)
             conn.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
             with conn.transaction():
-                conn.execute(query("foreign_schema"), {"schema": schema})
+                conn.execute(_query("foreign_schema"), {"schema": schema})
                 yield ForeignDatabase(conn, schema, expected)
     except StoreMisconfigured as exc:  # its advice is about our own tables and does not help here
         said = str(exc).partition(";")[0]

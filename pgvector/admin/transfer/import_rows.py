@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from psycopg import Cursor
@@ -25,6 +26,7 @@ from .float_arrays import as_vector
 from .kept_numbers import KeptNumbers, numbers_for
 from .records import NOTHING_SAID, MemoryRecord, NotedEntry, Record, ReplacedMemory, SourceTurn, TurnRecord
 
+_query = partial(query, package=__package__)
 _TURN_COLUMNS = {"sessions": "session_id", "roles": "role", "times": "ts"}
 _SAID_COLUMNS = ("kind", "subject", "scope", "state", "expires_at", "confidence", "applies_when", "pinned")
 _Some = TypeVar("_Some", MemoryRecord, TurnRecord)
@@ -47,20 +49,20 @@ class BatchResult:
 def noted_entries(conn: DeadlineConnection, origin: str, theme: str) -> dict[tuple[str, bytes], NotedEntry]:
     """Return what is known, by target and digest, of the entries in a host's files when they were last read."""
     asked = {"origin": origin, "theme": theme}
-    rows = conn.execute(query("noted_entries", package=__package__), asked)
+    rows = conn.execute(_query("noted_entries"), asked)
     return {(row.target, bytes(row.digest)): NotedEntry(row.noted_at, row.elsewhere) for row in rows}
 
 
 def said_in_session(conn: DeadlineConnection, theme: str, session_id: str) -> set[tuple[str, str]]:
     """Return role and text of each turn of a session that a theme holds."""
     asked = {"theme": theme, "session_id": session_id}
-    rows = conn.execute(query("said_in_session", package=__package__), asked)
+    rows = conn.execute(_query("said_in_session"), asked)
     return {(row.role, row.content.strip()) for row in rows}
 
 
 def begin(conn: DeadlineConnection) -> dict[str, tuple[str, ...]]:
     """Make other imports, and changes of themes, wait until the transaction ends; return the `moved_themes`."""
-    conn.execute(query("lock_arrivals"))
+    conn.execute(_query("lock_arrivals"))
     return moved_themes(conn)
 
 
@@ -175,7 +177,7 @@ def _places(conn: DeadlineConnection, records: Sequence[Record], moved: Mapping[
 
 def _asked(conn: DeadlineConnection, name: str, row: dict[str, Any], theme: str) -> Cursor[Any]:
     """Execute a statement about records, which are all of one theme where the tables are spread over machines."""
-    return conn.execute(query(name, one_theme=conn.spread), row | {"theme": theme})
+    return conn.execute(_query(name, one_theme=conn.spread), row | {"theme": theme})
 
 
 def themes_of(theme: str, moved: Mapping[str, Sequence[str]]) -> Jsonb:

@@ -1,8 +1,4 @@
--- Counts, and statements that operators' commands share.
-
--- name: read_clock
--- exempt: the server's clock, by which ages are computed, and whether this role may write to the log; touches no table.
-SELECT now() AS now, has_any_column_privilege('hermes_maintenance', 'INSERT') AS may_record;
+-- Counts, the clock, and what several features of the operator's tool delete.
 
 -- name: server_clock
 -- exempt: touches no table.
@@ -17,8 +13,3 @@ SELECT (SELECT count(*) FROM memory_entries) AS memories,
 
 -- name: delete_turns
 DELETE FROM conversations WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s);
-
--- name: record_maintenance
--- exempt: what an operator did, no stored text.
-INSERT INTO hermes_maintenance (os_user, host, verb, arguments, counts)
-VALUES (%(os_user)s, %(host)s, %(verb)s, %(arguments)s, %(counts)s);

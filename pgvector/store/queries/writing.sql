@@ -102,9 +102,6 @@ SELECT * FROM unnest(%(theme)b::text[], %(session_id)b::text[], %(role)b::text[]
 DELETE FROM conversations AS c USING unnest(%(since)s::timestamptz[], %(until)s::timestamptz[]) AS span (since, until)
  WHERE c.agent_identity = %(theme)s AND c.session_id = %(session_id)s AND c.ts BETWEEN span.since AND span.until;
 
--- name: forget_session
-DELETE FROM conversations WHERE agent_identity = %(theme)s AND session_id = %(session_id)s;
-
 -- name: upsert_memory
 -- `anew`: the text was said now, so the memory is current again if another one had replaced it.
 INSERT INTO memory_entries (agent_identity, target, content, embedding, created_at, updated_at, metadata, text_language,
@@ -628,12 +625,23 @@ SELECT filled.id, chunk.part, filled.agent_identity, chunk.first_char, chunk.emb
  CROSS JOIN unnest(%(first_chars)s::integer[], %(embeddings)s::vector[])
        WITH ORDINALITY AS chunk(first_char, embedding, part);
 
--- name: no_vectors
--- exempt: whether there are any, no stored text.
-SELECT NOT EXISTS (SELECT FROM memory_entries WHERE sig IS NOT NULL)
-   AND NOT EXISTS (SELECT FROM conversations WHERE sig IS NOT NULL) AS empty;
+-- name: bring_tombstones
+-- A memory that is stored here was confirmed later, and gets no tombstone. Of several removals of a text, as of themes that an
+-- import puts together, the last one counts.
+INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at, origin)
+SELECT DISTINCT ON (given.target, given.digest) %(theme)s, given.target, given.digest, given.removed_at, given.origin
+  FROM unnest(%(targets)s::text[], %(digests)s::bytea[], %(times)s::timestamptz[], %(origins)s::text[])
+       AS given(target, digest, removed_at, origin)
+  LEFT JOIN memory_entries AS m ON m.agent_identity = %(theme)s AND m.target = given.target AND m.digest = given.digest
+ WHERE m.id IS NULL
+ ORDER BY given.target, given.digest, given.removed_at DESC
+ON CONFLICT (agent_identity, target, digest) DO UPDATE
+   SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at),
+       origin = CASE WHEN excluded.removed_at > hermes_tombstones.removed_at THEN excluded.origin ELSE hermes_tombstones.origin END;
 
--- name: sample_texts
--- exempt: every theme's newest texts, whose embedding times a new model.
-(SELECT content FROM conversations ORDER BY id DESC LIMIT %(limit)s)
-UNION ALL (SELECT content FROM memory_entries ORDER BY id DESC LIMIT %(limit)s) LIMIT %(limit)s;
+-- name: bury_removed
+-- Memories that were removed at their origin are removed here as well, unless they were confirmed here later.
+DELETE FROM memory_entries AS m
+ USING unnest(%(targets)s::text[], %(digests)s::bytea[], %(times)s::timestamptz[], %(origins)s::text[])
+       AS given(target, digest, removed_at, origin)
+ WHERE removed_at_origin();

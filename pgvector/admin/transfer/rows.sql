@@ -229,27 +229,6 @@ UNION SELECT DISTINCT agent_identity FROM hermes_mirror
 UNION SELECT DISTINCT agent_identity FROM hermes_operations
 ORDER BY 1;
 
--- name: bring_tombstones
--- A memory that is stored here was confirmed later, and gets no tombstone. Of several removals of a text, as of themes that an
--- import puts together, the last one counts.
-INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at, origin)
-SELECT DISTINCT ON (given.target, given.digest) %(theme)s, given.target, given.digest, given.removed_at, given.origin
-  FROM unnest(%(targets)s::text[], %(digests)s::bytea[], %(times)s::timestamptz[], %(origins)s::text[])
-       AS given(target, digest, removed_at, origin)
- WHERE NOT EXISTS (SELECT FROM memory_entries AS m
-                    WHERE m.agent_identity = %(theme)s AND m.target = given.target AND m.digest = given.digest)
- ORDER BY given.target, given.digest, given.removed_at DESC
-ON CONFLICT (agent_identity, target, digest) DO UPDATE
-   SET removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at),
-       origin = CASE WHEN excluded.removed_at > hermes_tombstones.removed_at THEN excluded.origin ELSE hermes_tombstones.origin END;
-
--- name: bury_removed
--- Memories that were removed at their origin are removed here as well, unless they were confirmed here later.
-DELETE FROM memory_entries AS m
- USING unnest(%(targets)s::text[], %(digests)s::bytea[], %(times)s::timestamptz[], %(origins)s::text[])
-       AS given(target, digest, removed_at, origin)
- WHERE removed_at_origin();
-
 -- name: bring_mirrored
 INSERT INTO hermes_mirror (agent_identity, origin, target, digest, announced, noted_at, held_at, held_why, kept_at)
 SELECT * FROM unnest(%(themes)s::text[], %(origins)s::text[], %(targets)s::text[], %(digests)s::bytea[], %(announced)s::boolean[],
@@ -280,19 +259,9 @@ SELECT count(*) AS count,
        coalesce(sum(('x' || encode(substr(digest, 1, 7), 'hex'))::bit(56)::bigint), 0)::text AS checksum
   FROM each;
 
--- name: database_identity
--- exempt: touches no table. The port is the server's own: connections by TCP and by a socket have different ones.
-SELECT oid::bigint AS database, pg_postmaster_start_time() AS started, current_setting('port') AS port
-  FROM pg_database WHERE datname = current_database();
-
 -- name: may_write_history
 -- exempt: touches no table. Only an admin may say when something happened.
 SELECT has_column_privilege('memory_history', 'at', 'INSERT') AS may;
-
--- name: may_write_log
--- exempt: touches no table.
-SELECT has_any_column_privilege('hermes_maintenance', 'INSERT')
-       AND NOT (pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean) AS may;
 
 -- name: leaving_history
 -- With the current digest of the memory, if it still exists.

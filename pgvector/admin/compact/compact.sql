@@ -75,10 +75,6 @@ told AS (
 UPDATE conversations AS c SET metadata = c.metadata || told.repeated
   FROM told WHERE c.agent_identity = %(theme)s AND c.id = told.id;
 
--- name: count_cold
--- exempt: a total for the operator, no stored text.
-SELECT count(*) AS count FROM conversations WHERE embedding IS NULL AND sig IS NOT NULL;
-
 -- name: keep_signatures
 -- exempt: touches no table. Until the transaction ends, setting a vector to NULL keeps its signature.
 SET LOCAL hermes_pgvector.keep_sig = on;
