@@ -276,7 +276,7 @@ def _interrupted(args: argparse.Namespace, exc: KeyboardInterrupt) -> int:
 def _damage(exc: ImportError | SyntaxError) -> str:
     """Return what makes this package whole, if `exc` says that a module of it cannot be loaded; "" if it does not."""
     try:
-        from .domain.commandline import damage
+        from .admin.common.own_package import damage
     except (ImportError, SyntaxError) as lost:
         again = f"{sys.executable} -m pip install --force-reinstall hermes-memory-pgvector"
         return f"this package is damaged ({lost}); to make it whole, install it from where it came, as by: {again}"

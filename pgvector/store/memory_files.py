@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from ..domain.format import plural
 from ..domain.gil import yielding_gil
 from ..domain.operations import ReconcileFile
 from ..domain.types import MEMORY_FILES
@@ -148,7 +147,7 @@ def _let_go(write: MemoryWriter, op: ReconcileFile, row: dict[str, object], gone
             "hermes-pgvector: %s lacks %s that it held, removed from memory as well; where that was not intended: "
             "hermes-pgvector restore",
             MEMORY_FILES[op.target],
-            plural(removed, "entry", "entries"),
+            "1 entry" if removed == 1 else f"{removed:,} entries",
         )
 
 

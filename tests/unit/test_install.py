@@ -14,9 +14,9 @@ import pytest
 
 from hermes_memory_pgvector.admin.common import installation
 from hermes_memory_pgvector.admin.common.installation import Mode, install_plugin, is_ours
+from hermes_memory_pgvector.admin.common.own_package import reinstall_requirement
 from hermes_memory_pgvector.admin.setup.uninstall import plan_removal, remove
 from hermes_memory_pgvector.config.settings import Settings
-from hermes_memory_pgvector.domain.commandline import reinstall_requirement
 from hermes_memory_pgvector.domain.errors import ConfigurationError
 from tests.support.hermes import PLUGIN_FOLDER
 

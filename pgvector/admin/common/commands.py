@@ -292,7 +292,8 @@ class ShowVersion(argparse.Action):
 
 def missing_package(exc: ImportError) -> str:
     """Return a message that names the missing package, or the missing part of ours, and says how to get it."""
-    from ...domain.commandline import damage, lacking
+    from ...domain.commandline import lacking
+    from .own_package import damage
 
     return damage(exc) or f"{lacking() or exc} ({sys.executable})"
 

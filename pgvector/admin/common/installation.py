@@ -20,10 +20,10 @@ from typing import Literal
 
 import yaml
 
-from ...domain.commandline import DISTRIBUTION, reinstall_requirement
 from ...domain.errors import ConfigurationError
 from ...domain.files import make_folder
 from .file_replacing import swap, work_folder
+from .own_package import DISTRIBUTION, reinstall_requirement
 from .repeat import held_back
 
 Mode = Literal["shim", "copy"]

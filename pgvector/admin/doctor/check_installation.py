@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 from ...config.sources import CONFIG_NAME, at, host_config, is_active, is_disabled, is_enabled, is_legible
-from ...domain.commandline import DISTRIBUTION, pip_install, reinstall_requirement
+from ...domain.commandline import pip_install
 from ..common.installation import (
     IMPORT_NAME,
     PAGE_FOLDER,
@@ -23,6 +23,7 @@ from ..common.installation import (
     package_version,
     version_in,
 )
+from ..common.own_package import DISTRIBUTION, reinstall_requirement
 from .check import Check, fail, note, ok
 
 TESTED_HOST = "0.19.0"

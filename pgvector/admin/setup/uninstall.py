@@ -13,7 +13,6 @@ from ...capture.private_folders import is_private
 from ...capture.spool_directory import spool_folders
 from ...config.settings import ENV_PREFIX, Settings
 from ...config.sources import is_active, is_enabled, read_dotenv
-from ...domain.commandline import DISTRIBUTION, pip_uninstall
 from ...domain.errors import ConfigurationError
 from ...domain.format import format_bytes, plural
 from ...host.session_context import load_settings
@@ -28,6 +27,7 @@ from ..common.embedded_server import embedded_server
 from ..common.installation import PLUGIN_NAME, is_distributed, is_ours, left_by_installs, put_aside
 from ..common.migrations import DROP_SCRIPT
 from ..common.outcome import ADD_YES
+from ..common.own_package import DISTRIBUTION, pip_uninstall
 from ..common.spool_views import inspect_spools
 
 _VENV = "venv"  # made by scripts/install.sh; this process may run in it
