@@ -7,7 +7,7 @@ import threading
 import time
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..domain.chunks import chunk_spans, estimate_tokens
 from ..domain.errors import EmbedderError, HermesPgvectorError
@@ -223,14 +223,19 @@ class PendingRows:
     """Embeds rows that have no vector, sharing them with other processes. Used by the drain thread only.
 
     Trying rows one by one shows whether the endpoint or a row is at fault. A refused row goes to the back, so that it
-    does not hold up others, and a dead endpoint is not probed with the same row forever. `cold`: embed the rows whose
-    vector `compact` has dropped instead.
+    does not hold up others, and a dead endpoint is not probed with the same row forever. `claim` returns the rows to
+    embed, as `Backend.claim_pending` does, if it is not these.
     """
 
-    def __init__(self, backend: Backend, embedder: DocumentEmbedder, *, cold: bool = False) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        embedder: DocumentEmbedder,
+        claim: Callable[[int, float], list[PendingRow]] | None = None,
+    ) -> None:
         self._backend = backend
         self._embedder = embedder
-        self._cold = cold
+        self._claim = claim or backend.claim_pending
         self._size = _MOST
         self._begun: list[PendingRow] = []  # claimed rows with long texts, which take several calls
         self._claimed: list[PendingRow] = []  # those that are being embedded
@@ -240,7 +245,7 @@ class PendingRows:
         """Embed some rows; return how many, and whether to go on at once. Raises HermesPgvectorError."""
         if not self._embedder.is_there():
             return 0, False
-        self._claimed = self._begun or self._backend.claim_pending(self._size, _LEASE_S, cold=self._cold)
+        self._claimed = self._begun or self._claim(self._size, _LEASE_S)
         self._begun = []
         done = self._fill(self._claimed) if self._claimed else (0, False)
         self._claimed = []

@@ -261,10 +261,10 @@ class Backend:
             # The model of the tables cannot change before the transaction ends, but may have changed before it began.
             return found if not found or space.comparable(recorded_space(conn)) else {}
 
-    def claim_pending(self, limit: int, lease_s: float, *, cold: bool = False) -> list[PendingRow]:
+    def claim_pending(self, limit: int, lease_s: float) -> list[PendingRow]:
         """Return rows without an embedding; no other process gets them for `lease_s`."""
         with self.connection(WRITE_TIMEOUT_S) as conn:
-            return claim_pending(conn, limit, lease_s, cold=cold)
+            return claim_pending(conn, limit, lease_s)
 
     def postpone(self, rows: Sequence[PendingRow], pause_s: float) -> None:
         """Keep rows that `claim_pending` returned, and that were not embedded, from being claimed for `pause_s`."""

@@ -65,22 +65,26 @@ def record_space(conn: DeadlineConnection, space: EmbeddingSpace) -> EmbeddingSp
     return recorded_space(conn)
 
 
-def claim_pending(conn: DeadlineConnection, limit: int, lease_s: float, *, cold: bool = False) -> list[PendingRow]:
-    """Return at most `limit` rows without an embedding; nobody else gets them for `lease_s`.
-
-    `cold`: rows whose embedding `compact` has dropped, rather than rows that never had one.
-    """
-    kinds: tuple[tuple[Store, str], ...] = (("turns", "cold"),) if cold else tuple((store, "due") for store in STORES)
+def claim_pending(conn: DeadlineConnection, limit: int, lease_s: float) -> list[PendingRow]:
+    """Return at most `limit` rows that never had an embedding; nobody else gets them for `lease_s`."""
     claimed: list[PendingRow] = []
-    for store, kind in kinds:
-        # One theme at a time. Other processes may be claiming the oldest rows, so a few more themes are looked up.
-        themes = conn.execute(query(f"{kind}_themes_{store}"), {"limit": _LOOK_AHEAD * limit}).fetchall()
-        for one in themes:
-            if len(claimed) >= limit:
-                return claimed
-            row = {"theme": one.theme, "limit": limit - len(claimed), "lease_s": lease_s}
-            found = conn.execute(query(f"claim_{kind}_{store}"), row)
-            claimed += [PendingRow(store, each.id, one.theme, each.content) for each in found]
+    for store in STORES:
+        themes, claim = query(f"due_themes_{store}"), query(f"claim_due_{store}")
+        claimed += claim_by_theme(conn, store, themes, claim, limit - len(claimed), lease_s)
+    return claimed
+
+
+def claim_by_theme(
+    conn: DeadlineConnection, store: Store, themes: bytes, claim: bytes, limit: int, lease_s: float
+) -> list[PendingRow]:
+    """Return at most `limit` rows that the statement `claim` finds in the themes that the statement `themes` does."""
+    claimed: list[PendingRow] = []
+    # One theme at a time. Other processes may be claiming the oldest rows, so a few more themes are looked up.
+    for one in conn.execute(themes, {"limit": _LOOK_AHEAD * limit}).fetchall():
+        if len(claimed) >= limit:
+            break
+        row = {"theme": one.theme, "limit": limit - len(claimed), "lease_s": lease_s}
+        claimed += [PendingRow(store, each.id, one.theme, each.content) for each in conn.execute(claim, row)]
     return claimed
 
 

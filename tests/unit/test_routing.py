@@ -18,7 +18,7 @@ SPREAD = ("", f"{ROOT}.admin.compact", f"{ROOT}.admin.transfer")
 ACROSS_THEMES = {
     "housekeeping": {
         "forget_history", "forget_operations", "forget_removed_texts", "forget_tombstones", "keep_undecided",
-        "due_themes_memories", "due_themes_turns", "cold_themes_turns", "count_all",
+        "due_themes_memories", "due_themes_turns", "count_all",
     },
     "this host's own memory files, whichever theme owns an entry": {
         "find_memory", "forget_mirrored", "hold_removals", "mirror_difference", "take_over_mirrored",

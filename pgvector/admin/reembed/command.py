@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...capture.document_embedding import DocumentEmbedder, PendingRows
+from ...capture.document_embedding import DocumentEmbedder
 from ...config.settings import Settings
 from ...domain.commandline import typed
 from ...domain.errors import ConfigurationError, InvalidArgument, WrongUsage
@@ -41,7 +41,7 @@ from ..common.outcome import ADD_YES
 from ..common.saving import after, set_settings
 from ..common.stopped import said_if_stopped
 from ..common.theme_indexes import to_have_again, with_indexes
-from .reembedding import Reembedding, ReembedPlan, backfill, cold_turns, plan
+from .reembedding import Reembedding, ReembedPlan, backfill, plan
 
 _REQUEST_S = 120.0
 _NOT_BEGUN = "the change of the model was only about to begin: the same command begins it, or goes on with it"
@@ -69,16 +69,12 @@ def _backfill(args: argparse.Namespace, home: Path) -> int:
             documents = DocumentEmbedder(embedder, backend, Latencies(), chunk_tokens=settings.chunk_tokens)
             if not documents.is_there():
                 raise ConfigurationError(_why_not(embedder))
-            rows = PendingRows(backend, documents, cold=args.cold)
             with said_if_stopped("what has its vector keeps it; run it again to go on"):
-                done = backfill(backend, rows, rows_per_s=args.rate, cold=args.cold)
-            counts = backend.counts()
-            cold = cold_turns(backend) if args.cold else 0
+                done, left = backfill(backend, documents, rows_per_s=args.rate, cold=args.cold)
         finally:
             backend.close()
             if embedder is not None:
                 embedder.close()
-    left = cold if args.cold else counts["pending_memories"] + counts["pending_turns"]
     why = _why_left(documents) if left else ""
     rest = f"{plural(left, 'row')} still without a vector: {why}" if left else "none waits"
     said = f"{plural(done, 'row')} embedded, {rest}" if done or left else "nothing to do: no row waits for a vector"

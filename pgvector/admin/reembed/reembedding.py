@@ -6,8 +6,9 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from ...capture.document_embedding import PendingRows
+from ...capture.document_embedding import DocumentEmbedder, PendingRows
 from ...domain.chunks import chunk_spans
 from ...domain.errors import EmbedderError, EmbedderUnavailable
 from ...domain.format import format_duration
@@ -17,11 +18,12 @@ from ...embed.embedder import Embedder, space_of
 from ...store.backend import WRITE_TIMEOUT_S, Backend
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
-from ...store.vectors import STORES, Chunk, PendingRow, recorded_space
+from ...store.vectors import STORES, Chunk, PendingRow, claim_by_theme, recorded_space
 from ..common import new_vectors as store
 from ..common.fetching import one
 from ..common.progress import ProgressLine, describe
 
+_query = partial(query, package=__package__)
 _AT_ONCE = 64  # texts a request
 _TIMEOUT_S = 120.0  # of one request: bulk work may take longer than an agent's request
 _SAMPLE = 64  # rows that the plan embeds to measure the speed
@@ -210,25 +212,29 @@ class Reembedding:
             _never.wait(spare_s)
 
 
-def backfill(backend: Backend, pending: PendingRows, *, rows_per_s: float = 0.0, cold: bool = False) -> int:
-    """Embed the rows that have no vector yet, showing progress; return how many were embedded.
+def backfill(
+    backend: Backend, documents: DocumentEmbedder, *, rows_per_s: float = 0.0, cold: bool = False
+) -> tuple[int, int]:
+    """Embed the rows that have no vector yet, showing progress; return how many were embedded, and how many are left.
 
-    `cold`: embed instead the rows of which `compact` kept only the signature; `pending` must be `cold` as well, and
-    `possible`.
+    `cold`: embed instead the turns of which `compact` kept only the signature; they must be `possible`.
     """
-    counts = backend.counts()
-    total = cold_turns(backend) if cold else counts["pending_memories"] + counts["pending_turns"]
-    line = ProgressLine("embedded", total)
+    pending = PendingRows(backend, documents, partial(_claim_cold, backend) if cold else None)
+    line = ProgressLine("embedded", _waiting(backend, cold=cold))
+    _fill(pending, line, rows_per_s)
+    return line.done, _waiting(backend, cold=cold)
+
+
+def _fill(pending: PendingRows, line: ProgressLine, rows_per_s: float) -> None:
     try:
-        while True:
+        more = True
+        while more:
             began = time.monotonic()
             filled, more = pending.fill()
             line.advance(filled)
-            if not more:
-                line.finish()
-                return line.done
-            if rows_per_s and (spare_s := filled / rows_per_s - (time.monotonic() - began)) > 0:
+            if more and rows_per_s and (spare_s := filled / rows_per_s - (time.monotonic() - began)) > 0:
                 _never.wait(spare_s)
+        line.finish()
     except KeyboardInterrupt:
         pending.give_back()
         raise
@@ -243,7 +249,17 @@ def _embed(embedder: Embedder, texts: Sequence[str], chunk_tokens: int) -> dict[
     return {text: [Chunk(first, vectors[text[first:end]]) for first, end in spans[text]] for text in spans}
 
 
-def cold_turns(backend: Backend) -> int:
-    """Return the number of turns of which `compact` kept only the signature."""
+def _waiting(backend: Backend, *, cold: bool) -> int:
+    """Return how many rows have no vector yet, or how many turns are `cold`."""
+    if cold:
+        with backend.connection(WRITE_TIMEOUT_S) as conn:
+            return int(one(conn, _query("count_cold")).count)
+    counts = backend.counts()
+    return counts["pending_memories"] + counts["pending_turns"]
+
+
+def _claim_cold(backend: Backend, limit: int, lease_s: float) -> list[PendingRow]:
+    """Return cold turns, as `Backend.claim_pending` does rows that never had a vector."""
+    themes, claim = _query("cold_themes_turns"), _query("claim_cold_turns")
     with backend.connection(WRITE_TIMEOUT_S) as conn:
-        return int(one(conn, query("count_cold", package=__package__)).count)
+        return claim_by_theme(conn, "turns", themes, claim, limit, lease_s)

@@ -548,14 +548,6 @@ SELECT agent_identity AS theme
          ORDER BY id LIMIT %(limit)s) AS due
  GROUP BY agent_identity ORDER BY min(id);
 
--- name: cold_themes_turns
--- exempt: as due_themes_memories. Of turns whose vector `compact` has dropped.
-SELECT agent_identity AS theme
-  FROM (SELECT id, agent_identity FROM conversations
-         WHERE embedding IS NULL AND sig IS NOT NULL AND may_be_embedded()
-         ORDER BY id LIMIT %(limit)s) AS due
- GROUP BY agent_identity ORDER BY min(id);
-
 -- name: claim_due_memories
 UPDATE memory_entries AS m SET embed_after = now() + make_interval(secs => %(lease_s)s)
  WHERE m.agent_identity = %(theme)s
@@ -570,15 +562,6 @@ UPDATE conversations AS c SET embed_after = now() + make_interval(secs => %(leas
  WHERE c.agent_identity = %(theme)s
    AND c.id IN (SELECT id FROM conversations
                  WHERE agent_identity = %(theme)s AND embedding IS NULL AND sig IS NULL
-                   AND may_be_embedded()
-                 ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
-RETURNING c.id, c.content;
-
--- name: claim_cold_turns
-UPDATE conversations AS c SET embed_after = now() + make_interval(secs => %(lease_s)s)
- WHERE c.agent_identity = %(theme)s
-   AND c.id IN (SELECT id FROM conversations
-                 WHERE agent_identity = %(theme)s AND embedding IS NULL AND sig IS NOT NULL
                    AND may_be_embedded()
                  ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 RETURNING c.id, c.content;
