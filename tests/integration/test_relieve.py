@@ -532,6 +532,12 @@ def test_an_entry_that_the_host_adds_meanwhile_stays(
     assert sorted(Database(dsn).column(owned)) == list(CRANES[:2])
 
 
+def kill_when(reached: Callable[[], object], command: subprocess.Popen[str]) -> None:
+    until(reached, PATIENCE_S, "the command has come this far")
+    os.kill(command.pid, signal.SIGKILL)
+    command.communicate(timeout=PATIENCE_S)
+
+
 @pytest.mark.parametrize("waiting_for", ["MEMORY.md", "USER.md"])
 def test_a_kill_between_the_steps_loses_nothing(
     make_provider: MakeProvider,
@@ -546,12 +552,8 @@ def test_a_kill_between_the_steps_loses_nothing(
     everything = {*CRANES, "Likes tea", "Likes rain"}
     chosen = [word for number in (*range(1, 6), 7, 8) for word in ("--entry", str(number))]
     with locked_by_the_host(home, waiting_for):
-        command = start_cli("relieve", *chosen, "--yes")
-        until((home / "pgvector" / "relieved.json").exists, PATIENCE_S, "the record")
-        if waiting_for == "USER.md":
-            until(lambda: len(entries_of(path)) == 1, PATIENCE_S, "the first file has let go")
-        os.kill(command.pid, signal.SIGKILL)
-        command.communicate(timeout=PATIENCE_S)
+        noted, let_go = (home / "pgvector" / "relieved.json").exists, lambda: len(entries_of(path)) == 1
+        kill_when(let_go if waiting_for == "USER.md" else noted, start_cli("relieve", *chosen, "--yes"))
     for _ in range(2):
         provider = session(make_provider)
         assert set(recalled(provider, "crane")) | set(recalled(provider, "likes")) == everything
@@ -576,10 +578,7 @@ def test_run_again_after_a_kill_takes_out_no_other_entry(
     session(make_provider).shutdown()
     run = ("relieve", "--entry", "1", "--entry", "7", "--yes")
     with locked_by_the_host(home, "USER.md"):
-        command = start_cli(*run)
-        until(lambda: entries_of(path) == list(CRANES[1:]), PATIENCE_S, "the first file has let go")
-        os.kill(command.pid, signal.SIGKILL)
-        command.communicate(timeout=PATIENCE_S)
+        kill_when(lambda: entries_of(path) == list(CRANES[1:]), start_cli(*run))
     again = cli(*run)
     assert again.returncode == 1 and "look first: hermes-pgvector relieve" in again.stderr
     assert entries_of(path) == list(CRANES[1:]) and entries_of(user) == ["Likes tea"]
@@ -605,10 +604,7 @@ def test_run_after_an_undo_that_was_killed_takes_out_nothing(
     session(make_provider).shutdown()
     ask("relieve", "--entry", "1", "--entry", "7", "--yes")
     with locked_by_the_host(home, "USER.md"):
-        command = start_cli("relieve", "--undo", "--yes")
-        until(lambda: entries_of(path) == list(CRANES), PATIENCE_S, "the first file has it again")
-        os.kill(command.pid, signal.SIGKILL)
-        command.communicate(timeout=PATIENCE_S)
+        kill_when(lambda: entries_of(path) == list(CRANES), start_cli("relieve", "--undo", "--yes"))
     assert "look first" in cli("relieve", "--entry", "1", "--yes").stderr
     ask("relieve", "--undo", "--yes")
     assert (entries_of(path), entries_of(user)) == (list(CRANES), ["Likes tea"])
@@ -640,10 +636,7 @@ def test_who_has_looked_after_a_kill_may_go_on(
     path = write_entries(home, *CRANES)
     session(make_provider).shutdown()
     with locked_by_the_host(home, "MEMORY.md"):
-        command = start_cli("relieve", "--entry", "1", "--yes")
-        until((home / "pgvector" / "relieved.json").exists, PATIENCE_S, "the record")
-        os.kill(command.pid, signal.SIGKILL)
-        command.communicate(timeout=PATIENCE_S)
+        kill_when((home / "pgvector" / "relieved.json").exists, start_cli("relieve", "--entry", "1", "--yes"))
     assert "the last run ended before it could say what it took out" in ask("relieve")["notes"][-1]
     ask("relieve", "--entry", "1", "--yes")
     assert entries_of(path) == list(CRANES[1:])

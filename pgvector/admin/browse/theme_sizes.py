@@ -14,7 +14,7 @@ from ...domain.types import Scope
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
 from ...store.vectors import STORES
-from ..common.fetching import one
+from ..common.fetching import one, where_spread
 from ..common.holdings import COUNTED_ROWS, planned
 from ..common.outcome import fit_for_json
 
@@ -50,7 +50,7 @@ def growth(conn: DeadlineConnection, days: int) -> list[dict[str, Any]]:
     today = datetime.now(UTC).date()
     first = today - timedelta(days=days - 1)
     since = {"since": f"{first}T00:00:00+00:00"}
-    found = conn.execute(_query("growth_spread" if conn.spread else "growth"), since)
+    found = conn.execute(_query(where_spread(conn, "growth")), since)
     by_day = {row.day: (row.memories, row.turns) for row in found}
     return [
         {"day": str(day), "memories": memories, "turns": turns}

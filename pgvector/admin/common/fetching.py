@@ -1,4 +1,4 @@
-"""Reading the single row of a statement from Postgres."""
+"""Which statement a database takes, and the single row of one."""
 
 from __future__ import annotations
 
@@ -21,3 +21,8 @@ def one(
     row = conn.execute(statement, values, prepare=False if anew else None).fetchone()
     assert row is not None, "such a statement has a row"
     return row
+
+
+def where_spread(conn: DeadlineConnection, name: str) -> str:
+    """Return the name of the statement that takes the place of `name` if the tables are spread over machines."""
+    return f"{name}_spread" if conn.spread else name

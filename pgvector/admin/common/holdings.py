@@ -11,7 +11,7 @@ from ...store.pipeline import Pipeline
 from ...store.sql import query
 from ...store.vector_search import ask_estimate, planned_rows
 from ...store.vectors import STORES
-from .fetching import one
+from .fetching import one, where_spread
 
 _query = partial(query, package=__package__)
 COUNTED_ROWS = 50_000  # of a table or pending, counted exactly in some 10 ms; higher counts are estimates
@@ -25,14 +25,15 @@ def holdings(conn: DeadlineConnection) -> dict[str, Any]:
     `about` names the numbers that are estimates: rows from the planner's statistics, pending rows from the catalogue's.
     A database distributed over machines counts everything, because its statistics cover only its parts.
     """
-    spread = "_spread" if conn.spread else ""
     with translated():
         totals, about = counts(conn)
-        grown = one(conn, _query(f"recent_growth{spread}"), {"themes": COUNTED_THEMES + 1, "most": COUNTED_ROWS})
-        if not spread and grown.themes > COUNTED_THEMES:
+        grown = one(
+            conn, _query(where_spread(conn, "recent_growth")), {"themes": COUNTED_THEMES + 1, "most": COUNTED_ROWS}
+        )
+        if not conn.spread and grown.themes > COUNTED_THEMES:
             about |= {"themes", *(name for name in grown._fields if name.endswith(("_day", "_week")))}
         size = int(one(conn, _query("database_bytes"), {}).bytes)
-        tables = [table._asdict() for table in conn.execute(_query(f"relation_sizes{spread}"))]
+        tables = [table._asdict() for table in conn.execute(_query(where_spread(conn, "relation_sizes")))]
     return {**totals, **grown._asdict()} | {"database_bytes": size, "tables": tables, "about": sorted(about)}
 
 

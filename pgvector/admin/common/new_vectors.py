@@ -108,8 +108,11 @@ def running(conn: DeadlineConnection) -> EmbeddingSpace | None:
 
 def hnsw_before(conn: DeadlineConnection) -> list[str]:
     """Return the names of the HNSW indexes of the old vectors; while a change is in progress, of those it dropped."""
-    if running(conn) is None:
-        return present(conn)
+    return present(conn) if running(conn) is None else _hnsw_dropped(conn)
+
+
+def _hnsw_dropped(conn: DeadlineConnection) -> list[str]:
+    """Return the names of the indexes that the change in progress dropped."""
     names = one(conn, _query("hnsw_before")).names
     return usual() if names is None else list(names)
 
@@ -306,7 +309,7 @@ def abort(conn: DeadlineConnection) -> bool:
     with one_at_a_time(conn):
         if running(conn) is None:
             return False
-        before = hnsw_before(conn)
+        before = _hnsw_dropped(conn)
 
         def drop() -> None:
             for store in STORES:

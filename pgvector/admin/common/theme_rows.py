@@ -10,7 +10,7 @@ from typing import Any
 
 from ...store.connection import DeadlineConnection, translated
 from ...store.sql import query
-from .fetching import one
+from .fetching import one, where_spread
 
 _query = partial(query, package=__package__)
 _LOCK_WAIT = "60s"
@@ -62,14 +62,14 @@ def rows_in(counts: dict[str, Any]) -> int:
 def of_home(conn: DeadlineConnection, profile: str, origin: str) -> list[str]:
     """Return the themes that a home's sessions have written to, as far as the tables show."""
     with translated():
-        statement = _query(f"themes_of_home{'_spread' if conn.spread else ''}")
+        statement = _query(where_spread(conn, "themes_of_home"))
         return [row.theme for row in conn.execute(statement, {"profile": profile, "origin": origin})]
 
 
 def of_clients(conn: DeadlineConnection) -> list[str]:
     """Return the themes that clients of the API server have named by a session key."""
     with translated():
-        return [row.theme for row in conn.execute(_query(f"themes_of_clients{'_spread' if conn.spread else ''}"))]
+        return [row.theme for row in conn.execute(_query(where_spread(conn, "themes_of_clients")))]
 
 
 def homes(conn: DeadlineConnection, theme: str) -> int:

@@ -14,7 +14,7 @@ from uuid import UUID
 from ...domain.theme import ROLES
 from ...store.connection import DeadlineConnection
 from ...store.sql import query
-from ..common.fetching import one
+from ..common.fetching import one, where_spread
 from ..common.operators import clock
 
 _query = partial(query, package=__package__)
@@ -101,7 +101,7 @@ def aged(conn: DeadlineConnection, me: UUID, *, lease_s: float, grace_s: float, 
 
     A theme that is held for longer than `lease_s` was held while the server's clock was ahead, and counts as free.
     """
-    statement = _query(f"oldest_turns{'_own' if conn.own_themes else '_spread' if conn.spread else ''}")
+    statement = _query("oldest_turns_own" if conn.own_themes else where_spread(conn, "oldest_turns"))
     rows = conn.execute(statement, {"me": me, "lease_s": lease_s, "grace_s": grace_s, "every_s": every_s})
     return [Aged(**row._asdict()) for row in rows]
 

@@ -12,6 +12,7 @@ from ...recall.hot import HotLimits, ask_facts, read_hot
 from ...store.connection import DeadlineConnection, translated
 from ...store.pipeline import Pipeline
 from ...store.sql import query
+from ..common.fetching import where_spread
 from ..common.outcome import counted
 
 _query = partial(query, package=__package__)
@@ -26,8 +27,8 @@ def hot_themes(conn: DeadlineConnection, settings: Settings) -> list[dict[str, A
         return []
     languages = Languages(settings.text_language, settings.text_languages)
     with translated():
-        statement = "hot_themes_spread" if conn.spread else "hot_themes"
-        names = [row.theme for row in conn.execute(_query(statement), {"limit": _THEMES_MOST})]
+        found = conn.execute(_query(where_spread(conn, "hot_themes")), {"limit": _THEMES_MOST})
+        names = [row.theme for row in found]
         pipe = Pipeline(conn)
         asked = {name: ask_facts(pipe, name) for name in names}
         blocks = {name: read_hot(pipe, rows, name, languages.of(name), limits) for name, rows in asked.items()}
