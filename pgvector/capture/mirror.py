@@ -148,34 +148,42 @@ class Mirror:
 
         A missing file is included if it existed before.
         """
-        states, seen = [], self._seen
+        states: list[FileState] = []
         last, is_this_home = self._last_origin()
         former = self._former(last if is_this_home else "")  # by the clock as that one left it
         copied_from = "" if is_this_home else last
         for target, path in memory_file_paths(self._home).items():
             try:
-                signature = _signature(path)
-                if target in seen and seen[target] == signature:
-                    continue
-                if signature is not None:
-                    self._note_there(target)
-                if signature is not None or self._was_there(target):
-                    # The time is taken before the file is read: later writes are not part of this reading.
-                    state = _read(target, path, signature, read_at=self.now())
-                    states.append(state._replace(former=former, copied_from=copied_from))
-                seen[target] = signature
-                self._unreadable.pop(target, None)
+                state = self._change_of(target, path)
             except OSError as exc:
-                why = exc.strerror or str(exc)
-                if self._unreadable.get(target) != why:
-                    self._unreadable[target] = why
-                    logger.warning(
-                        "hermes-pgvector: %s cannot be read and is not mirrored: %s; %s",
-                        path,
-                        why,
-                        how_to_let_read(exc),
-                    )
+                self._warn_unreadable(target, path, exc)
+                continue
+            self._unreadable.pop(target, None)
+            if state is not None:
+                states.append(state._replace(former=former, copied_from=copied_from))
         return states
+
+    def _change_of(self, target: str, path: Path) -> FileState | None:
+        """Return the state of a file, None if it is as it was at the last call. Raises OSError."""
+        signature, state = _signature(path), None
+        if target in self._seen and self._seen[target] == signature:
+            return None
+        if signature is not None:
+            self._note_there(target)
+        if signature is not None or self._was_there(target):
+            # The time is taken before the file is read: later writes are not part of this reading.
+            state = _read(target, path, signature, read_at=self.now())
+        self._seen[target] = signature
+        return state
+
+    def _warn_unreadable(self, target: str, path: Path, exc: OSError) -> None:
+        """Log why a file cannot be read, once for each reason."""
+        why = exc.strerror or str(exc)
+        if self._unreadable.get(target) != why:
+            self._unreadable[target] = why
+            logger.warning(
+                "hermes-pgvector: %s cannot be read and is not mirrored: %s; %s", path, why, how_to_let_read(exc)
+            )
 
     def read_again(self) -> None:
         """Make the next call of `changed` return all files: the server may lack what was stored from them."""
