@@ -84,7 +84,7 @@ class Sanitizer:
             return _MASKED_VALUE
 
 
-def session_name(given: object, identity_key: str = "") -> str:
+def session_name(given: object, identity_key: str) -> str:
     """Return a session id as it is stored: clean, and above 256 characters cut to 239, "-" and a hash of the whole.
 
     An index entry holds no more than 2.7 KB. A telephone number or an e-mail address in the id is masked.

@@ -268,7 +268,7 @@ def identity_digest(text: str, key: str = "") -> str:
     return hashlib.sha256(plain).hexdigest()[:DIGEST_CHARS]
 
 
-def mask_identifiers(text: str, key: str = "", *, numbers: bool = False) -> str:
+def mask_identifiers(text: str, key: str, *, numbers: bool = False) -> str:
     """Replace each e-mail address, messenger account and telephone number by `~` and a digest.
 
     A telephone number begins with + or 00; with `numbers`, or in a text with a session key of the host, it may also be

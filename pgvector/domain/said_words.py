@@ -211,7 +211,7 @@ def session_named(plain: str) -> str:
     return "" if found is None or found.lastgroup is None else found.lastgroup.removeprefix("cjk_")
 
 
-def only_said(plain: str, *, limited: bool = False) -> bool:
+def only_said(plain: str, *, limited: bool) -> bool:
     """Return whether a text asks what was said or done, and has no other words but those of times and sessions.
 
     With `limited` it need not name what was said: "everything" is enough beside a limit in time.

@@ -82,7 +82,7 @@ class Search:
         asked: Question,
         text: str,
         languages: Sequence[str],
-        zone: Zone = UTC,
+        zone: Zone,
         *,
         rank_of_word: Callable[[str], int | None],
     ) -> None:

@@ -98,7 +98,7 @@ def apply_ahead(
     languages: Languages,
     counts: Counter[str],
     *,
-    keep_removed: bool = True,
+    keep_removed: bool,
 ) -> bool:
     """Import a part of the long file with which `ops` begin; return False if there is none, or little of it is left."""
     first = ops[0] if ops else None
@@ -119,7 +119,7 @@ def apply_operations(
     embeddings: Embeddings,
     languages: Languages,
     *,
-    keep_removed: bool = True,
+    keep_removed: bool,
 ) -> Counter[str]:
     """Apply the operations in their order; return counts of what happened.
 
