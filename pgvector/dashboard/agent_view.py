@@ -13,7 +13,7 @@ from ..config.settings import Settings
 from ..domain.chunks import estimate_tokens
 from ..domain.session_turns import Session, SessionTurns
 from ..domain.theme import SessionThemes, Surface, is_chat, session_themes
-from ..domain.types import Answer, Hit, Question, Store
+from ..domain.types import Answer, Hit, Question, RowId, Store
 from ..host.session_context import Policy, profile_of
 from ..host.sought import sought_before_turn
 from ..host.tool_scopes import ChatSearcher
@@ -42,7 +42,7 @@ class _RecordingSearcher:
 
     def __init__(self, searcher: Searcher) -> None:
         self._searcher = searcher
-        self.found: dict[tuple[Store, int], Hit] = {}
+        self.found: dict[RowId, Hit] = {}
         self.besides: list[Hit] = []
         self.near: dict[str, MinSimilarity | None] = {}  # by question, of which a message may have several
         self.mode: str | None = None  # while nothing was searched for
@@ -53,7 +53,7 @@ class _RecordingSearcher:
     def recall(self, stores: Sequence[Store], asked: Question, begun: Begun | None = None) -> Answer:
         """Search, and record every hit."""
         answer = self._searcher.recall(stores, asked, begun)
-        self.found |= {(hit.store, hit.id): hit for hit in (*answer.hits, *answer.held)}
+        self.found |= {hit.row: hit for hit in (*answer.hits, *answer.held)}
         self.besides += answer.procedures
         self.mode = answer.mode
         return answer
@@ -104,7 +104,7 @@ class _Asked:
         self._where = MessagePlace(place.turns.name, session, starts=not session)
         self._settings = settings
         self._worth: list[Hit] = []
-        self._of_other_times: set[tuple[Store, int]] = set()
+        self._of_other_times: set[RowId] = set()
         self._lines: list[Line] = []
         self._text = ""
         self.block = ""
@@ -119,7 +119,7 @@ class _Asked:
         ordered = asks(text, of_a_turn=True)
         for question, hits in by_question(found, text).items():
             then = said_then(hits, question, until, ordered=ordered)
-            self._of_other_times |= set() if then is None else {*map(_row, hits)} - {*map(_row, then)}
+            self._of_other_times |= set() if then is None else {hit.row for hit in hits} - {hit.row for hit in then}
         self._lines = lines_of(self._worth, text)
 
     @property
@@ -149,20 +149,23 @@ class _Asked:
 
     def left_out(self) -> list[tuple[Hit, str]]:
         """Return the best of the rows that were found but are not in the block, each with the reason."""
-        shown = set(map(_row, self.quoted()))
-        reasons = dict.fromkeys(map(_row, self._worth), "another row says nearly the same, or its newer value")
-        reasons |= {_row(line.beside): "it stands in brief beside another row" for line in self._lines if line.beside}
-        reasons |= {_row(line.told): _NO_ROOM for line in self._lines}
-        known = {_row(hit) for hit in self._worth if self._transcript.holds(self._where.session, hit)}
-        reasons |= dict.fromkeys(known, "the session still has it before it")
-        others = [hit for hit in self._recorded.found.values() if _row(hit) not in shown]
-        return [(hit, reasons.get(_row(hit)) or self._why_not(hit)) for hit in others[:_BELOW_MOST]]
+        shown, reasons = {hit.row for hit in self.quoted()}, self._reasons()
+        others = [hit for hit in self._recorded.found.values() if hit.row not in shown]
+        return [(hit, reasons.get(hit.row) or self._why_not(hit)) for hit in others[:_BELOW_MOST]]
+
+    def _reasons(self) -> dict[RowId, str]:
+        """Return why rows that answer are left out if they are not in the block."""
+        reasons = {hit.row: "another row says nearly the same, or its newer value" for hit in self._worth}
+        reasons |= {line.beside.row: "it stands in brief beside another row" for line in self._lines if line.beside}
+        reasons |= {line.told.row: _NO_ROOM for line in self._lines}
+        known = (hit.row for hit in self._worth if self._transcript.holds(self._where.session, hit))
+        return reasons | dict.fromkeys(known, "the session still has it before it")
 
     def _why_not(self, hit: Hit) -> str:
         """Return why a row is not considered an answer."""
         if names_another(hit.asked or self._text, hit.content):
             return "it names another one than the message asks for, of the same kind"
-        if _row(hit) in self._of_other_times:
+        if hit.row in self._of_other_times:
             return "it is of another time than the message asks about"
         return _too_far(hit, self.near(hit.asked))
 
@@ -240,10 +243,6 @@ def _bars(near: MinSimilarity | None, turns: int) -> dict[str, float | None]:
     if near is None:
         return {"bar": None, "bar_of_turns": None}
     return {"bar": round(near.memories, 4), "bar_of_turns": round(near.turns_of(turns), 4)}
-
-
-def _row(hit: Hit) -> tuple[Store, int]:
-    return hit.store, hit.id
 
 
 def _line(hit: Hit, text: str) -> dict[str, Any]:

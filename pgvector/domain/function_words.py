@@ -15,6 +15,7 @@ from .small_talk import says_something
 from .text import QUOTES
 from .time_words import split
 
+_STEM_CHARS, _STEM_LEAST = 5, 3
 _MAX_CHARS = 2000  # of a longer text the beginning tells the language
 _WORDS: dict[str, str] = {
     "de": """
@@ -215,6 +216,11 @@ def _says_who(word: str, *, begins: bool, asks: bool) -> bool:
 def in_first_person(text: str) -> bool:
     """Return whether a text names whoever says it: "I", "unser", "nous"."""
     return not (_SUBJECTS - _OTHERS | _OWN).isdisjoint(_bare_words(text))
+
+
+def stem_of(word: str) -> str:
+    """Return the beginning of a word that its other forms share, which is less of "bills" and "rooms"."""
+    return word[: max(_STEM_LEAST, min(_STEM_CHARS, len(word) - 1))]
 
 
 def plain(word: str) -> str:

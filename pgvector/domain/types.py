@@ -61,6 +61,9 @@ class Candidate(NamedTuple):
     quoted: int = 0
 
 
+RowId = tuple[Store, int]  # a memory or a turn
+
+
 class Hit(NamedTuple):
     """A remembered text. `similarity` is the cosine with the question, None if either has no embedding.
 
@@ -99,6 +102,11 @@ class Hit(NamedTuple):
     around: tuple[Hit, ...] = ()
     asked: str = ""
     among: int = 0
+
+    @property
+    def row(self) -> RowId:
+        """Return which row this is."""
+        return self.store, self.id
 
     @property
     def when(self) -> str:

@@ -8,7 +8,7 @@ from operator import itemgetter
 
 from ..domain.dates import Zone, in_zone
 from ..domain.named_times import TimeSpan, asks_for_all, asks_what_was_said, named_periods, session_asked
-from ..domain.types import Filters, Question, Store
+from ..domain.types import Filters, Question, RowId, Store
 from ..store.pipeline import Pipeline
 from ..store.told_rows import ask_begun, ask_latest_memories, ask_session_span, ask_told
 from .fuse import TOLD_THEN, by_time, favour
@@ -29,7 +29,7 @@ class AskedTime:
     """The time of one question. `told_then` are the rows that were found to have been told then."""
 
     def __init__(self, asked: Question, text: str, now: datetime, zone: Zone) -> None:
-        self.told_then: set[tuple[Store, int]] = set()
+        self.told_then: set[RowId] = set()
         self._asked = asked
         self._zone = zone
         self._decides = names_no_subject(text, asked.filters)
@@ -47,9 +47,7 @@ class AskedTime:
         The turns with which sessions of such a time began are added behind the legs' candidates: "What did we speak
         about on 3 May?" has no word in common with them. Where only memories are asked for, the newest ones are.
         """
-        if self._named:
-            which, self._named = self._named, ""  # if it takes too long, the rest is found without it
-            self._note_session(pipe, which)
+        self._note_session(pipe)
         if not self._periods:
             return scores
         store: Store = "turns" if "turns" in scores else "memories"
@@ -57,16 +55,14 @@ class AskedTime:
         told = self._told(pipe, scores)
         if new := _faint(first, scores[store]):
             scores = scores | {store: scores[store] | new}
-            told[store] = told.get(store, {}) | dict.fromkeys(new, TOLD_THEN)
-        self.told_then |= {(name, row) for name, rows in told.items() for row, at in rows.items() if at == TOLD_THEN}
+            told[store] |= dict.fromkeys(new, TOLD_THEN)
+        for name, rows in told.items():
+            self.told_then |= {(name, row) for row, at in rows.items() if at == TOLD_THEN}
         if self._decides:
-            ordered = first if self._is_in_order(store) else []
-            return {
-                name: by_time(found, told.get(name, {}), ordered if name == store else [])
-                for name, found in scores.items()
-            }
+            begun = {store: first} if self._is_in_order(store) else {}
+            return {name: by_time(found, told[name], begun.get(name, [])) for name, found in scores.items()}
         telling = self._telling(sum(map(len, scores.values())))
-        return {name: favour(found, told.get(name, {}), telling) for name, found in scores.items()}
+        return {name: favour(found, told[name], telling) for name, found in scores.items()}
 
     def _telling(self, candidates: int) -> float:
         """Return how much the named time tells rows apart, 0 to 1.
@@ -91,8 +87,11 @@ class AskedTime:
     def _is_short_time(self) -> bool:
         return all(map(_is_short, self._periods))
 
-    def _note_session(self, pipe: Pipeline, which: str) -> None:
-        """Look up a session and its period, see `session_named`; the theme may have none but the asking one."""
+    def _note_session(self, pipe: Pipeline) -> None:
+        """Look up the session that is named, and its period; the theme may have none but the asking one."""
+        if not self._named:
+            return
+        which, self._named = self._named, ""  # if it takes too long, the rest is found without it
         for row in ask_session_span(pipe, self._asked.scope, which, self._asked.asking):
             self._session, self._periods = row.session, [TimeSpan(row.start, row.stop)]
 
@@ -103,7 +102,7 @@ class AskedTime:
             for store, found in scores.items()
             if found
         }
-        return {store: {row.id: row.told for row in rows} for store, rows in asked.items()}
+        return {store: {row.id: row.told for row in asked.get(store, ())} for store in scores}
 
     def _first(self, pipe: Pipeline, store: Store) -> list[int]:
         """Return the first turns of the time's sessions; of memories the newest, if only their time is asked for."""

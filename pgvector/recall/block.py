@@ -115,7 +115,7 @@ def _exchanges_before(shown: Iterable[Hit]) -> _Exchanges:
 
 def exchanges_in(hits: Sequence[Hit]) -> list[list[Hit]]:
     """Return the hits grouped by exchange, in the order of each group's first; other hits are groups of their own."""
-    rows = {(hit.store, hit.id): hit for hit in hits}
+    rows = {hit.row: hit for hit in hits}
     # An answer that came without its question beside it, as at the end of a session, may be in the question's `around`.
     asked_by = {(hit.store, other.id): hit.id for hit in rows.values() if (other := _answer_to(hit)) is not None}
     exchanges: dict[tuple[str, int], list[Hit]] = {}
@@ -217,9 +217,9 @@ def _predecessor(hit: Hit) -> tuple[str, datetime] | None:
 
 def _newest(lines: Sequence[Line]) -> list[Line]:
     """Return the lines without those that say nearly what a newer one says."""
-    by_row = {(line.told.store, line.told.id): line for line in lines}
+    by_row = {line.told.row: line for line in lines}
     said = [line.told._replace(content=line.statement) for line in lines]
-    return [by_row[hit.store, hit.id] for hit in newest_of_near_equals(said)]
+    return [by_row[hit.row] for hit in newest_of_near_equals(said)]
 
 
 def _current(lines: Sequence[Line]) -> list[Line]:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache, lru_cache
 
-from ..domain.function_words import language_of, plain, telling_words
+from ..domain.function_words import language_of, plain, stem_of, telling_words
 from ..domain.patterns import late_pattern
 from ..domain.time_words import WEEKDAYS
 
@@ -18,8 +18,6 @@ _WORD = late_pattern(r"\w+")
 _SENTENCE_ENDS = late_pattern(r"(?<=\w\w[.!?])\s+|\n+")  # not after "7." and "a."
 # In capitals within a sentence; not in German.
 _NAME = late_pattern(r"(?<=\w )[A-Z\u00c0-\u00d6\u00d8-\u00de][^\W\d_]+")
-_STEM_CHARS = 5  # of a word that is the same in another form, less for "bills" and "rooms"
-_STEM_LEAST = 3
 # Between words of which the first tells which is meant by the second: in English, and in others.
 _CLOSE = (frozenset((" ", "-", "'", "\u2019")), frozenset("-"))
 _OF = late_pattern(
@@ -146,7 +144,7 @@ def _stems(question: str) -> frozenset[str]:
         return frozenset()
     capital = (word for word in _WORD.findall(question)[1:] if word[0].isupper() and language_of(question) != "de")
     told = set(_WORD.findall(" ".join(telling_words(question)))).difference(map(plain, capital))
-    return frozenset(word[: max(_STEM_LEAST, min(_STEM_CHARS, len(word) - 1))] for word in told if len(word) > 1)
+    return frozenset(stem_of(word) for word in told if len(word) > 1)
 
 
 @cache

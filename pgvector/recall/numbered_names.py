@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain
 
-from ..domain.function_words import plain, telling_words
+from ..domain.function_words import plain, stem_of, telling_words
 from ..domain.patterns import late_pattern
 from ..domain.text import both_ends
 
@@ -15,8 +15,6 @@ _KIND = r"(?<![\w./-])([^\W\d_]+)"
 _JOINED = late_pattern(_KIND + r"[-_#]?(\d+(?:[./-]\d+)*)(?!\w)")
 # After a blank, a small number is a quantity or counts something that all texts are about, and others are years.
 _APART = late_pattern(_KIND + r"[^\S\n]#?(?!(?:19|20)\d\d(?![\w./-]))(\d{3,}(?:[./-]\d+)*)(?!\w)")
-_STEM_CHARS = 5  # of a word that is the same in another form, less for "bills" and "pods"
-_STEM_LEAST = 3
 _UNSPACED = late_pattern(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff]")  # where a word ends takes a dictionary to tell
 
 
@@ -53,4 +51,4 @@ def _stems(question: str, kinds: dict[str, frozenset[str]]) -> Iterator[str]:
     """Yield the beginnings of the words that tell what the question is about, besides what the named thing is."""
     for word in telling_words(question):
         if word not in kinds and not any(map(str.isdigit, word)):
-            yield word[: max(_STEM_LEAST, min(_STEM_CHARS, len(word) - 1))]
+            yield stem_of(word)

@@ -13,7 +13,7 @@ from ..config.settings import Settings
 from ..domain.dates import in_zone
 from ..domain.errors import HermesPgvectorError
 from ..domain.times_ahead import only_what_comes, with_names
-from ..domain.types import PAGES_END, Answer, Hit, Question, Scope, Store
+from ..domain.types import PAGES_END, Answer, Hit, Question, RowId, Scope
 from .block import Line, exchanges_in, lines_of
 from .follow_up import subject_of
 from .relevance import fitting, worth_showing
@@ -101,13 +101,13 @@ class _Prefetch:
         searcher, settings, text, session = self._searcher, self._settings, self._text, self._where.session
         lines: list[Line] = []
         besides = list(before)
-        found: dict[tuple[Store, int], Hit] = {}
+        found: dict[RowId, Hit] = {}
         for limit in (settings.prefetch_limit * _SPARE, PAGES_END):
             answer = self._answer(limit, first=not found)
             if answer is None:
                 break
             besides += fitting(searcher, answer.procedures, text, settings, self._end)
-            some = {(hit.store, hit.id): hit for hit in answer.hits}
+            some = {hit.row: hit for hit in answer.hits}
             found |= some
             worth = worth_showing(searcher, list(found.values()), text, settings, self._end, answer.held)
             # What was written during the search is not among what the search leaves out.
@@ -146,19 +146,17 @@ class _Prefetch:
             return None
 
 
-def _may_miss_some(
-    said: Sequence[Line], worth: Sequence[Hit], found: Collection[tuple[Store, int]], limit: int, text: str
-) -> bool:
+def _may_miss_some(said: Sequence[Line], worth: Sequence[Hit], found: Collection[RowId], limit: int, text: str) -> bool:
     """Return whether other rows may rank behind an often repeated question, or say of the days ahead that it names."""
     firm = sum(not line.repeats for line in said)
-    looked_at = [hit for hit in worth if (hit.store, hit.id) in found]
+    looked_at = [hit for hit in worth if hit.row in found]
     return firm < limit and (only_what_comes(text) or len(exchanges_in(looked_at)) - firm > firm)
 
 
 def _limited(lines: Sequence[Line], besides: Sequence[Hit], limit: int) -> list[Line]:
     """Return the first `limit` lines that answer, then those of `besides`: the procedure, and turns oldest first."""
-    rows = {(hit.store, hit.id) for hit in besides}
-    last = [line for line in lines if (line.told.store, line.told.id) in rows]
+    rows = {hit.row for hit in besides}
+    last = [line for line in lines if line.told.row in rows]
     others = [line for line in lines if line not in last]
     return others[:limit] + sorted(last, key=lambda line: (line.told.store, line.told.at, line.told.id))
 
@@ -198,7 +196,7 @@ def _in_order(hits: Sequence[Hit], passes: str) -> Sequence[Hit]:
     nearest = _ranked((hit.vector_rank, hit) for hit in hits)
     worded = _ranked((hit.word_rank, hit) for hit in hits)
     in_turn = filter(None, chain.from_iterable(zip_longest(nearest, worded)))
-    return list({(hit.store, hit.id): hit for hit in chain(in_turn, hits)}.values())
+    return list({hit.row: hit for hit in chain(in_turn, hits)}.values())
 
 
 def _ranked(hits: Iterable[tuple[int | None, Hit]]) -> list[Hit]:

@@ -13,7 +13,7 @@ from ..domain.dates import in_zone
 from ..domain.function_words import in_first_person, language_of, telling_words, without_function_words
 from ..domain.named_times import asks_what_was_said, named_periods, session_asked, without_times
 from ..domain.times_ahead import days_ahead, only_what_comes
-from ..domain.types import Hit, Store
+from ..domain.types import Hit, RowId, Store
 from .asking import asks, asks_what_we_did
 from .bars import MinSimilarity
 from .block import ask_alike, goes_on_about
@@ -48,11 +48,11 @@ def worth_showing(
     """
     coming = _coming(found, text, until)
     if coming and only_what_comes(text):
-        return _with_what_goes_on(found, {(hit.store, hit.id) for hit in coming.values()}, text)
+        return _with_what_goes_on(found, {hit.row for hit in coming.values()}, text)
     found = [coming.get(place, hit) for place, hit in enumerate(found)]
     alike, ordered = by_question(held, text), asks(text, of_a_turn=True)
     answering = {
-        (hit.store, hit.id)
+        hit.row
         for question, hits in by_question(found, text).items()
         for hit in _answering(searcher, hits, question, settings, until, alike.get(question, []), ordered=ordered)
     }
@@ -97,12 +97,11 @@ def by_question(hits: Iterable[Hit], text: str) -> dict[str, list[Hit]]:
     return found
 
 
-def _with_what_goes_on(found: Sequence[Hit], answering: Collection[tuple[Store, int]], text: str) -> list[Hit]:
+def _with_what_goes_on(found: Sequence[Hit], answering: Collection[RowId], text: str) -> list[Hit]:
     """Return the rows `answering`, in the order in which they were found, with what goes on about them."""
-    going_on = goes_on_about(found, [hit for hit in found if (hit.store, hit.id) in answering], text)
-    further: dict[tuple[Store, int], Hit] = {(hit.store, hit.id): hit for hit in going_on}
-    rows = {*answering, *further}
-    worth = {row: hit for hit in found if (row := (hit.store, hit.id)) in rows}
+    going_on = goes_on_about(found, [hit for hit in found if hit.row in answering], text)
+    further = {hit.row: hit for hit in going_on}
+    worth = {hit.row: hit for hit in found if hit.row in answering or hit.row in further}
     return list((worth | further).values())
 
 
@@ -135,8 +134,8 @@ def _with_those_of_the_day(found: Sequence[Hit], worth: Sequence[Hit], text: str
     then = _of_a_day([hit for hit in found if hit.told_then], text) if len(text) <= _DAY_CHARS else ()
     if not then or not _asks_for_whatever(text, answered=any(hit.told_then for hit in worth)):
         return list(worth)
-    rows = {(hit.store, hit.id) for hit in (*worth, *then)}
-    return [hit for hit in found if (hit.store, hit.id) in rows]
+    rows = {hit.row for hit in (*worth, *then)}
+    return [hit for hit in found if hit.row in rows]
 
 
 def _of_a_day(then: Sequence[Hit], text: str) -> Sequence[Hit]:
