@@ -144,24 +144,6 @@ def test_need_40_a_fact_that_is_not_current_for_its_date_is_told(home: Path, dsn
     assert Database(dsn).column(current) == ["Port 3005"]
 
 
-@pytest.mark.parametrize(
-    ("ahead", "now", "active"),
-    [
-        ("V[srv.port]: 3000", ["V[srv.port]: 3005", "V[srv.port]: 3000"], ["V[srv.port]: 3000"]),
-        ("?[srv.port]: Which one?", ["✓[srv.port]"], []),
-    ],
-    ids=["said again", "closed"],
-)
-def test_need_43_what_a_clock_that_was_ahead_dated_gives_way_to_what_is_said_now(
-    ahead: str, now: list[str], active: list[str], home: Path, dsn: str
-) -> None:
-    configure(home, dsn)
-    ran(COMMAND, ["add", ahead, "--theme", "sre", "--hermes-home", str(home)], ahead_s=86_400.0)
-    for text in now:
-        ran(COMMAND, ["add", text, "--theme", "sre", "--hermes-home", str(home)], ahead_s=0.0)
-    assert Database(dsn).column("SELECT content FROM memory_entries WHERE state = 'active'") == active
-
-
 @pytest.mark.parametrize("ahead_s", [7200.0, -7200.0], ids=["ahead", "behind"])
 def test_need_16_what_was_removed_in_the_last_hour_is_that_by_the_clock_that_dated_it(
     ahead_s: float, make_provider: MakeProvider, home: Path, dsn: str, admin_dsn: str

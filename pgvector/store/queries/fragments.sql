@@ -154,10 +154,6 @@ CASE WHEN {own}.state IS NOT NULL OR {own}.replaces IS NOT NULL OR {own}.kind IS
 -- about a time that is not ahead: the home has lost its own clock since, and what it writes now would count as old for so long.
 ({later} > {time} AND ({later} <= now() + interval '1 hour' OR {time} > now()))
 
--- fragment: was_said_by(said; at)
--- Whether something was said at a time up to `at`. Nothing was said at a time to come: the clock of its host was wrong.
-({said} <= {at} OR {said} >= clock_timestamp() + interval '5 minutes')
-
 -- fragment: in_file_since(m)
 -- Whether this host's file got the memory's text after the write at hand, which waited.
 EXISTS (SELECT FROM hermes_mirror AS f
@@ -187,7 +183,7 @@ embedding = coalesce(memory_entries.embedding, excluded.embedding), sig = coales
 -- put away is current again if it is said anew.
 kind = coalesce(excluded.kind, memory_entries.kind), subject = coalesce(excluded.subject, memory_entries.subject),
        scope = coalesce(excluded.scope, memory_entries.scope),
-       state = CASE WHEN %(anew)s AND was_said_by(memory_entries.updated_at; excluded.updated_at)
+       state = CASE WHEN %(anew)s AND excluded.updated_at >= memory_entries.updated_at
                     THEN coalesce(excluded.state, CASE WHEN memory_entries.state IS NOT NULL THEN 'active' END)
                     ELSE coalesce(memory_entries.state, excluded.state) END,
        expires_at = coalesce(excluded.expires_at, memory_entries.expires_at),

@@ -331,7 +331,7 @@ UPDATE memory_entries AS m
 -- name: close_scope
 -- Closes the memories of a scope and, of those without a scope, the questions, decisions and values of that subject.
 UPDATE memory_entries SET state = 'closed'
- WHERE agent_identity = %(theme)s AND state = 'active' AND was_said_by(updated_at; %(at)s)
+ WHERE agent_identity = %(theme)s AND state = 'active' AND updated_at <= %(at)s
    AND (lower(scope) = lower(%(subject)s)
         OR scope IS NULL AND kind IN ('question', 'decision', 'value')
            AND (lower(subject) = lower(%(subject)s) OR starts_with(lower(subject), lower(%(subject)s) || '.')))
