@@ -312,7 +312,11 @@ def test_need_04_the_commands_say_what_they_do(postgres: EmbeddedServer, admin_d
     assert code == 0 and "tenant_marketing" in said
     with session(admin_dsn, "tenant_marketing") as conn, pytest.raises(psycopg.errors.InsufficientPrivilege):
         conn.execute("SELECT FROM conversations")
-    for verb in (("grant", "tenant_marketing", "ads"), ("revoke", "tenant_marketing", "--yes")):
+    for verb in (
+        ("grant", "tenant_marketing", "ads"),
+        ("revoke", "tenant_marketing"),
+        ("revoke", "tenant_marketing", "--yes"),
+    ):
         code, said = run(*verb)
         assert code == 1 and "row-level security is off; first: hermes-pgvector tenants enable" in said
     told = json.loads(run("list", "--json")[1])

@@ -29,6 +29,12 @@ def is_enabled(conn: DeadlineConnection) -> bool:
         return bool(conn.execute(on).rowcount)
 
 
+def require_enabled(conn: DeadlineConnection) -> None:
+    """Raise ConfigurationError if row-level security is off: to grant or revoke a theme would turn it on for all."""
+    if not is_enabled(conn):
+        raise ConfigurationError("row-level security is off; first: hermes-pgvector tenants enable")
+
+
 def has_own_themes(conn: DeadlineConnection) -> bool:
     """Return whether row-level security confines the current role to some themes."""
     with translated():
@@ -89,14 +95,16 @@ def disable(conn: DeadlineConnection) -> None:
 def grant(conn: DeadlineConnection, role: str, themes: Sequence[str]) -> None:
     """Give an existing role themes and the rights to use them.
 
-    Raises ConfigurationError if there is no such role, or no policy would confine it.
+    Raises ConfigurationError if there is no such role, no policy would confine it, or row-level security is off.
     """
+    require_enabled(conn)
     _call(conn, "SELECT hermes_grant_themes(%s, %s)", role, list(themes))
     let_use(conn, role)
 
 
 def revoke(conn: DeadlineConnection, role: str, themes: Sequence[str]) -> int:
     """Take themes, or all of them if none is named, from a role; return how many it had. Raises ConfigurationError."""
+    require_enabled(conn)
     return _call(conn, "SELECT hermes_revoke_themes(%s, %s)", role, list(themes) or None) or 0
 
 

@@ -86,6 +86,7 @@ def _to_revoke(args: argparse.Namespace, names: Sequence[str], had: Sequence[str
 
 
 def _revoke(conn: DeadlineConnection, args: argparse.Namespace, names: list[str]) -> tuple[str, bool]:
+    row_security.require_enabled(conn)
     had = row_security.granted(conn).get(args.role, [])
     gone = _to_revoke(args, names, had)
     rights = ", and with it the rights on the tables" if len(gone) == len(had) else ""

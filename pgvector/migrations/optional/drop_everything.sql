@@ -29,8 +29,8 @@ DECLARE
         hermes_search_vector,hermes_lexemes,hermes_code,hermes_theme_lexeme,hermes_folded,hermes_digest,
         hermes_memories_with,hermes_turns_with,hermes_searched_themes,hermes_words_in,hermes_turns_like,
         hermes_expected_rows,hermes_is_own_row,hermes_hide_statistics,hermes_apply_row_security,hermes_open_to,
-        hermes_require_row_security,hermes_grant_themes,hermes_revoke_themes,hermes_withdraw_rights,hermes_disable_row_security,
-        hermes_theme_tables,hermes_themes_of}';
+        hermes_grant_themes,hermes_revoke_themes,hermes_withdraw_rights,hermes_disable_row_security,hermes_theme_tables,
+        hermes_themes_of}';
     home   oid := (SELECT c.relnamespace FROM unnest('{hermes_migrations,memory_entries,conversations}'::text[]) AS t
                      JOIN pg_class AS c ON c.oid = to_regclass(t) LIMIT 1);
     found  regclass[] := '{}';

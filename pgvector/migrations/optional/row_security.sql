@@ -329,17 +329,6 @@ AS $open$
      LIMIT 1
 $open$;
 
--- To grant or revoke while it is off would turn it on for every role, also for those that were let in since and have no theme.
-CREATE OR REPLACE FUNCTION hermes_require_row_security() RETURNS void
-    LANGUAGE plpgsql
-AS $require$
-BEGIN
-    IF NOT (SELECT relrowsecurity FROM pg_class WHERE oid = 'conversations'::regclass) THEN
-        RAISE EXCEPTION 'row-level security is off' USING HINT = 'first: hermes-pgvector tenants enable';
-    END IF;
-END
-$require$;
-
 CREATE OR REPLACE FUNCTION hermes_grant_themes(grantee text, themes text[]) RETURNS void
     LANGUAGE plpgsql
 AS $grant$
@@ -349,7 +338,6 @@ DECLARE
     holder text;
     beside record;
 BEGIN
-    PERFORM hermes_require_row_security();
     IF found.rolname IS NULL THEN
         RAISE EXCEPTION 'the role "%" does not exist', grantee
             USING HINT = format('create it first: CREATE ROLE %I LOGIN PASSWORD ''...''', grantee);
@@ -395,7 +383,6 @@ DECLARE
     who  oid := (SELECT r.oid FROM pg_roles AS r WHERE r.rolname = grantee);
     gone integer;
 BEGIN
-    PERFORM hermes_require_row_security();
     IF who IS NULL THEN
         RAISE EXCEPTION 'the role "%" does not exist', grantee;
     END IF;
@@ -470,7 +457,7 @@ BEGIN
                  WHERE p.pronamespace = quote_ident(home)::regnamespace AND p.proname = ANY (
                      '{hermes_themes_of,hermes_searched_themes,hermes_words_in,hermes_memories_with,hermes_turns_with,
                        hermes_turns_like,hermes_expected_rows,hermes_theme_tables,hermes_is_own_row,
-                       hermes_hide_statistics,hermes_apply_row_security,hermes_open_to,hermes_require_row_security,hermes_grant_themes,
+                       hermes_hide_statistics,hermes_apply_row_security,hermes_open_to,hermes_grant_themes,
                        hermes_revoke_themes,hermes_withdraw_rights,hermes_disable_row_security}'::text[]) LOOP
         EXECUTE format('ALTER FUNCTION %s SET search_path = pg_catalog, %I, pg_temp', each.name, home);
         IF NOT each.prosecdef AND each.name::text !~ 'hermes_is_own_row' THEN
