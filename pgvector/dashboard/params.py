@@ -75,17 +75,17 @@ class Params:
             raise InvalidArgument(f"{name} must be a whole number from {least} to {most}")
         return number
 
-    def moment(self, name: str, *, end: bool = False) -> datetime | None:
+    def moment(self, name: str, *, end: bool = False, now: datetime | None = None) -> datetime | None:
         """Return a time; with `end` the end of the day, month or year that was named."""
-        return parse_when(self.optional(name), name, zone=UTC, end=end)
+        return parse_when(self.optional(name), name, zone=UTC, end=end, now=now)
 
-    def page(self) -> Page:
-        """Return `limit`, `offset`, `since` and `until`."""
+    def page(self, now: datetime | None = None) -> Page:
+        """Return `limit`, `offset`, `since` and `until`; "7d" counts back from `now`, by default by this machine."""
         return Page(
             self.number("limit", _PAGE, least=1, most=_PAGE_MOST),
             self.number("offset", 0, most=10_000_000),
-            self.moment("since"),
-            self.moment("until", end=True),
+            self.moment("since", now=now),
+            self.moment("until", end=True, now=now),
         )
 
     def refs(self, name: str = "refs") -> list[Ref]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from ..admin.common import stored_rows
-from ..admin.common.operators import author
+from ..admin.common.operators import author, clock
 from ..admin.common.outcome import Outcome, counted
 from ..admin.common.row_options import WHOLE
 from ..admin.edit import removals
@@ -29,8 +29,9 @@ def _held(served: ServedHome, params: Params) -> dict[str, Any]:
 
 
 def _removed(served: ServedHome, params: Params) -> dict[str, Any]:
-    theme, page = params.optional("theme"), params.page()
+    theme = params.optional("theme")
     with served.reading() as conn:
+        page = params.page(clock(conn)[0])  # the server dates removals
         found = removals.removed(conn, theme=theme, since=page.since, limit=page.limit + 1, offset=page.offset)
     return _page(served, page.limit, [each.row(None) | {"by": author(each.who, "")} for each in found])
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..admin.browse import browsing
 from ..admin.browse.browsing import RowFilter
+from ..admin.common.operators import clock
 from ..admin.common.row_options import Page
 from ..admin.common.theme_names import theme_of_session, theme_to_read
 from ..domain.facts import KINDS, STATES
@@ -102,8 +103,9 @@ def row(served: ServedHome, params: Params) -> Mapping[str, Any]:
 
 def history(served: ServedHome, params: Params) -> Mapping[str, Any]:
     """Return a page of what happened to the memories of a theme, or of all, newest first."""
-    action, page, given = params.choice("action", browsing.ACTIONS), params.page(), params.optional("theme")
+    action, given = params.choice("action", browsing.ACTIONS), params.optional("theme")
     with served.reading() as conn:
+        page = params.page(clock(conn)[0])  # the server dates what is done
         theme = None if given is None else theme_to_read(conn, given, served.rules, served.home)
         found = browsing.happened(conn, theme, _and_one(page), action=action, chars=_COMPARED_CHARS)
         events = _events(conn, served, found[: page.limit])

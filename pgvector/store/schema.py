@@ -35,7 +35,8 @@ SELECT c.relname, array_agg(a.attname::text) FILTER (WHERE NOT a.attisdropped)
   LEFT JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0
  GROUP BY c.relname, mark HAVING NOT coalesce(bool_or(a.attname = mark), false)"""
 _ELSEWHERE = """
-SELECT n.nspname AS schema, c.relowner::regrole::text AS owner, current_database() AS database
+SELECT n.nspname AS schema, c.relowner::regrole::text AS owner, current_database() AS database,
+       current_user AS role, session_user AS login
   FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
  WHERE c.relname = 'hermes_migrations' AND c.relkind = 'r' AND to_regclass('hermes_migrations') IS NULL ORDER BY 1"""
 _SHUT = """
@@ -116,9 +117,9 @@ def _require_in_sight(conn: DeadlineConnection, found: Sequence[Any]) -> None:
     """Raise TablesOutOfSight if there are tables of ours, but only in schemas that this role does not look in."""
     if not found:
         return
-    role = role_of(conn)
+    role = found[0].role
     # A role's settings apply to who logs in as it, whatever role `options` of the DSN names.
-    names = (sql.Identifier(name) for name in (role, conn.info.user, found[0].schema, found[0].database))
+    names = (sql.Identifier(name) for name in (role, found[0].login, found[0].schema, found[0].database))
     statement = sql.SQL(
         "GRANT USAGE ON SCHEMA {2} TO {0}; ALTER ROLE {1} IN DATABASE {3} SET search_path = {2}, public"
     )
