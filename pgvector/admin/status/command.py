@@ -91,15 +91,17 @@ def _show(args: argparse.Namespace, known: Any, render: Callable[[Any], str]) ->
 def _list_rejected(args: argparse.Namespace, home: Path) -> int:
     views = inspect_spools(home)
     found = change_rejected(views, "retry", [], everything=True, really=False)
-    return _told(args, views, list(map(rejected_as_dict, found)), found, lambda: say(render_rejected(found)))
+    _tell(args, list(map(rejected_as_dict, found)), _unread(views), found, lambda: say(render_rejected(found)))
+    return EXIT_FAILED if _unread(views) else EXIT_OK
 
 
 def _send(args: argparse.Namespace, home: Path) -> int:
     views = inspect_spools(home)
     meant = send(views, destination_of(settings_of(home), home), really=args.yes)
     rows = [{"spool": str(each.path), "writes": each.waiting, "for": each.place} for each in meant]
-    told = Outcome("send", args.yes, {"writes": sum(each.waiting for each in meant)}, rows)
-    return _told(args, views, told.as_json(), meant, lambda: _show_sent(meant, done=args.yes))
+    told = Outcome("send", args.yes, {"writes": sum(each.waiting for each in meant)}, rows, notes=_unread(views))
+    _tell(args, told.as_json(), told.notes, meant, lambda: _show_sent(meant, done=args.yes))
+    return EXIT_FAILED if told.notes else EXIT_OK
 
 
 def _show_sent(meant: Sequence[SpoolView], *, done: bool) -> None:
@@ -117,19 +119,24 @@ def _change_rejected(action: Literal["retry", "drop"], done: str, args: argparse
         raise WrongUsage(f"name the writes to {action}, or --all; see: hermes-pgvector spool list")
     views = inspect_spools(home)
     meant = change_rejected(views, action, args.ids, everything=args.all, really=args.yes)
-    told = Outcome(action, args.yes, {"writes": len(meant)}, list(map(rejected_as_dict, meant)))
-    return _told(args, views, told.as_json(), meant, lambda: _show_changed(meant, done=done if args.yes else ""))
+    rows = list(map(rejected_as_dict, meant))
+    told = Outcome(action, args.yes, {"writes": len(meant)}, rows, notes=_unread(views))
+    _tell(args, told.as_json(), told.notes, meant, lambda: _show_changed(meant, done=done if args.yes else ""))
+    return EXIT_FAILED if args.all and told.notes else EXIT_OK  # those that were named were found
 
 
-def _told(
-    args: argparse.Namespace, views: Sequence[SpoolView], value: Any, found: Sequence[Any], show: Callable[[], None]
-) -> int:
-    """Print what was found in the spools, and name those that could not be read; return an exit code."""
-    unread = [view.problem for view in views if view.problem]
+def _unread(views: Sequence[SpoolView]) -> list[str]:
+    """Return what is to be said of spool files that could not be read."""
+    return [f"{view.problem}; what it holds is not counted here" for view in views if view.problem]
+
+
+def _tell(
+    args: argparse.Namespace, value: Any, unread: Sequence[str], found: Sequence[Any], show: Callable[[], None]
+) -> None:
+    """Print what was found in the spools, and name the files that could not be read."""
     printed(args, value, show if found or not unread else lambda: None)
     for problem in unread:
-        warn(f"{problem}; what it holds is not counted here")
-    return EXIT_FAILED if unread else EXIT_OK
+        warn(problem)
 
 
 def _show_changed(meant: list[RejectedWrite], *, done: str) -> None:
