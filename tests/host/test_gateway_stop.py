@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+
+import pytest
 
 from tests.support.gateway import Gateway
+from tests.support.hermes import HermesHome
 from tests.support.stored import STORED_TIMEOUT_S, Database
 from tests.support.waiting import until
 
 STATEMENT = "The harbour office opens at half past seven on weekdays."
+
+
+@pytest.fixture
+def gateway(active_home: HermesHome) -> Iterator[Gateway]:
+    """A gateway that is started as a user's, and so ends as one."""
+    with Gateway(active_home, forked=False) as running:
+        yield running
 
 
 def accept_a_turn_that_cannot_be_stored(gateway: Gateway) -> None:

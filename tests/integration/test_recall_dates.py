@@ -21,6 +21,8 @@ from tests.support.local_models import link_model
 from tests.support.memory import landed, recalled, runtime_of
 from tests.support.model_files import MODEL_NAME
 from tests.support.scripted_embedder import ScriptedEmbedder
+from tests.support.stored import Database
+from tests.support.waiting import until
 
 TURNS = "recall_conversation"
 # By how many days ago a session was, what it was about: nothing that a question for the day has a word of.
@@ -39,6 +41,9 @@ def on(days: int, form: str) -> str:
 
 def told(subject: str) -> str:
     return f"Nowadays my {subject} keeps me busy from dawn to dusk."
+
+
+WITHOUT_VECTOR = "SELECT count(*) FROM conversations WHERE embedding IS NULL"
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +65,9 @@ def filled(
                 for subject in subjects:
                     provider.sync_turn(told(subject), None, session_id=f"session-of-{days}")
             landed(provider)
+            if kind == "meaning":
+                stored = Database(admin_dsn)
+                until(lambda stored=stored: stored.column(WITHOUT_VECTOR) == [0], what="the vectors")
             close_all()
             for days, subjects in SUBJECTS.items():
                 for place, subject in enumerate(subjects):

@@ -320,7 +320,7 @@ def test_need_18_several_workers_share_the_work(
 ) -> None:
     written(make_provider, settings, dsn, turns=400)
     configured(home, dsn, settings)
-    new_model.latency_ms = 30
+    new_model.latency_ms = 100
     workers = [start_cli(*arguments, "--yes", "--no-config") for _ in range(3)]
     for worker in workers:
         _, stderr = worker.communicate(timeout=200)

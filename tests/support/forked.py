@@ -20,11 +20,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-# Has no thread, and no program has run in it: what it forks is as new as a process of a console script. It is told over
-# a socket what to fork and with which streams, and tells the program's number and how it ended. Ends with its standard
-# input.
+# Has no thread, and no program has run in it. It is told over a socket what to fork and with which streams, and tells
+# the program's number and how it ended. Ends with its standard input.
 _SERVER = """
-import atexit, gc, importlib, marshal, os, select, signal, socket, sys
+import atexit, gc, importlib, marshal, os, select, signal, socket, sys, time
 
 code = None
 
@@ -94,6 +93,7 @@ told = marshal.loads(line)
 os.chdir(told["folder"])
 os.environ.clear()
 os.environ.update(told["environment"])
+time.tzset()
 arguments = told["arguments"]
 if told["leads_session"]:
     os.setsid()
@@ -168,21 +168,28 @@ class Forked(subprocess.Popen[Any]):
             socket.send_fds(order, [marshal.dumps(told)], [*streams, writing])
         os.close(writing)
         self._close_pipe_fds(*pipes)
-        self.pid = int(self._told.readline())
+        self.pid = self._number()
         self._child_created = True
+
+    def _number(self) -> int:
+        line = self._told.readline()
+        assert line, "the process that forks programs has ended"
+        return int(line)
 
     def _try_wait(self, wait_flags: int) -> tuple[int, int]:
         if wait_flags & os.WNOHANG and not select.select([self._told], [], [], 0)[0]:
             return 0, 0
         with self._told:
-            return self.pid, int(self._told.readline())
+            return self.pid, self._number()
 
     def _internal_poll(self, *_: object, **__: object) -> int | None:
-        if self.returncode is None:
-            with self._waitpid_lock:
-                number, status = self._try_wait(os.WNOHANG)
+        if self.returncode is None and self._waitpid_lock.acquire(blocking=False):
+            try:
+                number, status = self._try_wait(os.WNOHANG) if self.returncode is None else (0, 0)
                 if number:
                     self._handle_exitstatus(status)
+            finally:
+                self._waitpid_lock.release()
         return self.returncode
 
 
@@ -194,7 +201,7 @@ def run_to_its_end(
     `name` stands before the arguments where a failure is described. Raises subprocess.TimeoutExpired.
     """
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with Forked(place, *arguments, **streams, **more, text=True, errors="replace") as program:
+    with Forked(place, *arguments, **streams, **more, text=True) as program:
         try:
             out, err = program.communicate(timeout=timeout_s)
         except BaseException:
@@ -208,6 +215,14 @@ def standing_for(place: str, *arguments: str) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", _STAND_IN, place, *arguments]
 
 
+# As it is before a test changes it; the first two would be read once, by what forks.
+_ENVIRONMENT = {
+    name: value
+    for name, value in os.environ.items()
+    if name not in ("TZ", "PYTHONUNBUFFERED") and not name.startswith(("HERMES_", "PG"))
+}
+
+
 @cache
 def prepared(preparation: str, program: str, *modules: str) -> str:
     """Return where a process that lasts as long as this one is told what to fork.
@@ -217,7 +232,7 @@ def prepared(preparation: str, program: str, *modules: str) -> str:
     place = Path(tempfile.mkdtemp(prefix="forked-", dir="/tmp")) / "orders"  # the address of a socket is short
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", _SERVER, str(place), preparation, program, *modules],
-        env={name: value for name, value in os.environ.items() if not name.startswith(("HERMES_", "PG"))},
+        env=_ENVIRONMENT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

@@ -103,7 +103,8 @@ class HermesHome:
         With its modules compiled, as they are from the second start on: else each home's first process would do that.
         """
         _compile(source)
-        shutil.copytree(source, self.plugin_path)
+        # Beside this, another process of the tests may be writing what it compiles.
+        shutil.copytree(source, self.plugin_path, ignore=shutil.ignore_patterns("*.pyc.*"))
 
     def link_plugin(self, source: Path = PLUGIN_FOLDER) -> None:
         """Puts a symbolic link to the plugin folder into the home."""
@@ -155,10 +156,8 @@ class HermesHome:
         return "\n".join(parts)
 
     def _run_forked(self, *arguments: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
-        place, environment = hermes_place(), self.environment()
-        return run_to_its_end(
-            place, *arguments, name="python", timeout_s=timeout_s, environment=environment, folder=self.root
-        )
+        more = {"environment": self.environment(), "folder": self.root, "errors": "replace"}
+        return run_to_its_end(hermes_place(), *arguments, name="python", timeout_s=timeout_s, **more)
 
     def _run(self, command: list[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -1,4 +1,4 @@
-"""Whom the tests and what they start trust: nobody, for no server of theirs has a certificate unless a test says so.
+"""Whose certificates the tests and what they start load: one that nobody has the key of, unless a test says so.
 
 Clients for TLS are made everywhere, by the host several times in a turn, and to load the machine's certificates for
 each takes most of such a turn.
@@ -20,6 +20,6 @@ TRUST_NOBODY = {"SSL_CERT_FILE": str(_NOBODY), "HERMES_SKIP_SSL_GUARD": "1"}
 
 
 def trust_nobody() -> None:
-    """Have this process and what it starts trust nobody, but pip whom it trusts now."""
+    """Have this process and what it starts load no other certificates, but pip those that it loads now."""
     os.environ.setdefault("PIP_CERT", ssl.get_default_verify_paths().cafile or certifi.where())
     os.environ.update(TRUST_NOBODY)
