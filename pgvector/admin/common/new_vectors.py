@@ -316,9 +316,9 @@ def abort(conn: DeadlineConnection) -> bool:
                 conn.execute(for_store("drop_next", store))
             conn.execute(_query("end_reembed"))
 
-        _insist(conn, drop)
         again = "hermes-pgvector index build" + (" --full" if over_whole_vectors(before) else "")
-        with said_if_stopped(f"the new vectors are dropped; to have the HNSW indexes of before again: {again}"):
+        with said_if_stopped(f"once the new vectors are dropped, to have the HNSW indexes of before again: {again}"):
+            _insist(conn, drop)
             restore(conn, before)
         return True
 
