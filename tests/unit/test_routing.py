@@ -12,13 +12,14 @@ from tests.support.routing import read
 from tests.support.statements import ROOT, every_statement, package_of
 
 # What works where themes are spread over machines: what agents ask, and these commands.
-SPREAD = ("", f"{ROOT}.admin.compact", f"{ROOT}.admin.transfer")
+SPREAD = ("", *(f"{ROOT}.admin.{feature}" for feature in ("common", "compact", "reembed", "transfer")))
 # Their statements that are not held to one theme in every table, and why that is so. A new one is a decision; one that
 # was changed so that it can be routed has to leave the list.
 ACROSS_THEMES = {
     "housekeeping": {
         "forget_history", "forget_operations", "forget_removed_texts", "forget_tombstones", "keep_undecided",
-        "due_themes_memories", "due_themes_turns", "count_all",
+        "due_themes_memories", "due_themes_turns", "cold_themes_turns", "no_vectors", "count_all",
+        "count_cold",
     },
     "this host's own memory files, whichever theme owns an entry": {
         "find_memory", "forget_mirrored", "hold_removals", "mirror_difference", "take_over_mirrored",
@@ -38,6 +39,13 @@ ACROSS_THEMES = {
         "entries_read", "noted_entries", "known_memories", "missing_turns", "themes_with_traces",
         "highest_numbers", "used_numbers_memories", "used_numbers_turns",
         "predecessor_memories", "predecessor_turns", "predecessor_turns_without_parents",
+    },
+    "the operator's: rows by their numbers, a change of the model, and what is shown of all themes": {
+        "rows_of_memories", "rows_of_turns", "beside_memories", "beside_turns", "structures", "private_memories",
+        "private_turns", "session_themes_of_turns", "session_themes_of_memories", "session_themes_of_history",
+        "add_vector_columns", "hide_next", "lock_stored_tables", "sample_texts", "list_themes", "themes_of_clients",
+        "themes_of_clients_spread", "themes_of_home", "themes_of_home_spread", "retention_state", "count_some",
+        "recent_growth", "recent_growth_spread", "count_held_removals",
     },
 }  # fmt: skip
 
