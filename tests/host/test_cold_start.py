@@ -68,7 +68,7 @@ def test_need_33_a_plugin_that_was_installed_needs_one_setting_from_the_first_st
 def test_need_33_any_first_use_of_a_copied_plugin_makes_one_setting_enough(
     bare_home: HermesHome, model: ModelServer, settings: dict[str, Any]
 ) -> None:
-    bare_home.copy_plugin()
+    bare_home.copy_plugin(compiled=False)  # as it is before a first use
     set_provider_only(bare_home, model, settings)
     bare_home.config_path.write_text(f"# kept as it is\n{bare_home.config_path.read_text()}")
     with Gateway(bare_home, forked=False) as gateway:

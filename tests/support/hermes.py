@@ -20,6 +20,7 @@ from .model_server import MODEL_NAME
 from .trust import TRUST_NOBODY
 
 PLUGIN_FOLDER = Path(__file__).resolve().parents[2] / "pgvector"
+
 # The rest of the caller's environment stays out: a developer's API keys or HERMES_* settings must not decide a test.
 _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH")
 
@@ -97,14 +98,16 @@ class HermesHome:
         assert isinstance(loaded, dict)
         return loaded
 
-    def copy_plugin(self, source: Path = PLUGIN_FOLDER) -> None:
+    def copy_plugin(self, source: Path = PLUGIN_FOLDER, *, compiled: bool = True) -> None:
         """Puts a copy of the plugin folder into the home, as `hermes plugins install` does.
 
         With its modules compiled, as they are from the second start on: else each home's first process would do that.
         """
-        _compile(source)
+        if compiled:
+            _compile(source)
         # Beside this, another process of the tests may be writing what it compiles.
-        shutil.copytree(source, self.plugin_path, ignore=shutil.ignore_patterns("*.pyc.*"))
+        left_out = "*.pyc.*" if compiled else "__pycache__"
+        shutil.copytree(source, self.plugin_path, ignore=shutil.ignore_patterns(left_out))
 
     def link_plugin(self, source: Path = PLUGIN_FOLDER) -> None:
         """Puts a symbolic link to the plugin folder into the home."""
