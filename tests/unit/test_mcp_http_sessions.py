@@ -21,6 +21,7 @@ from hermes_memory_pgvector.mcp.http_guard import HttpGuard
 from hermes_memory_pgvector.mcp.http_sessions import HttpSessions
 from hermes_memory_pgvector.mcp.tokens import TokenFile
 from tests.support.asgi_server import AsgiServer
+from tests.support.waiting import until
 
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
 
@@ -34,7 +35,7 @@ class Served:
     def __init__(self, home: Path, **limits: Any) -> None:
         server = sdk.make_server("test", "1", "", {}, on_roots_changed=lambda: None)
         self.manager = sdk.session_manager(server)
-        sessions = HttpSessions(
+        self.sessions = HttpSessions(
             self.manager.handle_request, lambda session: sdk.end_session(self.manager, session), **limits
         )
 
@@ -43,13 +44,17 @@ class Served:
             async with self.manager.run():
                 yield
 
-        guarded = HttpGuard(sessions, TokenFile(home), listen="127.0.0.1")
+        guarded = HttpGuard(self.sessions, TokenFile(home), listen="127.0.0.1")
         self.server = AsgiServer(Starlette(routes=[Mount("/", app=guarded)], lifespan=lifespan))
 
     @property
     def count(self) -> int:
         """How many sessions the SDK holds."""
         return len(self.manager._server_instances)
+
+    def rest(self) -> None:
+        """Wait until the server, too, is done with every request: an answer arrives a moment before."""
+        until(lambda: not any(session.requests for session in [*self.sessions._open.values()]), what="idle sessions")
 
     def ask(self, method: str, session: str = "", secret: str = "", **params: Any) -> httpx.Response:
         headers = {"Accept": "application/json, text/event-stream"}
@@ -100,7 +105,10 @@ def test_a_session_ends_when_its_client_ends_it(serve: Callable[..., Served]) ->
 
 def test_a_session_that_was_still_for_long_ends(serve: Callable[..., Served]) -> None:
     served = serve(idle_s=0.0)
-    left = [served.opened() for _ in range(5)]
+    left = []
+    for _ in range(5):
+        left.append(served.opened())
+        served.rest()
 
     assert served.count == 1
     assert {served.ask("ping", session).status_code for session in left} == {404}
