@@ -15,6 +15,8 @@ from typing import Any
 import hypothesis
 import pytest
 from psycopg.conninfo import make_conninfo
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from hermes_memory_pgvector.admin.common.migrations import migrate
 from hermes_memory_pgvector.host import guard
@@ -61,6 +63,18 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(NoSkips())
 
 
+class Scheduling(LoadFileScheduling):  # type: ignore[misc]
+    """Keep the tests of a file in one process, and all of the browser, which share a dashboard over a full memory."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "tests/browser" if nodeid.startswith("tests/browser/") else str(super()._split_scope(nodeid))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    """Return what deals out the tests, whatever --dist says."""
+    return Scheduling(config, log)
+
+
 def pytest_runtest_setup() -> None:
     """Let a day by UTC that is about to end be over first: else a test that names days would begin on another one."""
     ends_on = (datetime.now(UTC) + timedelta(seconds=40)).date()
@@ -68,9 +82,13 @@ def pytest_runtest_setup() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Take modules and collected tests, which stay to the end, out of what Python looks through for garbage."""
+    """Take modules and collected tests, which stay to the end, out of what Python looks through for garbage.
+
+    And have it look less often: these processes are short, and have memory enough.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.fixture(scope="session")
@@ -81,7 +99,7 @@ def postgres() -> Iterator[EmbeddedServer]:
         server = EmbeddedServer(
             place / "pg",
             bin_dir=BIN_DIR,
-            settings={"fsync": "off", "max_connections": "200"},
+            settings={"fsync": "off", "full_page_writes": "off", "max_connections": "200"},
         )
         server.ensure()
         yield server

@@ -107,7 +107,7 @@ def test_trap_02_a_hanging_endpoint_costs_a_shutdown_its_budget_and_no_write(
 
 
 def test_need_11_the_end_of_a_process_brings_its_writes_home(dsn: str, home: Path, database: Database) -> None:
-    with AgentProcess({"dsn": dsn, "dims": DIMS, "spool_keep_s": 0}, home) as agent:
+    with AgentProcess({"dsn": dsn, "dims": DIMS, "spool_keep_s": 0}, home, forked=False) as agent:
         for number in range(20):
             agent.call("sync_turn", turn(number), ANSWER)
         agent.call("on_memory_write", "add", "memory", turn(1))
@@ -123,7 +123,9 @@ def test_need_11_a_process_that_ends_before_it_is_connected_brings_its_writes_ho
 ) -> None:
     with SlowProxy.before(dsn) as way:
         way.delay_s = 0.05
-        with AgentProcess({"dsn": way.conninfo(dsn), "dims": DIMS, "shutdown_timeout_s": 30}, home) as agent:
+        with AgentProcess(
+            {"dsn": way.conninfo(dsn), "dims": DIMS, "shutdown_timeout_s": 30}, home, forked=False
+        ) as agent:
             agent.call("sync_turn", turn(1), ANSWER)
             assert agent.exit() == 0
             assert "before shutdown" not in agent.log
@@ -135,7 +137,7 @@ def test_need_11_a_process_ends_in_time_with_a_dead_server_and_the_next_one_writ
     fault: str, proxy: TcpProxy, proxied: str, home: Path, make_provider: MakeProvider, database: Database
 ) -> None:
     getattr(proxy, fault)()
-    with AgentProcess({"dsn": proxied, "dims": DIMS, "shutdown_timeout_s": SHUTDOWN_S}, home) as agent:
+    with AgentProcess({"dsn": proxied, "dims": DIMS, "shutdown_timeout_s": SHUTDOWN_S}, home, forked=False) as agent:
         for number in range(5):
             agent.call("sync_turn", turn(number), ANSWER)
         codes: list[int] = []

@@ -384,7 +384,7 @@ def test_need_01_an_upgrade_beneath_a_running_agent_takes_no_tool_from_it(
     package = tmp_path / "environment" / "hermes_memory_pgvector"
     shutil.copytree(PLUGIN_FOLDER, package, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setenv("PYTHONPATH", str(package.parent))
-    with AgentProcess({"dsn": dsn, **ALL}, home) as agent:
+    with AgentProcess({"dsn": dsn, **ALL}, home, forked=False) as agent:
         agent.call("prefetch", "What do we know of the harbour cranes?")
         shutil.rmtree(package)  # as pip does before it puts another version there
         for tool, arguments, answer in (

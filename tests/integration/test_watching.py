@@ -192,7 +192,7 @@ def test_need_40_an_agent_that_runs_on_with_the_code_of_before_an_upgrade_is_nam
     def reporting(pid: int) -> bool:
         return any(each["pid"] == str(pid) and each["report"] for each in status(home, capsys)["processes"])
 
-    with AgentProcess({"dsn": dsn, "dims": DIMS}, home) as agent:
+    with AgentProcess({"dsn": dsn, "dims": DIMS}, home, forked=False) as agent:
         (package / "plugin.yaml").write_text(manifest, encoding="utf-8")  # as an upgrade does beneath it
         until(lambda: reporting(agent.pid), what="its report")
         said = f"is of version 1.0.9, this command of {ours}"
@@ -202,7 +202,7 @@ def test_need_40_an_agent_that_runs_on_with_the_code_of_before_an_upgrade_is_nam
         (check,) = [each for each in json.loads(capsys.readouterr().out)["checks"] if each["name"] == "agents"]
         assert (check["said"], check["fix"]) == (f"process {agent.pid} {said}", "restart it")
 
-    with AgentProcess({"dsn": dsn, "dims": DIMS}, home) as agent:
+    with AgentProcess({"dsn": dsn, "dims": DIMS}, home, forked=False) as agent:
         until(lambda: reporting(agent.pid), what="the report of the one that was started anew")
         main(["status", "--hermes-home", str(home)])
         assert "this command of" not in capsys.readouterr().out

@@ -7,8 +7,6 @@ import logging
 import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,6 +26,7 @@ from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.server.home_record import EMBEDDED_PLACE, copied_from, record
 from hermes_memory_pgvector.server.layout import default_root, root_of
 from tests.support.embedded import BIN_DIR
+from tests.support.forked_cli import run_forked
 from tests.support.memory import landed, recalled
 
 Run = Callable[..., str]
@@ -54,14 +53,8 @@ def run(user: Path) -> Run:
 
     def ran(home: str, *arguments: str) -> str:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("HERMES_", "PG"))}
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "hermes_memory_pgvector.cli", *arguments],
-            env=kept | {"HERMES_HOME": str(user / home), "HERMES_PGVECTOR_EMBEDDED_BIN_DIR": BIN_DIR},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=200,
-        )
+        own = {"HERMES_HOME": str(user / home), "HERMES_PGVECTOR_EMBEDDED_BIN_DIR": BIN_DIR}
+        done = run_forked(*arguments, environment=kept | own)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

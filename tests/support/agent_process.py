@@ -14,19 +14,28 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from .forked import Forked, prepared
+
+# A fork beside other threads is what is tested here; newer Pythons warn of it.
+PREPARATION = """
+import json, logging, os, resource, sys, warnings
+import pgvector.psycopg, psycopg, psycopg_pool
+from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
+from hermes_memory_pgvector.recall import prefetch
+from hermes_memory_pgvector.runtime import parts, process
+
+warnings.filterwarnings("ignore", "This process", DeprecationWarning)
+"""
 # Reads [hook, arguments] a line and prints what the hook returned. At "fork", the rest of the line is what a child does
 # ("must_recall" among it) and how it leaves: "exit" as the main program does, "_exit" as a worker of multiprocessing.
 # At "orphan" the child stays until it is killed or its standard input is closed.
 PROGRAM = """
-import json, logging, os, resource, sys
-from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-
 logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
-config, arguments = json.loads(sys.argv[1])
-if sys.argv[2] == "full disk":
+config, given = json.loads(arguments[0])
+if arguments[1:]:
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
 provider = PgvectorMemoryProvider(config)
-provider.initialize(arguments.pop("session_id", "session-1"), **arguments)
+provider.initialize(given.pop("session_id", "session-1"), **given)
 print("ready", flush=True)
 
 def in_child(calls, leave):
@@ -63,25 +72,28 @@ EXIT_TIMEOUT_S = 150.0
 class AgentProcess:
     """Leaving the `with` block kills the process; `log` is what it wrote to standard error.
 
-    With `full_disk` no file takes a byte of it from its beginning on.
+    With `full_disk` no file takes a byte of it from its beginning on. Unless it is `forked` from one that has imported
+    what it needs, it starts and ends as a program of a user's.
     """
 
-    def __init__(self, config: Mapping[str, Any], home: Path, *, full_disk: bool = False, **arguments: Any) -> None:
+    def __init__(
+        self, config: Mapping[str, Any], home: Path, *, full_disk: bool = False, forked: bool = True, **arguments: Any
+    ) -> None:
         given = {"hermes_home": str(home), "platform": "api_server", "gateway_session_key": "marketing"} | arguments
-        # A fork beside other threads is what is tested here; newer Pythons warn of it.
-        command = [sys.executable, "-P", "-W", "ignore:This process:DeprecationWarning"]
         self._log_path = home.parent / f"agent-{len(list(home.parent.glob('agent-*.log')))}.log"
+        words = [json.dumps([dict(config), given]), *(["full disk"] if full_disk else [])]
+        environment = {**os.environ, "HERMES_HOME": str(home)}
+        streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         with self._log_path.open("wb") as log:
-            self._process = subprocess.Popen(
-                [*command, "-c", PROGRAM, json.dumps([dict(config), given]), "full disk" if full_disk else ""],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                # A log file would take nothing of it either.
-                stderr=subprocess.DEVNULL if full_disk else log,
-                text=True,
-                start_new_session=True,
-                env={**os.environ, "HERMES_HOME": str(home)},
-            )
+            # A log file would take nothing of it either.
+            streams["stderr"] = subprocess.DEVNULL if full_disk else log
+            if forked:
+                place, more = prepared(PREPARATION, PROGRAM), {"folder": Path.cwd(), "leads_session": True}
+                self._process = Forked(place, *words, environment=environment, **more, **streams)
+            else:
+                code = f"import sys\narguments = sys.argv[1:]\n{PREPARATION}{PROGRAM}"
+                command = [sys.executable, "-P", "-c", code, *words]
+                self._process = subprocess.Popen(command, env=environment, start_new_session=True, **streams)
         assert self._answer() == "ready", self.log
 
     def __enter__(self) -> Self:

@@ -13,13 +13,14 @@ from pathlib import Path
 from .debian_files import DebianProgram
 
 _CHROMIUM = DebianProgram(
-    package="chromium",
-    file="usr/lib/chromium/chromium",
+    package="chromium-headless-shell",
+    file="usr/lib/chromium/chromium-headless-shell",
     variable="PGVECTOR_TEST_CHROMIUM",
-    names=("chromium", "chromium-browser", "google-chrome"),
+    # First the one that has no windows at all, which is quicker.
+    names=("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"),
     # Its data; and a machine without a screen may have no font.
     beside=("chromium-common", "fonts-dejavu-core"),
-    advice="install Chromium (Debian: apt-get install chromium), or name the program in PGVECTOR_TEST_CHROMIUM",
+    advice="install it (Debian: apt-get install chromium-headless-shell), or name one in PGVECTOR_TEST_CHROMIUM",
 )
 
 
