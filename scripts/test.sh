@@ -51,8 +51,28 @@ selection=($(in_folder host loader)
   $(in_folder integration isolation contexts recall_faults recall_filters search_words mirror_files mirror_hooks \
     tools_write migrate least_privilege delegation costs interface) tests/unit)
 
+# in_background NAME COMMAND...: runs a command beside what follows; what it prints is kept for awaited.
+in_background() {
+  "${@:2}" >"$scratch/$1.log" 2>&1 &
+  say $! >"$scratch/$1.pid"
+}
+
+# awaited NAME MESSAGE: waits for that command, where it was started, and fails with the message if it has failed.
+awaited() {
+  if [ ! -e "$scratch/$1.pid" ] || wait "$(cat -- "$scratch/$1.pid")"; then return 0; fi
+  cat -- "$scratch/$1.log" >&2
+  fail "$2"
+}
+
 if [ $# = 0 ]; then extra=test; else extra=test-all; fi
 step "Installing into $venv"
+# Fetched meanwhile: the models, and programs of Debian's, whose modules are found from here.
+in_background models "$python" tests/support/model_files.py "${PGVECTOR_TEST_MODEL:-.cache/model}"
+in_background pooler env PYTHONPATH=. "$python" -m tests.support.pooler_files .cache/pgbouncer
+case " $* " in
+  *" --all "* | *tests/browser*)
+    in_background browser env PYTHONPATH=. "$python" -m tests.support.browser_files .cache/chromium ;;
+esac
 pip() { quietly "$python" -m pip --quiet --disable-pip-version-check --no-input "$@"; }
 pip wheel --no-deps --wheel-dir "$scratch" . || fail "the wheel could not be built"
 wheel=$(echo "$scratch"/*.whl)
@@ -68,14 +88,9 @@ if ! version_fits "$python" 14; then
 fi
 # The version is the same as the last time, the contents may not be.
 pip install --no-compile --force-reinstall --no-deps "$wheel" || fail "the package could not be installed"
-"$python" tests/support/model_files.py "${PGVECTOR_TEST_MODEL:-.cache/model}" || fail "the models for the tests could not be fetched"
-# program MODULE FOLDER: makes sure that a program of Debian's is there; its modules are found from here.
-program() { PYTHONPATH=. quietly "$python" -m "tests.support.$1" "$2"; }
-program pooler_files .cache/pgbouncer || fail "PgBouncer, which the tests run, is not there and could not be fetched"
-case " $* " in
-  *" --all "* | *tests/browser*)
-    program browser_files .cache/chromium || fail "Chromium, which the tests run, is not there and could not be fetched" ;;
-esac
+awaited models "the models for the tests could not be fetched"
+awaited pooler "PgBouncer, which the tests run, is not there and could not be fetched"
+awaited browser "Chromium, which the tests run, is not there and could not be fetched"
 
 collected=()
 case ${1:-} in
@@ -181,14 +196,13 @@ stage "All tests" tests/plans $(mixed fault host browser server integration) tes
 # The long modules stand first, so that no process is left with one at the end.
 # shellcheck disable=SC2046
 PGVECTOR_TEST_ROW_SECURITY=some stage "Tests with row-level security" $(in_folder integration \
-  search_words recall_prefetch facts recall_filters contexts mirror_files mirror_hooks reuse search_exact)
+  search_words recall_prefetch facts recall_filters contexts mirror_files search_exact)
 # shellcheck disable=SC2046
 PGVECTOR_TEST_ROW_SECURITY=all PGVECTOR_TEST_POOLER=1 stage "Tests with row-level security, through PgBouncer" $(
   # Those for which the role, its policies or the pooler change what happens. Who makes a database, a role or a pooler of
   # its own, or walks the statements that others walk here, runs in the first stage only.
-  in_folder integration lost_files tools_write prune themes_command seeing history arrivals recall_passes \
-    isolation mirror_hooks recall_faults reuse delegation profiles rights row_security_agents strangers \
-    recall_late undo mirror_hosts recall_small_theme second_profile pipeline
+  in_folder integration lost_files tools_write prune themes_command history arrivals isolation mirror_hooks recall_faults \
+    reuse delegation profiles rights row_security_agents strangers recall_late mirror_hosts second_profile pipeline
 )
 
 if [ -z "${PGVECTOR_TEST_POSTGRES:-}" ]; then
@@ -197,7 +211,7 @@ if [ -z "${PGVECTOR_TEST_POSTGRES:-}" ]; then
   older=$("$python" -P -c "$find")/pginstall/bin
   # shellcheck disable=SC2046
   PGVECTOR_TEST_POSTGRES=$older stage "Tests on PostgreSQL 16" $(in_folder integration \
-    migrate search_words isolation recall_small_theme dump search_exact)
+    migrate search_words isolation dump search_exact)
 fi
 
 step "Results"
