@@ -32,6 +32,7 @@ _EMPTY = """
     bonjour merci salut beaucoup plaît plait il te vous
     ciao grazie ola olá obrigada obrigado dank je wel
 """
+_MONTH = late_pattern(r"\b(?:in|of|for|from|to) may\b")  # after these "may" is no verb
 # Any other single word may be what is looked for, as in "plan, budget".
 _INTERJECTIONS = """
     alright also and anyway bonjour bitte but ciao danke good gracias grazie great gut hallo hello hey hi hmm hola ja
@@ -78,7 +79,10 @@ _BEHIND = late_pattern(
 
 def says_something(text: str) -> bool:
     """Return whether a text names something that could be looked for."""
-    return has_cjk(text, CJK_LEAST) or not _words(_EMPTY).issuperset(_WORD.findall(text.casefold()))
+    folded = text.casefold()
+    if has_cjk(text, CJK_LEAST) or not _words(_EMPTY).issuperset(_WORD.findall(folded)):
+        return True
+    return _MONTH.search(folded) is not None
 
 
 def without_small_talk(text: str) -> str:

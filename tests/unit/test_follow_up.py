@@ -132,6 +132,7 @@ def test_what_about_another_thing_may_be_a_new_subject() -> None:
     [
         ("What did we do on Monday?", "And on Tuesday?", "What did we do on Tuesday?"),
         ("What did we do on Monday?", "And in June?", "What did we do in June?"),
+        ("What did we do on Monday?", "And in May?", "What did we do in May?"),
         ("What did we do at the end of October?", "And on Monday?", "What did we do Monday?"),
         ("What did we do last summer?", "And over Christmas?", "What did we do over Christmas?"),
         ("Who called yesterday?", "What about last week?", "Who called last week?"),
@@ -151,7 +152,6 @@ def test_a_time_beside_a_question_without_one_is_joined_to_it() -> None:
     about = "When does the gym open?"
     assert in_context("And on Tuesday?", about) == (f"{about} on Tuesday?",)
     assert subject_of("And on Tuesday?", about) == about
-    assert in_context("And in May?", "What did we do on Monday?") == ("What did we do in May?",)
     joined, _ = in_context("And the tour?", "What did we do on Monday?")
     assert joined == "What did we do on Monday? the tour?"
 

@@ -90,6 +90,8 @@ def test_both_questions_lose_what_is_said_around_them() -> None:
         "How are you?",
         "Last weekend, where did we eat?",
         "Today, where did we eat?",
+        "In May, where did we eat?",
+        "Where did we eat, in May?",
         "id, name, time, status",
         "The cake was great, thanks to Anna.",
         "What is the plan?",
