@@ -107,8 +107,7 @@ class Settings:
     prefetch_max_tokens: int = _setting(800, "Size limit of what is put before a turn, in tokens", low=64, high=100_000)
     prefetch_passes: str = _setting(
         "one",
-        "one: what fits best by meaning and words together; several: alternately the nearest by meaning and the best "
-        "by words, then the end of the previous sessions",
+        "one: what answers the message; several: with the first message of a session also the end of the previous ones",
         choices=("one", "several"),
     )
     prefetch_recent_turns: int = _setting(

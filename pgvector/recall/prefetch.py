@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import chain, zip_longest
-from operator import itemgetter
 from typing import NamedTuple
 
 from ..config.settings import Settings
@@ -113,7 +111,7 @@ class _Prefetch:
             # What was written during the search is not among what the search leaves out.
             new = [hit for hit in worth if not self._transcripts.holds(session, hit)]
             # All together, as the last turns may say the same as what was found.
-            said = lines_of([*besides, *_in_order(new, settings.prefetch_passes)], text)
+            said = lines_of([*besides, *new], text)
             lines = [line for line in said if not self._transcripts.was_shown(session, line.statement)]
             if len(some) < limit or not _may_miss_some(said, worth, some, settings.prefetch_limit, text):
                 break
@@ -187,17 +185,3 @@ def _end_of_the_sessions_before(
 def _beside(hit: Hit, near: Sequence[Hit]) -> Iterator[Hit]:
     """Yield the turns of the same session that stand before and after a turn."""
     return (other for other in near if other is not hit and other.session_id == hit.session_id)
-
-
-def _in_order(hits: Sequence[Hit], passes: str) -> Sequence[Hit]:
-    """Return the hits as found; with several passes, the best by vector and by words alternate, the others are last."""
-    if passes == "one":
-        return hits
-    nearest = _ranked((hit.vector_rank, hit) for hit in hits)
-    worded = _ranked((hit.word_rank, hit) for hit in hits)
-    in_turn = filter(None, chain.from_iterable(zip_longest(nearest, worded)))
-    return list({hit.row: hit for hit in chain(in_turn, hits)}.values())
-
-
-def _ranked(hits: Iterable[tuple[int | None, Hit]]) -> list[Hit]:
-    return [hit for _, hit in sorted(((rank, hit) for rank, hit in hits if rank is not None), key=itemgetter(0))]

@@ -1,4 +1,4 @@
-"""Several passes before a turn: the end of the session before, then meaning and words in turn."""
+"""Several passes before a turn: what answers, and the end of the session before."""
 
 from __future__ import annotations
 
@@ -124,13 +124,13 @@ def test_need_09_politeness_gets_nothing(make_provider: MakeProvider, provider: 
     assert subjects_in(fresh.prefetch(WEATHER)) == ["bridges", "clocks"]
 
 
-def test_meaning_and_words_take_turns(make_provider: MakeProvider, embedder: ScriptedEmbedder) -> None:
-    provider = make_provider(SEVERAL | {"embed_url": embedder.url, "prefetch_limit": 2, "min_similarity": 0.0})
-    near = "crane harbour harbour crane greased greased when"
+def test_what_answers_stands_in_the_order_of_one_pass(make_provider: MakeProvider, embedder: ScriptedEmbedder) -> None:
+    config = SEVERAL | {"embed_url": embedder.url, "min_similarity": 0.0}
+    provider = make_provider(config)
     rare = f"An inventory of unrelated things, among them the QX-7731 code. {'Boxes and barrels. ' * 12}"
-    for text in (near, rare, *(f"the harbour crane was greased again, {n} times" for n in range(8))):
+    for text in (rare, *(f"the harbour crane was greased again, {n} times" for n in range(8))):
         provider.on_memory_write("add", "memory", text)
     landed(provider)
-    block = provider.prefetch("When was the harbour crane greased, QX-7731?")
-    assert len(plain_lines(block)) == 2
-    assert "QX-7731" in block, "the best by words has its place"
+    asked = "When was the harbour crane greased, QX-7731?"
+    one = make_provider(config | {"prefetch_passes": "one"}, session_id="session-2").prefetch(asked)
+    assert one and provider.prefetch(asked) == one
