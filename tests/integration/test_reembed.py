@@ -25,7 +25,7 @@ from tests.conftest import DIMS, MakeProvider
 from tests.support.local_models import link_model
 from tests.support.memory import called, landed, recalled
 from tests.support.model_files import MODEL_NAME
-from tests.support.scripted_embedder import ScriptedEmbedder
+from tests.support.scripted_embedder import Mode, ScriptedEmbedder
 from tests.support.stored import Database
 from tests.support.waiting import until
 
@@ -533,6 +533,36 @@ def test_need_18_the_endpoint_may_be_away_for_a_while(
         new_model.mode = "ok"
         _, stderr = process.communicate(timeout=150)
     assert process.returncode == 0, stderr
+    assert Database(dsn).column(WITHOUT_VECTOR) == [0]
+    assert Database(dsn).column("SELECT model FROM hermes_embedding") == ["newer"]
+
+
+@pytest.mark.parametrize("mode", ["wrong_dims", "unauthorized"])
+def test_need_18_an_endpoint_that_gives_no_vectors_any_more_stops_the_change_and_loses_nothing(
+    make_provider: MakeProvider,
+    settings: dict[str, object],
+    home: Path,
+    dsn: str,
+    cli: Run,
+    start_cli: Start,
+    arguments: list[str],
+    new_model: ScriptedEmbedder,
+    mode: Mode,
+) -> None:
+    """Fewer rows are left than may be refused one after the other."""
+    written(make_provider, settings, dsn, turns=12)
+    configured(home, dsn, settings)
+    new_model.latency_ms = 100
+    with start_cli(*arguments, "--yes") as process:
+        until(lambda: Database(dsn).column("SELECT to_regclass('hermes_reembed')") != [None], 60, "the beginning")
+        new_model.mode = mode
+        _, stderr = process.communicate(timeout=150)
+    assert process.returncode == 1 and "the same command goes on with it" in stderr, stderr
+    assert "stays without a vector" not in stderr and "trying again" not in stderr
+    assert Database(dsn).column("SELECT model FROM hermes_embedding") == ["older"]
+
+    new_model.mode = "ok"
+    assert cli(*arguments, "--yes").returncode == 0
     assert Database(dsn).column(WITHOUT_VECTOR) == [0]
     assert Database(dsn).column("SELECT model FROM hermes_embedding") == ["newer"]
 

@@ -174,13 +174,16 @@ class Reembedding:
                 row_id = store.missing(self._conn, name, store.end_of_block(row_id), last[name])
         return busy
 
-    def _answers(self) -> bool:
-        """Return whether the endpoint embeds a harmless text: some report a text they cannot embed as an outage."""
+    def _trouble(self) -> EmbedderError | None:
+        """Return why the endpoint does not embed a harmless text either; None if it does, so that rows are at fault.
+
+        Some endpoints report a text that they cannot embed as an outage, and some an outage as an answer.
+        """
         try:
             self._embedder.embed_documents([_HARMLESS], timeout_s=_TIMEOUT_S)
-        except EmbedderError:
-            return False
-        return True
+        except EmbedderError as exc:
+            return exc
+        return None
 
     def _embed_rows(self, rows: Sequence[PendingRow]) -> None:
         began = time.monotonic()
@@ -190,11 +193,14 @@ class Reembedding:
                 chunks = _embed(self._embedder, [row.text for row in rows], self._chunk_tokens)
                 break
             except EmbedderError as exc:
-                if isinstance(exc, EmbedderUnavailable) and not self._answers():
-                    self._line.say(f"the endpoint is away, trying again: {exc}")
+                trouble = self._trouble()
+                if isinstance(trouble, EmbedderUnavailable):
+                    self._line.say(f"the endpoint is away, trying again: {trouble}")
                     _never.wait(pause_s)
                     pause_s = min(pause_s * 2, _PAUSE_MAX_S)
                     continue
+                if trouble is not None:
+                    raise trouble from exc
                 if len(rows) > 1:
                     for row in rows:
                         self._embed_rows([row])
