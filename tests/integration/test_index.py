@@ -262,6 +262,30 @@ def test_need_24_a_build_knows_no_time_limit_and_finishes_what_was_killed(
     assert database.column(WHOLE) == INDEXES
 
 
+@pytest.mark.usefixtures("configured")
+@pytest.mark.parametrize("verb", ["index", "reembed"])
+def test_need_40_who_waits_for_a_build_or_with_one_is_told_of_the_session_to_wait_for(
+    admin_dsn: str, start_cli: Start, verb: str
+) -> None:
+    filled(admin_dsn, 20)
+    with ScriptedEmbedder(dims=8) as model, psycopg.connect(admin_dsn, application_name="a report") as reader:
+        reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        reader.execute("SELECT 1")
+        as_admin = ("--admin-dsn", admin_dsn)
+        builds = start_cli("index", "build", *as_admin)
+        assert builds.stderr is not None
+        assert any(f"waiting for a lock that session {reader.info.backend_pid} of" in line for line in builds.stderr)
+        others = {"index": ["index", "build"], "reembed": ["reembed", "--yes", "--url", model.url, "--model", "newer"]}
+        waits = start_cli(*others[verb], *as_admin)
+        assert waits.stderr is not None
+        told = next(line for line in waits.stderr if "waits" in line)
+        assert "another process is at the vectors of this database, or their indexes (role " in told
+        reader.rollback()
+        for command in (builds, waits):
+            out, err = command.communicate(timeout=150)
+            assert command.returncode == 0, out + err
+
+
 def test_need_28_migrate_builds_what_a_filled_database_lacks_without_a_time_limit(
     home: Path, admin_dsn: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

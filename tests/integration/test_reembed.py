@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -330,6 +331,37 @@ def test_need_18_several_workers_share_the_work(
     assert database.column("SELECT model FROM hermes_embedding") == ["newer"]
     stored = database.column("SELECT count(*) FROM conversations")[0]
     assert len([text for text in new_model.texts if "Container" in text or "container" in text]) < 1.3 * stored + 400
+
+
+def test_need_40_who_waits_for_the_rows_of_a_worker_that_is_cut_off_is_told_how_to_end_that(
+    make_provider: MakeProvider,
+    settings: dict[str, object],
+    home: Path,
+    dsn: str,
+    admin_dsn: str,
+    start_cli: Start,
+    arguments: list[str],
+    new_model: ScriptedEmbedder,
+) -> None:
+    written(make_provider, settings, dsn, turns=40)
+    configured(home, dsn, settings)
+    new_model.latency_ms = 200
+    cut_off = start_cli(*arguments, "--yes")
+    until(lambda: new_model.requests >= 4, 60, "a part of the work")
+    cut_off.send_signal(signal.SIGSTOP)
+    with start_cli(*arguments, "--yes") as process:
+        assert process.stderr is not None
+        line = next(line for line in process.stderr if "waits" in line)
+        statement = re.search(r"waits for rows of another worker \(role .* (SELECT pg_terminate_backend\(\d+\))", line)
+        assert statement is not None, line
+        with psycopg.connect(admin_dsn) as admin:
+            admin.execute(statement[1].encode())
+        _, stderr = process.communicate(timeout=150)
+    cut_off.kill()
+    cut_off.communicate(timeout=150)
+    assert process.returncode == 0, stderr
+    assert Database(dsn).column(WITHOUT_VECTOR) == [0]
+    assert Database(dsn).column("SELECT model FROM hermes_embedding") == ["newer"]
 
 
 def test_need_18_a_change_can_be_given_up(

@@ -20,17 +20,16 @@ from . import session_locks
 from .console import watched_by
 from .fetching import one
 from .holdings import counts
+from .lock_notice import lock_waits_told
 
 Tell = Callable[[str, int, int], None]  # index being built, blocks done, blocks in all
 
 _LOCK_STEER = 731057949  # held by the one process that begins a change of the model, builds indexes or switches
-_STEER_POLL_S = 0.2
 _TELL_EVERY_S = 1.0
 _NEIGHBOURS_BYTES = 750  # building an index with m = 16 takes 710 for a row beside its vector
 ROWS: dict[Store, str] = {"memories": "memory_entries", "turns": "conversations"}
 CHUNKS: dict[Store, str] = {"memories": "memory_chunks", "turns": "conversation_chunks"}
 _INDEX_NAMES = {"sig": "theme_sig", "code": "theme_code"}
-_never = threading.Event()
 
 
 class HnswIndex(NamedTuple):
@@ -220,13 +219,11 @@ def build_with(
 
 @contextmanager
 def one_at_a_time(conn: DeadlineConnection) -> Iterator[None]:
-    """Run the block in one process at a time; the others wait."""
-    # Wait by polling: a concurrent index build waits for every running statement, and so also for one that waits for a
-    # lock.
-    while conn.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK_STEER,)).fetchone() != (True,):
-        _never.wait(_STEER_POLL_S)
+    """Run the block in one process at a time; say which session this one, or a build in the block, waits for."""
+    session_locks.take(conn, _LOCK_STEER, "the vectors of this database, or their indexes")
     try:
-        yield
+        with lock_waits_told(conn):
+            yield
     finally:
         session_locks.release(conn, _LOCK_STEER)
 

@@ -25,6 +25,7 @@ from ...store.connection import DeadlineConnection, translated
 from ...store.pool import connect
 from ...store.sql import query
 from ...store.vectors import STORES, Chunk, PendingRow, recorded_space, values_of
+from . import session_locks
 from .fetching import one
 from .hnsw import (
     CHUNKS,
@@ -208,7 +209,7 @@ def block_of(conn: DeadlineConnection, store: Store, row_id: int) -> Iterator[li
     The lock belongs to the database session, so it is released if the worker dies.
     """
     block = row_id // _BLOCK
-    key = (_LOCK_WORK, (STORES.index(store) << 30) | (block & 0x3FFFFFFF))
+    key = _key_of_block(store, row_id)
     if conn.execute("SELECT pg_try_advisory_lock(%s, %s)", key).fetchone() != (True,):
         yield None
         return
@@ -219,6 +220,16 @@ def block_of(conn: DeadlineConnection, store: Store, row_id: int) -> Iterator[li
     finally:
         if not conn.closed:
             conn.execute("SELECT pg_advisory_unlock(%s, %s)", key)
+
+
+def _key_of_block(store: Store, row_id: int) -> tuple[int, int]:
+    return _LOCK_WORK, (STORES.index(store) << 30) | (row_id // _BLOCK & 0x3FFFFFFF)
+
+
+def worker_of_block(conn: DeadlineConnection, store: Store, row_id: int) -> str:
+    """Return which session has the block around `row_id`, and how to end that; "" if none has."""
+    work, block = _key_of_block(store, row_id)
+    return session_locks.by(conn, work << 32 | block)
 
 
 def end_of_block(row_id: int) -> int:

@@ -19,7 +19,7 @@ _never = threading.Event()
 _HOLDER = (
     "SELECT a.pid, a.usename AS role, coalesce(host(a.client_addr), 'the server''s own host') AS host"
     "  FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid)"
-    " WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND a.datname = current_database()"
+    " WHERE l.locktype = 'advisory' AND l.granted AND a.datname = current_database()"
     "   AND (l.classid::bigint << 32) | l.objid::bigint = %s LIMIT 1"
 )
 
@@ -35,10 +35,10 @@ def take(conn: DeadlineConnection, lock: int, work: str, *, timeout_s: float | N
     while conn.execute("SELECT pg_try_advisory_lock(%s)", (lock,)).fetchone() != (True,):
         waited = time.monotonic() - began
         if timeout_s is not None and waited >= timeout_s:
-            raise StoreUnavailable(f"another process is at {work}{_by(conn, lock)}: run it again later")
+            raise StoreUnavailable(f"another process is at {work}{by(conn, lock)}: run it again later")
         if not told and waited >= _TOLD_AFTER_S:
             told = True
-            logger.warning("hermes-pgvector: waits, for another process is at %s", work + _by(conn, lock))
+            logger.warning("hermes-pgvector: waits, for another process is at %s", work + by(conn, lock))
         _never.wait(_POLL_S)
 
 
@@ -48,7 +48,8 @@ def release(conn: DeadlineConnection, lock: int) -> None:
         conn.execute("SELECT pg_advisory_unlock(%s)", (lock,))
 
 
-def _by(conn: DeadlineConnection, lock: int) -> str:
+def by(conn: DeadlineConnection, lock: int) -> str:
+    """Return who holds the lock, and how to end that; "" if nobody does. A key of two numbers has the first above."""
     row = conn.execute(_HOLDER, (lock,)).fetchone()
     if row is None:
         return ""

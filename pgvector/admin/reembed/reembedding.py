@@ -29,6 +29,7 @@ _TIMEOUT_S = 120.0  # of one request: bulk work may take longer than an agent's 
 _SAMPLE = 64  # rows that the plan embeds to measure the speed
 _PAUSE_FIRST_S, _PAUSE_MAX_S = 1.0, 30.0  # before an unavailable endpoint is retried
 _OTHERS_S = 0.5  # interval of checks whether another worker has finished its block
+_WAITS_TOLD = 10  # after so many in a row it is said which worker this one waits for
 _REFUSALS = 50  # consecutive rows: then the endpoint is at fault, not the rows
 _HARMLESS = "a first text"
 _never = threading.Event()
@@ -116,6 +117,7 @@ class Reembedding:
         self._space = space_of(embedder)
         self._refused: set[tuple[str, int]] = set()
         self._refused_in_a_row = 0
+        self._waits_in_a_row = 0
         self._line = ProgressLine("embedded anew", 0)
         self.begun = False  # the database has room for the new vectors
         self.switched = False  # this worker has put the new vectors in the place of the old ones
@@ -165,7 +167,7 @@ class Reembedding:
                 with store.block_of(self._conn, name, row_id) as rows:
                     if rows is None:
                         busy = True
-                        _never.wait(_OTHERS_S)
+                        self._wait_for_others(name, row_id)
                     else:
                         todo = [row for row in rows if row.id <= last[name] and (name, row.id) not in self._refused]
                         busy |= bool(todo)
@@ -173,6 +175,13 @@ class Reembedding:
                             self._embed_rows(slice_)
                 row_id = store.missing(self._conn, name, store.end_of_block(row_id), last[name])
         return busy
+
+    def _wait_for_others(self, name: Store, row_id: int) -> None:
+        """Wait a moment for the worker that has the block of a row, whose machine may be cut off."""
+        self._waits_in_a_row += 1
+        if self._waits_in_a_row == _WAITS_TOLD:
+            self._line.say(f"waits for rows of another worker{store.worker_of_block(self._conn, name, row_id)}")
+        _never.wait(_OTHERS_S)
 
     def _trouble(self) -> EmbedderError | None:
         """Return why the endpoint does not embed a harmless text either; None if it does, so that rows are at fault.
@@ -211,7 +220,7 @@ class Reembedding:
                     raise EmbedderError(f"{_REFUSALS} rows one after the other were refused: {exc}") from exc
                 self._line.say(f"row {rows[0].id} of {rows[0].store} stays without a vector: {exc}")
                 return
-        self._refused_in_a_row = 0
+        self._refused_in_a_row = self._waits_in_a_row = 0
         store.fill_next(self._conn, self._space, rows, chunks)
         self._line.advance(len(rows))
         if (spare_s := self._slowest_s * len(rows) - (time.monotonic() - began)) > 0:
