@@ -363,6 +363,7 @@ _REMEDIES = (
     ("no space left", "make room on the disk of Postgres"),
     ("file too large", "make room on the disk of Postgres"),
     ("quota exceeded", "make room on the disk of Postgres"),
+    ("must be owner of", "the admin's DSN must name a superuser, or the owner of the tables"),
     ("failed: permission denied", "let this user open the directory of that socket, or correct `host` in `dsn`"),
     (
         "permission denied",

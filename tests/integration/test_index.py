@@ -263,6 +263,30 @@ def test_need_24_a_build_knows_no_time_limit_and_finishes_what_was_killed(
 
 
 @pytest.mark.usefixtures("configured")
+@pytest.mark.parametrize("verb", [["build"], ["drop", "--yes"]])
+def test_need_40_a_role_that_may_not_build_or_drop_is_told_who_may(
+    home: Path, dsn: str, admin_dsn: str, capsys: pytest.CaptureFixture[str], verb: list[str]
+) -> None:
+    if verb == ["build"]:
+        filled(admin_dsn, 3)
+    assert cli.main(["index", *verb, "--admin-dsn", dsn, "--hermes-home", str(home)]) == 1
+    said = capsys.readouterr().err
+    assert "must name a superuser, or the owner of the tables" in said and "Postgres is up" not in said
+
+
+@pytest.mark.usefixtures("configured")
+def test_need_24_a_home_whose_settings_are_of_another_model_drops_and_builds_the_indexes_that_there_are(
+    home: Path, admin_dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "config.yaml").write_text((home / "config.yaml").read_text().replace(f"dims: {DIMS}", "dims: 96"))
+    assert cli.main(["index", "drop", "--yes", "--hermes-home", str(home)]) == 0
+    assert Database(admin_dsn).column(WHOLE) == []
+    assert cli.main(["index", "build", "--hermes-home", str(home)]) == 0
+    assert Database(admin_dsn).column(WHOLE) == INDEXES
+    assert f"vectors of {DIMS} dimensions" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("configured")
 @pytest.mark.parametrize("verb", ["index", "reembed"])
 def test_need_40_who_waits_for_a_build_or_with_one_is_told_of_the_session_to_wait_for(
     admin_dsn: str, start_cli: Start, verb: str

@@ -11,7 +11,7 @@ from shlex import quote
 from typing import Any
 
 from ...domain.commandline import typed
-from ...domain.errors import InvalidArgument, WrongUsage
+from ...domain.errors import DimensionMismatch, InvalidArgument, WrongUsage
 from ...domain.format import format_bytes
 from ...domain.theme import ThemeRules
 from ...host.session_context import Policy
@@ -28,7 +28,7 @@ from ..common.commands import (
     given_admin_dsn,
     printed,
 )
-from ..common.console import Column, remark, say, show_table
+from ..common.console import Column, remark, say, show_table, warn
 from ..common.database import database, settings_of
 from ..common.hnsw import HnswIndex, build, drop, indexes, present, to_build
 from ..common.new_vectors import admin_connection
@@ -166,7 +166,10 @@ def _admin(args: argparse.Namespace, home: Path) -> Iterator[tuple[DeadlineConne
     """Yield an admin's connection, its connection string, and the rules for theme names."""
     settings = settings_of(home)
     with agents_admin(settings, given_admin_dsn(args)) as conninfo, admin_connection(conninfo) as conn:
-        ensure_schema(conn, dims=settings.dims)
+        try:
+            ensure_schema(conn, dims=settings.dims)
+        except DimensionMismatch as exc:  # the indexes are of the vectors that there are
+            warn(str(exc))
         yield conn, conninfo, Policy.of(settings).rules
 
 
