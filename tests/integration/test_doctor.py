@@ -330,6 +330,17 @@ def test_need_02_a_table_that_was_restored_alone_is_mended_by_what_is_printed(
     assert [check for check in left if check.state == "fail"] == []
 
 
+def test_need_40_a_model_whose_folder_is_gone_is_to_be_installed_not_verified(
+    home: Path, dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    section = {"dsn": dsn, "dims": DIMS, "embed_url": "local:bge-small-en-v1.5"}
+    (home / "config.yaml").write_text(yaml.safe_dump({"plugins": {"pgvector": section}}))
+    main(["doctor", "--hermes-home", str(home)])
+    said = capsys.readouterr().out
+    assert "FAIL  embedding: there is no model in" in said
+    assert "-> hermes-pgvector model install bge-small-en-v1.5; recall goes by words meanwhile" in said
+
+
 def test_a_role_that_may_not_read_the_rows_sets_no_sequence_back(admin_dsn: str) -> None:
     with connect(admin_dsn) as conn:
         added = b"INSERT INTO memory_entries (target, content) VALUES ('memory', %(text)s) RETURNING id"

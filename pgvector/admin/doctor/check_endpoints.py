@@ -14,7 +14,7 @@ from ...domain.errors import EmbedderError, EmbedderUnavailable, HermesPgvectorE
 from ...domain.theme import Languages
 from ...embed.cross_encoder import LANGUAGE, MODEL
 from ...embed.factory import cross_encoder_for, embedder_for, reranker_for
-from ...embed.model_folder import is_local, local_folder, local_name, models_folder, read_model_folder
+from ...embed.model_folder import is_local, is_model_name, local_folder, local_name, models_folder, read_model_folder
 from ...embed.onnx_session import missing_packages
 from ...recall.reranking import rerank_deadline_s
 from ..common.spool_views import inspect_spools
@@ -55,7 +55,7 @@ def _embedding(context: DoctorContext) -> Check:
             took_ms = _since_ms(started)
             other = "" if local else made_otherwise(context, embedder)  # a local model is known by its sha256
     except HermesPgvectorError as exc:
-        return fail("embedding", str(exc), f"{_remedy(exc, local=local)}; recall goes by words meanwhile")
+        return fail("embedding", str(exc), f"{_remedy(exc, context)}; recall goes by words meanwhile")
     if other:
         return fail(
             "embedding",
@@ -67,9 +67,12 @@ def _embedding(context: DoctorContext) -> Check:
     return ok("embedding", f"{which} {settings.dims} dimensions, in {took_ms} ms")
 
 
-def _remedy(exc: HermesPgvectorError, *, local: bool) -> str:
-    if not local:
+def _remedy(exc: HermesPgvectorError, context: DoctorContext) -> str:
+    url = context.settings.embed_url
+    if not is_local(url):
         return "check embed_url, embed_model and dims"
+    if is_model_name(name := local_name(url)) and not (models_folder(context.home) / name).is_dir():
+        return f"hermes-pgvector model install {name}"
     busy = "; if that finds nothing, this machine is too busy: raise embed_timeout_s"
     return f"hermes-pgvector model verify{busy if isinstance(exc, EmbedderUnavailable) else ''}"
 
