@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-import random
+import itertools
 import string
 from typing import Any
 
@@ -20,9 +20,8 @@ ANSWER = "That is a long enough answer to be worth storing, about the Atlas proj
 
 
 def distinct_words(chars: int) -> str:
-    noise = random.Random(3)
-    words = ("".join(noise.choices(string.ascii_lowercase, k=9)) for _ in range(chars // 10))
-    return " ".join(words)
+    letters = itertools.product(string.ascii_lowercase, repeat=9)
+    return " ".join("".join(reversed(word)) for word in itertools.islice(letters, chars // 10))
 
 
 def test_trap_03_rows_written_at_a_shutdown_without_a_vector_get_one_and_are_found_by_any_word(

@@ -27,7 +27,10 @@ def imported(tree: ast.Module) -> dict[str, tuple[str, str]]:
 def changed() -> Iterator[tuple[str, str, str, str]]:
     """Yield script, module, name in it, and the attribute of that which the script replaces by `mock.patch.object`."""
     for script in sorted(BENCHMARKS.rglob("*.py")):
-        tree = ast.parse(script.read_text(encoding="utf-8"))
+        text = script.read_text(encoding="utf-8")
+        if "mock.patch.object" not in text:
+            continue
+        tree = ast.parse(text)
         known = imported(tree)
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "mock.patch.object":
