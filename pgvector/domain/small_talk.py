@@ -32,7 +32,8 @@ _EMPTY = """
     bonjour merci salut beaucoup plaît plait il te vous
     ciao grazie ola olá obrigada obrigado dank je wel
 """
-_MONTH = late_pattern(r"\b(?:in|of|for|from|to) may\b")  # after these "may" is no verb
+# After these "may" is no verb.
+_MONTH = late_pattern(r"\b(?:(?:in|of|for|from|to) may\b|(?:this|last|next|about|and|or|was|is) may\W*$)")
 # Any other single word may be what is looked for, as in "plan, budget".
 _INTERJECTIONS = """
     alright also and anyway bonjour bitte but ciao danke good gracias grazie great gut hallo hello hey hi hmm hola ja

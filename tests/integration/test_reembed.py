@@ -569,7 +569,9 @@ def test_need_18_the_endpoint_may_be_away_for_a_while(
     assert Database(dsn).column("SELECT model FROM hermes_embedding") == ["newer"]
 
 
-@pytest.mark.parametrize("mode", ["wrong_dims", "unauthorized"])
+@pytest.mark.parametrize(
+    ("mode", "away"), [("wrong_dims", False), ("unauthorized", False), ("unauthorized", True)], ids=str
+)
 def test_need_18_an_endpoint_that_gives_no_vectors_any_more_stops_the_change_and_loses_nothing(
     make_provider: MakeProvider,
     settings: dict[str, object],
@@ -580,17 +582,23 @@ def test_need_18_an_endpoint_that_gives_no_vectors_any_more_stops_the_change_and
     arguments: list[str],
     new_model: ScriptedEmbedder,
     mode: Mode,
+    away: bool,
 ) -> None:
-    """Fewer rows are left than may be refused one after the other."""
+    """Fewer rows are left than may be refused one after the other; also after an outage that was waited for."""
     written(make_provider, settings, dsn, turns=12)
     configured(home, dsn, settings)
     new_model.latency_ms = 100
     with start_cli(*arguments, "--yes") as process:
         until(lambda: Database(dsn).column("SELECT to_regclass('hermes_reembed')") != [None], 60, "the beginning")
+        if away:
+            assert process.stderr is not None
+            new_model.mode = "http_500"
+            told = (line for line in process.stderr if "the endpoint is away, trying again" in line)
+            assert [bool(next(told)) for _ in range(3)]  # a circuit breaker is open then
         new_model.mode = mode
         _, stderr = process.communicate(timeout=150)
     assert process.returncode == 1 and "the same command goes on with it" in stderr, stderr
-    assert "stays without a vector" not in stderr and "trying again" not in stderr
+    assert "stays without a vector" not in stderr and (away or "trying again" not in stderr)
     assert Database(dsn).column("SELECT model FROM hermes_embedding") == ["older"]
 
     new_model.mode = "ok"

@@ -92,6 +92,8 @@ def test_both_questions_lose_what_is_said_around_them() -> None:
         "Today, where did we eat?",
         "In May, where did we eat?",
         "Where did we eat, in May?",
+        "This May, where did we eat?",
+        "Last May, where did we eat?",
         "id, name, time, status",
         "The cake was great, thanks to Anna.",
         "What is the plan?",

@@ -34,8 +34,8 @@ def complete(conn: DeadlineConnection, tell: hnsw.Tell) -> list[str]:
         for table in _KEYS:
             done += _index(conn, table, f"{table}_theme_code_idx", "index_codes")
         lacking = [table for table in _KEYS if _state(conn, table)[0]]
-        if lacking:
-            hnsw.drop(conn)
+        for name in hnsw.present(conn) if lacking else ():
+            hnsw.drop_index(conn, name)
         for table in lacking:
             _fill(conn, table, tell)
             done.append(f"codes of {table}")

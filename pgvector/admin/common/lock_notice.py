@@ -21,6 +21,7 @@ from .console import remark, watched_by
 
 _SILENT_S = 3.0  # from then on a wait is explained
 _LOOK_S = 0.5
+_SELDOM_S = 30.0  # between looks at a statement that takes long by itself
 _LOOK_DEADLINE_S = 5.0
 # Only the role and the program of another session are visible to every role. Behind a pooler nothing is found: it
 # invents the number of our session.
@@ -35,7 +36,7 @@ SELECT other.pid, other.usename AS role, other.application_name AS program
 
 @contextmanager
 def lock_waits_told(conn: DeadlineConnection) -> Iterator[None]:
-    """Say on stderr, once, which session holds the lock that `conn` has waited for in the block for three seconds."""
+    """Say on stderr, once of each, which sessions hold locks that `conn` has waited for in the block for a while."""
     try:
         conninfo = make_conninfo(**conn.info.get_parameters(), password=conn.info.password)
     except UnicodeError:  # psycopg reads the name of the user's home as UTF-8, which it need not be
@@ -64,14 +65,16 @@ class TellingBackend(Backend):
 def _watch(conn: DeadlineConnection, conninfo: str, over: threading.Event) -> None:
     pid = conn.info.backend_pid
     working_since, pause_s = time.monotonic(), _SILENT_S
+    told: set[str] = set()
     while not over.wait(_LOOK_S):
         if conn.pgconn.transaction_status != TransactionStatus.ACTIVE:
             working_since, pause_s = time.monotonic(), _SILENT_S
         elif time.monotonic() - working_since >= pause_s:
-            if (holder := _holder(conninfo, pid)) and not over.is_set():
+            holder = _holder(conninfo, pid)
+            if holder not in ("", *told) and not over.is_set():
                 remark(holder)
-                return
-            pause_s *= 2  # a statement that takes long by itself
+                told.add(holder)
+            pause_s += min(pause_s, _SELDOM_S)
 
 
 def _holder(conninfo: str, pid: int) -> str:

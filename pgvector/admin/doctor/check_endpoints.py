@@ -17,6 +17,7 @@ from ...embed.factory import cross_encoder_for, embedder_for, reranker_for
 from ...embed.model_folder import is_local, is_model_name, local_folder, local_name, models_folder, read_model_folder
 from ...embed.onnx_session import missing_packages
 from ...recall.reranking import rerank_deadline_s
+from ..common.model_source import CATALOGUE
 from ..common.spool_views import inspect_spools
 from .check import Check, DoctorContext, fail, note, ok
 from .stored_samples import made_otherwise
@@ -72,7 +73,7 @@ def _remedy(exc: HermesPgvectorError, context: DoctorContext) -> str:
     if not is_local(url):
         return "check embed_url, embed_model and dims"
     if is_model_name(name := local_name(url)) and not (models_folder(context.home) / name).is_dir():
-        return f"hermes-pgvector model install {name}"
+        return f"hermes-pgvector model install {name}{'' if name in CATALOGUE else ' --from DIR'}"
     busy = "; if that finds nothing, this machine is too busy: raise embed_timeout_s"
     return f"hermes-pgvector model verify{busy if isinstance(exc, EmbedderUnavailable) else ''}"
 

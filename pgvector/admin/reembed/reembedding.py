@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +30,7 @@ _TIMEOUT_S = 120.0  # of one request: bulk work may take longer than an agent's 
 _SAMPLE = 64  # rows that the plan embeds to measure the speed
 _PAUSE_FIRST_S, _PAUSE_MAX_S = 1.0, 30.0  # before an unavailable endpoint is retried
 _OTHERS_S = 0.5  # interval of checks whether another worker has finished its block
-_WAITS_TOLD = 10  # after so many in a row it is said which worker this one waits for
+_WAITS_TOLD = 10  # after so many for the same rows it is said which worker has them
 _REFUSALS = 50  # consecutive rows: then the endpoint is at fault, not the rows
 _HARMLESS = "a first text"
 _never = threading.Event()
@@ -117,7 +118,7 @@ class Reembedding:
         self._space = space_of(embedder)
         self._refused: set[tuple[str, int]] = set()
         self._refused_in_a_row = 0
-        self._waits_in_a_row = 0
+        self._waits: Counter[tuple[Store, int]] = Counter()  # for other workers, by store and the end of their block
         self._line = ProgressLine("embedded anew", 0)
         self.begun = False  # the database has room for the new vectors
         self.switched = False  # this worker has put the new vectors in the place of the old ones
@@ -178,38 +179,37 @@ class Reembedding:
 
     def _wait_for_others(self, name: Store, row_id: int) -> None:
         """Wait a moment for the worker that has the block of a row, whose machine may be cut off."""
-        self._waits_in_a_row += 1
-        if self._waits_in_a_row == _WAITS_TOLD:
+        block = name, store.end_of_block(row_id)
+        self._waits[block] += 1
+        if self._waits[block] == _WAITS_TOLD:
             self._line.say(f"waits for rows of another worker{store.worker_of_block(self._conn, name, row_id)}")
         _never.wait(_OTHERS_S)
 
-    def _trouble(self) -> EmbedderError | None:
-        """Return why the endpoint does not embed a harmless text either; None if it does, so that rows are at fault.
+    def _wait_while_away(self) -> bool:
+        """Wait until the endpoint embeds a harmless text; return whether it was away, else rows are at fault.
 
-        Some endpoints report a text that they cannot embed as an outage, and some an outage as an answer.
+        Some endpoints report a text that they cannot embed as an outage. Raises EmbedderError for any other answer.
         """
-        try:
-            self._embedder.embed_documents([_HARMLESS], timeout_s=_TIMEOUT_S)
-        except EmbedderError as exc:
-            return exc
-        return None
+        pause_s = _PAUSE_FIRST_S
+        while True:
+            try:
+                self._embedder.embed_documents([_HARMLESS], timeout_s=_TIMEOUT_S)
+            except EmbedderUnavailable as exc:
+                self._line.say(f"the endpoint is away, trying again: {exc}")
+                _never.wait(pause_s)
+                pause_s = min(pause_s * 2, _PAUSE_MAX_S)
+            else:
+                return pause_s > _PAUSE_FIRST_S
 
     def _embed_rows(self, rows: Sequence[PendingRow]) -> None:
         began = time.monotonic()
-        pause_s = _PAUSE_FIRST_S
         while True:
             try:
                 chunks = _embed(self._embedder, [row.text for row in rows], self._chunk_tokens)
                 break
             except EmbedderError as exc:
-                trouble = self._trouble()
-                if isinstance(trouble, EmbedderUnavailable):
-                    self._line.say(f"the endpoint is away, trying again: {trouble}")
-                    _never.wait(pause_s)
-                    pause_s = min(pause_s * 2, _PAUSE_MAX_S)
+                if self._wait_while_away() and isinstance(exc, EmbedderUnavailable):
                     continue
-                if trouble is not None:
-                    raise trouble from exc
                 if len(rows) > 1:
                     for row in rows:
                         self._embed_rows([row])
@@ -220,7 +220,7 @@ class Reembedding:
                     raise EmbedderError(f"{_REFUSALS} rows one after the other were refused: {exc}") from exc
                 self._line.say(f"row {rows[0].id} of {rows[0].store} stays without a vector: {exc}")
                 return
-        self._refused_in_a_row = self._waits_in_a_row = 0
+        self._refused_in_a_row = 0
         store.fill_next(self._conn, self._space, rows, chunks)
         self._line.advance(len(rows))
         if (spare_s := self._slowest_s * len(rows) - (time.monotonic() - began)) > 0:
