@@ -51,6 +51,9 @@ selection=($(in_folder host loader)
   $(in_folder integration isolation contexts recall_faults recall_filters search_words mirror_files mirror_hooks \
     tools_write migrate least_privilege delegation costs interface) tests/unit)
 
+# What still runs in the background ends with the script.
+trap 'kill $(cat -- "$scratch"/*.pid 2>/dev/null) 2>/dev/null || true; rm -rf -- "$scratch"' EXIT
+
 # in_background NAME COMMAND...: runs a command beside what follows; what it prints is kept for awaited.
 in_background() {
   "${@:2}" >"$scratch/$1.log" 2>&1 &
@@ -59,7 +62,11 @@ in_background() {
 
 # awaited NAME MESSAGE: waits for that command, where it was started, and fails with the message if it has failed.
 awaited() {
-  if [ ! -e "$scratch/$1.pid" ] || wait "$(cat -- "$scratch/$1.pid")"; then return 0; fi
+  local result=0
+  if [ ! -e "$scratch/$1.pid" ]; then return 0; fi
+  wait "$(cat -- "$scratch/$1.pid")" || result=$?
+  rm -- "$scratch/$1.pid"
+  if [ "$result" = 0 ]; then return 0; fi
   cat -- "$scratch/$1.log" >&2
   fail "$2"
 }
@@ -115,7 +122,7 @@ wait
 
 export HYPOTHESIS_STORAGE_DIRECTORY=$root/.cache/hypothesis
 # More processes than cores, for much of the time is spent waiting; one file stays in one of them, in the order given.
-pytest() { "$python" -P -m pytest --no-skips -o cache_dir=.cache/pytest -n 4 --dist loadfile --no-loadscope-reorder "${without[@]}" "$@"; }
+pytest() { "$python" -P -m pytest --no-skips -o cache_dir=.cache/pytest -n 4 --dist loadfile --no-loadscope-reorder ${without[@]+"${without[@]}"} "$@"; }
 
 # mixed FOLDER...: the paths of the test modules of these folders, each folder's spread over the whole list: those that
 # mostly wait then run beside those that mostly compute.
@@ -202,7 +209,8 @@ PGVECTOR_TEST_ROW_SECURITY=all PGVECTOR_TEST_POOLER=1 stage "Tests with row-leve
   # Those for which the role, its policies or the pooler change what happens. Who makes a database, a role or a pooler of
   # its own, or walks the statements that others walk here, runs in the first stage only.
   in_folder integration lost_files tools_write prune themes_command history arrivals isolation mirror_hooks recall_faults \
-    reuse delegation profiles rights row_security_agents strangers recall_late mirror_hosts second_profile pipeline
+    reuse delegation profiles rights row_security_agents strangers recall_late recall_passes undo mirror_hosts \
+    second_profile pipeline
 )
 
 if [ -z "${PGVECTOR_TEST_POSTGRES:-}" ]; then

@@ -77,7 +77,7 @@ def test_need_03_agents_killed_one_after_the_other_leave_nothing_behind(
 def test_need_03_a_forked_child_and_its_parent_write_each_their_own_once(
     leave: str, dsn: str, home: Path, database: Database
 ) -> None:
-    with AgentProcess({"dsn": dsn, "dims": DIMS}, home) as agent:
+    with AgentProcess({"dsn": dsn, "dims": DIMS}, home, forked=False) as agent:
         agent.call("sync_turn", turn(1), ANSWER)
         until(lambda: user_turns(database) == [turn(1)], 20, "the parent's first turn")
         assert agent.fork(("sync_turn", [turn(2), ANSWER]), leave=leave) == 0
@@ -90,7 +90,7 @@ def test_need_03_a_forked_child_and_its_parent_write_each_their_own_once(
 
 
 def test_need_03_a_forked_child_recalls(dsn: str, home: Path, database: Database) -> None:
-    with AgentProcess({"dsn": dsn, "dims": DIMS}, home) as agent:
+    with AgentProcess({"dsn": dsn, "dims": DIMS}, home, forked=False) as agent:
         agent.call("sync_turn", turn(1), ANSWER)
         until(lambda: user_turns(database) == [turn(1)], 20, "the parent's turn")
         agent.call("on_session_switch", "session-2")  # a session still has its own turns
@@ -100,7 +100,7 @@ def test_need_03_a_forked_child_recalls(dsn: str, home: Path, database: Database
 def test_need_03_a_child_that_shuts_down_at_once_leaves_its_parent_as_it_was(
     dsn: str, home: Path, database: Database
 ) -> None:
-    with AgentProcess({"dsn": dsn, "dims": DIMS}, home) as agent:
+    with AgentProcess({"dsn": dsn, "dims": DIMS}, home, forked=False) as agent:
         agent.call("sync_turn", turn(1), ANSWER)
         until(lambda: user_turns(database) == [turn(1)], 20, "the parent's turn")
         assert agent.fork(("shutdown", []), leave="exit") == 0

@@ -54,7 +54,7 @@ def run(user: Path) -> Run:
     def ran(home: str, *arguments: str) -> str:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("HERMES_", "PG"))}
         own = {"HERMES_HOME": str(user / home), "HERMES_PGVECTOR_EMBEDDED_BIN_DIR": BIN_DIR}
-        done = run_forked(*arguments, environment=kept | own)
+        done = run_forked(*arguments, environment=kept | own, timeout_s=200)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

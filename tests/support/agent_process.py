@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,12 +19,15 @@ from .forked import Forked, prepared
 # A fork beside other threads is what is tested here; newer Pythons warn of it.
 PREPARATION = """
 import json, logging, os, resource, sys, warnings
-import pgvector.psycopg, psycopg, psycopg_pool
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from hermes_memory_pgvector.recall import prefetch
-from hermes_memory_pgvector.runtime import parts, process
 
 warnings.filterwarnings("ignore", "This process", DeprecationWarning)
+"""
+# What a provider imports when it is used.
+MORE = """
+import pgvector.psycopg, psycopg, psycopg_pool
+from hermes_memory_pgvector.recall import prefetch
+from hermes_memory_pgvector.runtime import parts, process
 """
 # Reads [hook, arguments] a line and prints what the hook returned. At "fork", the rest of the line is what a child does
 # ("must_recall" among it) and how it leaves: "exit" as the main program does, "_exit" as a worker of multiprocessing.
@@ -88,7 +91,7 @@ class AgentProcess:
             # A log file would take nothing of it either.
             streams["stderr"] = subprocess.DEVNULL if full_disk else log
             if forked:
-                place, more = prepared(PREPARATION, PROGRAM), {"folder": Path.cwd(), "leads_session": True}
+                place, more = prepared(PREPARATION + MORE, PROGRAM), {"folder": Path.cwd(), "leads_session": True}
                 self._process = Forked(place, *words, environment=environment, **more, **streams)
             else:
                 code = f"import sys\narguments = sys.argv[1:]\n{PREPARATION}{PROGRAM}"
@@ -154,7 +157,8 @@ class AgentProcess:
     def kill(self) -> None:
         """SIGKILL; fine when it is gone already."""
         if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # has ended by itself since
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(EXIT_TIMEOUT_S)
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None

@@ -44,7 +44,7 @@ class DebianProgram:
                 break
             try:
                 self._fetch(folder)
-            except RuntimeError:
+            except (RuntimeError, OSError):  # also where another process fetches it into the same folder
                 if attempt == _TRIES - 1:
                     raise
         else:
