@@ -36,7 +36,8 @@ _SIDEWAYS = """() => {
   };
   const out = [...own.querySelectorAll("*")].filter((node) => {
     const box = node.getBoundingClientRect();
-    return box.width > 1 && box.right > wide + 1 && !scrolls(node);
+    // Of what is hidden, as in closed details, the places may be those of another width.
+    return node.checkVisibility() && box.width > 1 && box.right > wide + 1 && !scrolls(node);
   });
   const found = out.slice(0, 5).map((node) => node.outerHTML.slice(0, 200));
   const whole = document.documentElement.scrollWidth;
