@@ -607,6 +607,7 @@ def test_need_18_an_endpoint_that_gives_no_vectors_any_more_stops_the_change_and
     assert Database(dsn).column("SELECT model FROM hermes_embedding") == ["newer"]
 
 
+@pytest.mark.parametrize("by_limit", [False, True], ids=["failed", "rate limited"])
 def test_need_18_a_refused_row_stays_by_itself(
     make_provider: MakeProvider,
     settings: dict[str, object],
@@ -615,13 +616,15 @@ def test_need_18_a_refused_row_stays_by_itself(
     cli: Run,
     arguments: list[str],
     new_model: ScriptedEmbedder,
+    by_limit: bool,
 ) -> None:
+    """Also where the endpoint says of a text that is too much for it, whenever that comes, to wait a second."""
     provider = make_provider(settings)
     provider.on_memory_write("add", "memory", "The quixotic pilot refuses every tug.")
     landed(provider)
     written(make_provider, settings, dsn, turns=10)
     configured(home, dsn, settings)
-    new_model.refused_word = "quixotic"
+    new_model.refused_word, new_model.refuses_by_limit, new_model.retry_after = "quixotic", by_limit, "1"
 
     said = cli(*arguments, "--yes", "--rate", "1000")
 

@@ -96,6 +96,7 @@ class ScriptedEmbedder(ScriptedEndpoint[Mode]):
         self.dimensions: Manners = "obeys"
         self.native_dims = dims  # without `dimensions`, or where they are ignored
         self.too_long_reply: tuple[int, str] | None = None  # another server's status and words in the mode too_long
+        self.refuses_by_limit = False  # of a text with `refused_word` it says "try again in `retry_after` seconds"
         self.refused_word = ""  # a text with it gets a batch refused, as a model refuses some that it cannot embed
         self.backwards = False  # reads texts from their end, as another model under the same name would read otherwise
         self.misses = 0
@@ -187,7 +188,7 @@ class _Scene:
             said = f"batch size {len(self.texts)} > maximum allowed batch size {self.script.max_texts}"
             self.handler.send_json(422, {"error": said, "error_type": "Validation"})
         elif self.script.refused_word and self.script.refused_word in " ".join(self.texts):
-            self.handler.send_json(500, {"error": "failed to encode response: json: unsupported value: NaN"})
+            self._refuse_word()
         else:
             self.handler.send_bytes(200, self._reply(mode))
 
@@ -209,6 +210,13 @@ class _Scene:
         if mode == "null_numbers":  # bytes cannot say null
             encoding = "float"
         return json.dumps(embed_reply(self.api, self.model, vectors, encoding=encoding)).encode()
+
+    def _refuse_word(self) -> None:
+        if self.script.refuses_by_limit:
+            wait = {"Retry-After": self.script.retry_after}
+            self.handler.send_json(429, {"error": "request too large for the tokens of a minute"}, wait)
+            return
+        self.handler.send_json(500, {"error": "failed to encode response: json: unsupported value: NaN"})
 
     def _refuse_length(self) -> None:
         if self.script.too_long_reply is not None:

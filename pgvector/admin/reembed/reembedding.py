@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 
 from ...capture.document_embedding import DocumentEmbedder, PendingRows
 from ...domain.chunks import chunk_spans
@@ -31,6 +32,7 @@ _SAMPLE = 64  # rows that the plan embeds to measure the speed
 _PAUSE_FIRST_S, _PAUSE_MAX_S = 1.0, 30.0  # before an unavailable endpoint is retried
 _OTHERS_S = 0.5  # interval of checks whether another worker has finished its block
 _WAITS_TOLD = 10  # after so many for the same rows it is said which worker has them
+_TRIES = 3  # of the same rows, each after an outage: then they are what the endpoint calls one
 _REFUSALS = 50  # consecutive rows: then the endpoint is at fault, not the rows
 _HARMLESS = "a first text"
 _never = threading.Event()
@@ -203,12 +205,12 @@ class Reembedding:
 
     def _embed_rows(self, rows: Sequence[PendingRow]) -> None:
         began = time.monotonic()
-        while True:
+        for tries in count(1):
             try:
                 chunks = _embed(self._embedder, [row.text for row in rows], self._chunk_tokens)
                 break
             except EmbedderError as exc:
-                if self._wait_while_away() and isinstance(exc, EmbedderUnavailable):
+                if self._wait_while_away() and isinstance(exc, EmbedderUnavailable) and tries < _TRIES:
                     continue
                 if len(rows) > 1:
                     for row in rows:
