@@ -203,6 +203,14 @@ class Reembedding:
             else:
                 return pause_s > _PAUSE_FIRST_S
 
+    def _leave_out(self, row: PendingRow, refusal: EmbedderError) -> None:
+        """Note a row that stays without a vector. Raises EmbedderError after so many that the endpoint is at fault."""
+        self._refused.add((row.store, row.id))
+        self._refused_in_a_row += 1
+        if self._refused_in_a_row >= _REFUSALS:
+            raise EmbedderError(f"{_REFUSALS} rows one after the other were refused: {refusal}") from refusal
+        self._line.say(f"row {row.id} of {row.store} stays without a vector: {refusal}")
+
     def _embed_rows(self, rows: Sequence[PendingRow]) -> None:
         began = time.monotonic()
         for tries in count(1):
@@ -216,11 +224,7 @@ class Reembedding:
                     for row in rows:
                         self._embed_rows([row])
                     return
-                self._refused.add((rows[0].store, rows[0].id))
-                self._refused_in_a_row += 1
-                if self._refused_in_a_row >= _REFUSALS:
-                    raise EmbedderError(f"{_REFUSALS} rows one after the other were refused: {exc}") from exc
-                self._line.say(f"row {rows[0].id} of {rows[0].store} stays without a vector: {exc}")
+                self._leave_out(rows[0], exc)
                 return
         self._refused_in_a_row = 0
         store.fill_next(self._conn, self._space, rows, chunks)
