@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from hermes_memory_pgvector.admin.doctor.prove import prove
 from hermes_memory_pgvector.cli import main
+from hermes_memory_pgvector.runtime.process import close_all
 from tests.conftest import DIMS, MakeProvider
 from tests.support.blocked_packages import PoorEnvironment
 from tests.support.hostile import plain_lines
 from tests.support.local_models import link_model
 from tests.support.memory import called, landed
-from tests.support.model_files import MODEL_NAME
+from tests.support.model_files import MODEL_NAME, model_dir
 
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
 LOCAL = {"embed_url": f"local:{MODEL_NAME}", "recall_deadline_s": 30.0, "prefetch_deadline_s": 8.0}
 FACTS = [
     "Our kitten sleeps on the radiator all afternoon.",
@@ -277,6 +281,41 @@ def test_doctor_says_which_model_is_active_and_what_to_run(
     else:
         assert check["state"] == "fail"
         assert "hermes-pgvector model list" in check["said"]
+
+
+def test_need_02_another_local_model_installed_by_the_same_name_is_told(
+    home: Path, tmp_path: Path, make_provider: MakeProvider, dsn: str, cli: Run
+) -> None:
+    """Old vectors and new ones are compared with each other, and nothing fits any more."""
+    source = tmp_path / "mine"
+    source.mkdir()
+    shutil.copy(model_dir() / "model.onnx", source)
+    words = (model_dir() / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    settings = {"dsn": dsn, "embed_url": "local:mine", "dims": DIMS}
+    (home / "config.yaml").write_text(yaml.safe_dump({"plugins": {"pgvector": settings}}), encoding="utf-8")
+
+    def installed(vocabulary: list[str]) -> None:
+        (source / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
+        assert cli("model", "install", "mine", "--from", str(source)).returncode == 0
+
+    def found() -> dict[str, str]:
+        checks = json.loads(cli("doctor", "--json").stdout)["checks"]
+        return next(check for check in checks if check["name"] == "embedding")
+
+    installed(words)
+    provider = make_provider(LOCAL | {"embed_url": "local:mine"})
+    for fact in FACTS:
+        provider.on_memory_write("add", "memory", fact)
+    landed(provider)
+    close_all()
+    assert found()["state"] == "ok"
+
+    # The same network with its words in another order is another model of the same length.
+    installed([*words[:1000], *reversed(words[1000:])])
+    said = found()
+    assert said["state"] == "fail" and "3 of 3 stored texts would get another vector" in said["said"], said
+    assert said["fix"].startswith("put its former files back; or embed everything anew"), said
+    assert "reembed --again --yes --admin-dsn DSN" in said["fix"]
 
 
 def test_a_model_that_is_not_there_leaves_words_and_comes_back_by_itself(

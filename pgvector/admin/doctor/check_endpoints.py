@@ -54,18 +54,25 @@ def _embedding(context: DoctorContext) -> Check:
         with closing(embedder):
             embedder.embed_query(_QUESTION, timeout_s=settings.embed_timeout_s)
             took_ms = _since_ms(started)
-            other = "" if local else made_otherwise(context, embedder)  # a local model is known by its sha256
+            other = made_otherwise(context, embedder)
     except HermesPgvectorError as exc:
         return fail("embedding", str(exc), f"{_remedy(exc, context)}; recall goes by words meanwhile")
     if other:
-        return fail(
-            "embedding",
-            f"{embedder.model} is another model than the one that has made the vectors in the database: {other}",
-            "have the endpoint serve the former one again; or embed everything anew, for all who use this database: "
-            f"hermes-pgvector reembed --again --yes{' --admin-dsn DSN' if settings.dsn else ''}",
-        )
+        return _other_model(embedder.model, other, settings)
     which = f"local model {embedder.model} in this process," if local else f"{embedder.model} answers with"
     return ok("embedding", f"{which} {settings.dims} dimensions, in {took_ms} ms")
+
+
+def _other_model(name: str, other: str, settings: Settings) -> Check:
+    former = (
+        "put its former files back" if is_local(settings.embed_url) else "have the endpoint serve the former one again"
+    )
+    return fail(
+        "embedding",
+        f"{name} is another model than the one that has made the vectors in the database: {other}",
+        f"{former}; or embed everything anew, for all who use this database: "
+        f"hermes-pgvector reembed --again --yes{' --admin-dsn DSN' if settings.dsn else ''}",
+    )
 
 
 def _remedy(exc: HermesPgvectorError, context: DoctorContext) -> str:

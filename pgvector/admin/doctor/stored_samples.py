@@ -1,4 +1,4 @@
-"""Compares stored vectors with those that their texts get now: an endpoint may serve another model by the same name."""
+"""Compares stored vectors with those that their texts get now: another model may have come by the same name."""
 
 from __future__ import annotations
 
