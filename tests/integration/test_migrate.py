@@ -195,6 +195,23 @@ def test_need_28_an_invalid_index_is_reported(cli: Run, home: Path, admin_dsn: s
     assert "index" not in [check["name"] for check in json.loads(cli("doctor", "--json").stdout)["checks"]]
 
 
+def test_need_28_the_leftover_of_an_interrupted_rebuild_is_to_be_dropped(cli: Run, home: Path, admin_dsn: str) -> None:
+    """As of one for which the disk had no room: rebuilt, it would be a second index that every write pays for."""
+    (home / "config.yaml").write_text(f"plugins: {{pgvector: {{dsn: '{admin_dsn}', dims: {DIMS}}}}}\n")
+    with psycopg.connect(admin_dsn) as reading, psycopg.connect(admin_dsn, autocommit=True) as admin:
+        reading.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        reading.execute("SELECT FROM conversations")  # a rebuild has to wait for its end
+        admin.execute("SET statement_timeout = '1s'")
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            admin.execute("REINDEX INDEX CONCURRENTLY conversations_embedding_idx")
+    (check,) = [check for check in json.loads(cli("doctor", "--json").stdout)["checks"] if check["name"] == "index"]
+    assert check["said"] == "conversations_embedding_idx_ccnew is invalid"
+    with psycopg.connect(admin_dsn, autocommit=True) as admin:
+        admin.execute(check["fix"])
+    left = Database(admin_dsn).column("SELECT relname FROM pg_class WHERE relname LIKE 'conversations_embedding%%'")
+    assert left == ["conversations_embedding_idx"]
+
+
 def test_need_28_every_migration_is_sealed_with_its_own_checksum(admin_dsn: str) -> None:
     for migration in migrations():
         (digits,) = re.findall(r"'([0-9a-f]{64})'", migration.sql)

@@ -28,7 +28,7 @@ def migrating(conn: DeadlineConnection, settings: Settings) -> str:
 def check_tables(conn: DeadlineConnection, settings: Settings, invalid: list[str]) -> Iterator[Check]:
     """Yield what is wrong with the tables; `invalid` names the indexes that are incomplete. Nothing if all is well."""
     for name in invalid:
-        yield fail("index", f"{name} is invalid", f"REINDEX INDEX CONCURRENTLY {name}", f"index:{name}")
+        yield fail("index", f"{name} is invalid", f"{server_health.mending(name)} {name}", f"index:{name}")
     yield from _unnumbered(conn)
     migrate = migrating(conn, settings)
     yield from _indexes(conn, migrate)

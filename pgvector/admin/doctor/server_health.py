@@ -60,11 +60,18 @@ def update_extension(conn: DeadlineConnection) -> None:
         conn.execute("ALTER EXTENSION vector UPDATE")
 
 
+def mending(name: str) -> str:
+    """Return how the statement begins that mends an invalid index of ours while agents work.
+
+    The leftover of an interrupted rebuild is dropped: rebuilt, it would be a second index beside the first.
+    """
+    return "DROP INDEX CONCURRENTLY" if _LEFTOVER.search(name) else "REINDEX INDEX CONCURRENTLY"
+
+
 def rebuild_index(conn: DeadlineConnection, name: str) -> None:
     """Rebuild an invalid index of ours while agents work; drop the leftover of an earlier attempt."""
-    statement = "DROP INDEX CONCURRENTLY {}" if _LEFTOVER.search(name) else "REINDEX INDEX CONCURRENTLY {}"
     with translated():
-        conn.execute(sql.SQL(statement).format(sql.Identifier(name)))
+        conn.execute(sql.SQL(mending(name) + " {}").format(sql.Identifier(name)))
 
 
 def kept_capitals(conn: DeadlineConnection) -> str:
