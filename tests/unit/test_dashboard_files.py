@@ -94,6 +94,8 @@ print(json.dumps([asked.status_code, asked.json(), changed.status_code, code]))
 
 def loaded(poor: PoorEnvironment, home: Path) -> tuple[int, dict[str, Any], int, Path]:
     """Status and answer of a question, status of a change, and the file that answered."""
+    # Else a Postgres of the home's own was made, started, and left in the user's data.
+    (home / "config.yaml").write_text("plugins: {pgvector: {dsn: 'host=127.0.0.1 port=1'}}\n", encoding="utf-8")
     done = poor.run(LOADING, str(home / "plugins" / "pgvector"), home=home)
     assert done.returncode == 0, done.stderr
     status, answer, changed, code = json.loads(done.stdout.splitlines()[-1])
