@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,7 @@ from tests.conftest import DIMS
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from .conftest import Run
 
 
 @pytest.fixture

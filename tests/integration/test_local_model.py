@@ -23,7 +23,8 @@ from tests.support.local_models import link_model
 from tests.support.memory import called, landed
 from tests.support.model_files import MODEL_NAME, model_dir
 
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
+from .conftest import Run
+
 LOCAL = {"embed_url": f"local:{MODEL_NAME}", "recall_deadline_s": 30.0, "prefetch_deadline_s": 8.0}
 FACTS = [
     "Our kitten sleeps on the radiator all afternoon.",

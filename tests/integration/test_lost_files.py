@@ -7,7 +7,6 @@ import logging
 import os
 import random
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,8 @@ from tests.conftest import MakeProvider
 from tests.support.memory import called, landed, recalled, runtime_of, write_entries
 from tests.support.stored import Database
 
+from .conftest import Run
+
 COLOURS = (
     "Crane a is red",
     "Crane b is blue",
@@ -31,7 +32,6 @@ COLOURS = (
     "Crane e is tan",
     "Crane f is teal",
 )
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture

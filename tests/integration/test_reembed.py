@@ -30,8 +30,9 @@ from tests.support.scripted_embedder import Mode, ScriptedEmbedder
 from tests.support.stored import Database
 from tests.support.waiting import until
 
+from .conftest import Run
+
 NEW_DIMS = 96
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 Start = Callable[..., "subprocess.Popen[str]"]
 WITHOUT_VECTOR = (
     "SELECT (SELECT count(*) FROM memory_entries WHERE embedding IS NULL)"

@@ -26,6 +26,8 @@ from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
 from tests.support.waiting import until
 
+from .conftest import Run
+
 CRANES = (
     "Crane a is red",
     "Crane b is blue",
@@ -35,7 +37,6 @@ CRANES = (
     "Crane f is teal",
 )
 PATIENCE_S = 60.0
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 Ask = Callable[..., Any]
 
 

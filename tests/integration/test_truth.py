@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,6 @@ from tests.support.model_files import MODEL_NAME
 from tests.support.waiting import until
 
 Capture = pytest.CaptureFixture[str]
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 LOCAL = {"embed_url": f"local:{MODEL_NAME}"}
 _RATIO = 4  # of the CPU time of a short command to that of importing the driver: 1.8 to 2.0 where nothing else runs
