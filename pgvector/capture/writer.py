@@ -275,12 +275,15 @@ class Writer:
         if self._adopted.look_again():
             self._due.adopt = 0.0
             return True
-        return any(map(self._write_from, self._own.queues()))
+        queues = self._own.queues()
+        return any(self._write_from(queue, queues[:place]) for place, queue in enumerate(queues))
 
-    def _write_from(self, queue: Queue) -> bool:
-        """Write a batch from a queue; return False if nothing waits in it."""
+    def _write_from(self, queue: Queue, earlier: Sequence[Queue] = ()) -> bool:
+        """Write a batch from a queue, or from the `earlier` ones if they hold older operations by now; return False if
+        nothing waits in it."""
         ops, size = self._take(queue), self._batch_size.ops
-        if ops:
+        # A hook may have filled an earlier queue, and then this one, since the earlier one was found empty.
+        if ops and not any(map(self._write_from, earlier)):
             self._write(queue, ops[:size], ops[size:])
         return ops is None or bool(ops)
 

@@ -14,8 +14,10 @@ from psycopg.conninfo import make_conninfo
 
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.host.session_context import load_settings
-from tests.conftest import DIMS
+from hermes_memory_pgvector.runtime.process import close_all
+from tests.conftest import DIMS, MakeProvider
 from tests.support.local_models import link_model
+from tests.support.memory import landed
 from tests.support.model_files import MODEL_NAME
 from tests.support.ollama import FakeOllama
 
@@ -98,11 +100,14 @@ def test_need_40_a_second_profile_takes_the_endpoint_of_the_first(
 
 
 def test_need_40_a_second_profile_takes_the_local_model_of_the_first_with_its_files(
-    home: Path, profile: Path, admin_dsn: str, install: Install, capsys: pytest.CaptureFixture[str]
+    home: Path, profile: Path, make_provider: MakeProvider, install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
     configure(home, embed_url=f"local:{MODEL_NAME}", dims=DIMS)
     link_model(home)
-    hold(admin_dsn, MODEL_NAME)
+    first = make_provider({"embed_url": f"local:{MODEL_NAME}"})
+    first.on_memory_write("add", "memory", "The spare key is behind the pot")
+    landed(first)
+    close_all()
 
     assert install()["recall"]["mode"] == "local"
 
