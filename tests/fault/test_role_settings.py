@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -15,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from hermes_memory_pgvector.admin.common.migrations import migrate
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
+from hermes_memory_pgvector.store.pool import connect
 from tests.conftest import DIMS, MakeProvider
 from tests.support.memory import landed, recalled, runtime_of
 from tests.support.pooler import pgbouncer
@@ -155,6 +157,13 @@ def test_need_03_a_limit_of_a_millisecond_on_statements_is_for_others(
 ) -> None:
     set_role(admin_dsn, statement_timeout="1")
     use_and_check(make_provider, direct_dsn, admin_dsn, endpoint, log)
+
+
+def test_need_10_a_server_looks_after_minutes_whether_the_machine_of_a_session_is_still_there(dsn: str) -> None:
+    """That is asked of a connection over a network; one on this machine shows only who has set it."""
+    with closing(connect(dsn, timeout_s=10.0, prepares=True)) as connection:
+        found = connection.execute("SELECT source FROM pg_settings WHERE name LIKE 'tcp\\_keepalives\\_i%'").fetchall()
+    assert [row.source for row in found] == ["session", "session"]
 
 
 def test_need_03_tables_in_a_schema_that_is_not_on_the_roles_path(

@@ -33,12 +33,14 @@ SELECT set_config('search_path', %(path)s, %(local)s) WHERE %(pid)s::integer IS 
 
 -- name: settle_session
 -- exempt: touches no table. For what is done outside of `set_timeouts`, whatever the role or the database sets. A pooler in
--- transaction mode would pass the settings on to other clients: there only those are set that it keeps for each client.
+-- transaction mode would pass the settings on to other clients: there only those are set that it keeps for each client. The last ones
+-- have the server end the session of a machine that is gone within about two minutes, where it would keep its locks for two hours.
 SELECT (SELECT count(set_config(name, value, false))
           FROM (VALUES ('DateStyle', 'ISO, YMD'), ('TimeZone', 'UTC'), ('standard_conforming_strings', 'on')) AS given(name, value)) AS kept,
        (SELECT count(set_config(name, value, false))
           FROM (VALUES ('IntervalStyle', 'postgres'), ('extra_float_digits', '1'), ('row_security', 'on'), ('array_nulls', 'on'),
-                       ('lock_timeout', '0'), ('idle_in_transaction_session_timeout', '0'), ('idle_session_timeout', '0'))
+                       ('lock_timeout', '0'), ('idle_in_transaction_session_timeout', '0'), ('idle_session_timeout', '0'),
+                       ('tcp_keepalives_idle', '30'), ('tcp_keepalives_interval', '10'))
                AS given(name, value)
          WHERE pg_backend_pid() = %(pid)s) AS own,
        CASE WHEN current_setting('server_version_num')::integer >= 170000 AND pg_backend_pid() = %(pid)s
