@@ -9,7 +9,7 @@ from ...store.connection import DeadlineConnection
 from ...store.pool import backend_pid, connect, is_pooled
 
 _ROUNDS = 3
-_PATIENCE_S = 3.0  # for a pooler that has only one connection, which somebody else is using
+_PATIENCE_S = 10.0  # for a pooler that has only one connection, which somebody else is using, or for a busy machine
 
 
 def shares_sessions(conn: DeadlineConnection, conninfo: str) -> bool:
