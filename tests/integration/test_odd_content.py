@@ -146,11 +146,14 @@ def test_need_26_a_megabyte_is_kept_whole(make_provider: MakeProvider, dsn: str)
         "folded": "Atlas " + "ﷺ" * 300_000,
     }
     for text in texts.values():
-        provider.on_memory_write("add", "memory", text)
         provider.sync_turn(text, ANSWER)
+    remembered = [texts["names"], texts["folded"]]
+    for text in remembered:
+        provider.on_memory_write("add", "memory", text)
     assert _stored(provider, dsn) == list(texts.values())
-    assert database.column("SELECT count(*) FROM memory_entries") == [len(texts)]
-    assert len(recalled(provider, "atlas")) == len(texts)
+    assert database.column("SELECT content FROM memory_entries ORDER BY id") == remembered
+    assert len(recalled(provider, "atlas", tool="recall_conversation")) == len(texts)
+    assert len(recalled(provider, "atlas")) == len(remembered)
 
 
 @pytest.mark.parametrize(

@@ -59,8 +59,8 @@ def tell(make_provider: MakeProvider, mark: str, config: dict[str, Any], **speak
     return provider
 
 
-def everything_recalled(provider: PgvectorMemoryProvider, themes: list[str]) -> str:
-    """What any argument of the tools brings to light."""
+def everything_recalled(provider: PgvectorMemoryProvider, themes: list[str], *, filtered: bool = True) -> str:
+    """What any argument of the tools brings to light; of those that filter, any or none."""
     where: list[dict[str, str]] = [{}, {"scope": "all"}, {"scope": "session"}, {"scope": "current"}]
     where += [{"theme": theme} for theme in themes]
     alike = [{"scope": f"{how}{theme}"} for how, theme in itertools.product(("", "theme:"), themes)]
@@ -69,7 +69,8 @@ def everything_recalled(provider: PgvectorMemoryProvider, themes: list[str]) -> 
         {"query": '"PIN that opens the vault"'}, {"query": "volt of the Atlaz projet"},
     ]  # fmt: skip
     # Of the themes by name, the first is asked for with every other argument.
-    arguments = [place | args for place, args in itertools.product(where[:5], more)] + where[5:] + alike
+    filters = more if filtered else more[:1]
+    arguments = [place | args for place, args in itertools.product(where[:5], filters)] + where[5:] + alike
     answers = [
         called(provider, tool, {"query": QUESTION, "limit": 50} | each)
         for tool, each in itertools.product(TOOLS, arguments)
@@ -105,7 +106,8 @@ def test_need_35_a_direct_message_is_in_no_other_theme_by_no_argument(
         for reach in ("agents", "all", ["default", "sales", "@telegram/*"]):
             if other is GROUP and reach == "agents":
                 continue  # is refused everything
-            told = everything_recalled(make_provider(config | {"cross_theme": reach}, **other), themes)
+            asking = make_provider(config | {"cross_theme": reach}, **other)
+            told = everything_recalled(asking, themes, filtered=reach == "all")
             mine = messaging != "chat" and other is GROUP  # whose memories, or all, are the profile's by that setting
             marks = set(re.findall(r"Xq4711-\w+", told))
             assert not mine or messaging == "profile" or marks <= {"Xq4711-noted", "Xq4711-remembered"}, (other, reach)
