@@ -65,6 +65,7 @@ CREATE OR REPLACE FUNCTION hermes_keep_facts() RETURNS trigger
     SET search_path FROM CURRENT
 AS $keep$
 DECLARE
+    soon constant timestamptz := clock_timestamp() + interval '5 minutes';
     rival record;
 BEGIN
     -- Whoever only embeds a row waits for nobody: the theme's writers wait for such rows.
@@ -76,10 +77,13 @@ BEGIN
                       WHERE agent_identity = NEW.agent_identity AND lower(subject) = lower(NEW.subject)
                         AND kind = NEW.kind AND coalesce(lower(scope), '') = coalesce(lower(NEW.scope), '')
                         AND state = 'active' AND id <> NEW.id
+                        -- Another row of the same statement may have superseded this one since.
+                        AND EXISTS (SELECT FROM memory_entries AS own WHERE own.agent_identity = NEW.agent_identity
+                                       AND own.id = NEW.id AND own.state = 'active')
                       ORDER BY updated_at, id LOOP
-            -- Nothing was said at a time to come: the clock of its host was wrong, and it gives way.
+            -- Nothing was said at a time to come: the clock of its host was wrong, and it gives way to what comes after it.
             IF (rival.updated_at, rival.id) > (NEW.updated_at, NEW.id)
-               AND rival.updated_at < clock_timestamp() + interval '5 minutes' THEN
+               AND (rival.updated_at < soon OR NEW.updated_at >= soon AND rival.id > NEW.id) THEN
                 UPDATE memory_entries SET state = 'superseded' WHERE agent_identity = NEW.agent_identity AND id = NEW.id;
                 UPDATE memory_entries SET replaces = coalesce(replaces, NEW.id)
                  WHERE agent_identity = NEW.agent_identity AND id = rival.id;
@@ -199,7 +203,7 @@ CREATE OR REPLACE TRIGGER hermes_note_state AFTER UPDATE OF state ON memory_entr
     EXECUTE FUNCTION hermes_note_memory();
 
 INSERT INTO hermes_migrations (version, name, checksum)
-VALUES (6, 'facts', 'e580d14699e5ee52531c5d6b95b259a871438b86709381d3eff92a28a374969f')
+VALUES (6, 'facts', 'd56c36087d20f325e16adb1400d13d60c56be055e94d637e760d94f796c37125')
 ON CONFLICT (version) DO NOTHING;
 
 COMMIT;

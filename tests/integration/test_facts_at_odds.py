@@ -33,6 +33,29 @@ def test_what_a_wrong_clock_said_in_the_future_is_replaced(make_provider: MakePr
     assert states(dsn) == {"V[srv]: nine.example": "superseded", "V[srv]: ten.example": "active"}
 
 
+@pytest.mark.parametrize(
+    ("times", "current"),
+    [
+        (("2026-01-01", "2199-01-01"), 0),
+        (("2199-01-01", "2026-01-01"), 0),
+        (("2199-01-01", "2199-01-02"), 1),
+        (("2199-01-02", "2199-01-01"), 0),
+    ],
+)
+def test_need_43_of_facts_that_come_at_once_one_is_current_though_a_clock_was_wrong(
+    dsn: str, times: tuple[str, str], current: int
+) -> None:
+    with psycopg.connect(dsn) as connection:
+        connection.execute(
+            "INSERT INTO memory_entries "
+            "(agent_identity, target, content, kind, subject, state, created_at, updated_at) "
+            "SELECT 'sales', 'memory', number - 1, 'value', 'srv', 'active', at, at "
+            "FROM unnest(%s::timestamptz[]) WITH ORDINALITY AS said (at, number)",
+            [list(times)],
+        )
+    assert {text for text, state in states(dsn).items() if state == "active"} == {str(current)}
+
+
 def test_what_replaces_by_number_is_current_though_the_old_one_seems_later(
     make_provider: MakeProvider, dsn: str
 ) -> None:
