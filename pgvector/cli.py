@@ -352,11 +352,26 @@ def _home(args: argparse.Namespace) -> Path:
     is_named = args.hermes_home or os.environ.get("HERMES_HOME", "").strip()
     if str(home).startswith("~") and not home.is_dir():
         raise WrongUsage(f"{named}: hermes replaces no ~ there; write the whole path")
-    if is_named and args.pgvector_command not in _NEED_NO_HOME and not home.is_dir():
-        raise WrongUsage(f"{named}: there is no such directory; correct it, or make one: hermes-pgvector install")
+    if args.pgvector_command not in _NEED_NO_HOME and not home.is_dir():
+        if is_named:
+            raise WrongUsage(f"{named}: there is no such directory; correct it, or make one: hermes-pgvector install")
+        if not _finds_database(args, home):
+            raise WrongUsage(
+                f"{home}: there is no such directory, and no other home is named; name yours by --hermes-home or "
+                "HERMES_HOME, or make one: hermes-pgvector install"
+            )
     # Every process that we start from here, also the host's own command, then uses the same home.
     os.environ["HERMES_HOME"] = str(home)
     return home
+
+
+def _finds_database(args: argparse.Namespace, home: Path) -> bool:
+    """Return whether there is a database without the home: one that is named, or the one that a lost home has left."""
+    from .server.home_record import has_data
+    from .server.layout import root_of
+
+    variables = [f"HERMES_PGVECTOR_{name}" for name in ("DSN", "ADMIN_DSN", "EMBEDDED_DIR")]
+    return bool(vars(args).get("admin_dsn") or any(map(os.environ.get, variables))) or has_data(root_of(home))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,8 @@ stdout, also of an error: `{{"error": "what is wrong and what to do", "type": "S
 writes rows to stdout is an error on stderr alone. `NO_COLOR` is honoured. What deletes or replaces memories or turns
 shows what it would do until `--yes` is given (`copy` carries removals along); in JSON, `done` (of `setup`: `saved`)
 is false then, as with `--dry-run`. Times without a zone are this machine's.
-Every command takes `--help` and `--hermes-home DIR` (default: `$HERMES_HOME` or `~/.hermes`).
+Every command takes `--help` and `--hermes-home DIR` (default: `$HERMES_HOME` or `~/.hermes`). A home that is
+not there is refused, except by the commands that make one.
 
 {EXITS}
 """

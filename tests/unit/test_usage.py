@@ -185,6 +185,19 @@ def test_a_home_that_is_not_there_is_not_made(
     assert not mistyped.exists()
 
 
+@pytest.mark.parametrize("line", ["list", "export", "doctor", "prune --all-themes --older-than 30d"])
+def test_need_40_where_nobody_named_a_home_none_is_made_either(
+    line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with sudo, or in another user's crontab: an export of that would be one of nothing, and look like a backup."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("HERMES_HOME")
+    assert cli.main(line.split()) == EXIT_USAGE
+    said = capsys.readouterr()
+    assert f"{tmp_path / '.hermes'}: there is no such directory" in said.err and not said.out
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("line", ["setup --yes", "install", "list"])
 def test_a_tilde_that_no_shell_replaced_makes_no_home(
     line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
