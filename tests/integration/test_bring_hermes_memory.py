@@ -117,3 +117,17 @@ def test_facts_that_nobody_knows_are_left_out(bring: Bring, file: Path) -> None:
         "empty": 1,
         "says the same as another fact": 1,
     }
+
+
+def test_need_29_a_subject_with_a_nul_keeps_no_fact_out(bring: Bring, file: Path, dsn: str) -> None:
+    with closing(sqlite3.connect(file)) as facts, facts:
+        facts.execute("UPDATE facts SET target = 'old' || char(0) || '.srv' WHERE target = 'old.srv'")
+        facts.execute("UPDATE scopes SET label = 'shop' || char(0) WHERE label = 'shop'")
+    assert bring.only("hermes-memory", "--yes")["memories_added"] == 10
+    assert stored(dsn) == FACTS
+
+
+def test_need_29_a_damaged_file_is_told_as_such(bring: Bring, file: Path) -> None:
+    """What SQLite says of it quotes the damaged bytes, which are no text."""
+    file.write_bytes(file.read_bytes().replace(b"tablescopes", b"table\xa6copes"))
+    assert "is damaged: its tables have damaged names or definitions" in bring.text("hermes-memory", code=1)

@@ -106,4 +106,4 @@ def _said(row: Mapping[str, Any], scopes: Mapping[object, str]) -> Structure:
 
 
 def _name(text: object) -> str | None:
-    return " ".join(str(text or "").split())[:NAME_MOST_CHARS] or None
+    return " ".join(clean(text).split())[:NAME_MOST_CHARS] or None

@@ -69,9 +69,19 @@ class SqliteFile:
 
     def _ask(self, statement: str, values: Sequence[object] = ()) -> list[sqlite3.Row]:
         try:
-            return self._conn.execute(statement, values).fetchall()
+            with _told_as_damage():
+                return self._conn.execute(statement, values).fetchall()
         except sqlite3.DatabaseError as exc:
             raise ConfigurationError(f"{self._path} cannot be read as {self._expected}: {exc}") from exc
+
+
+@contextmanager
+def _told_as_damage() -> Iterator[None]:
+    """Make a DatabaseError of an error of SQLite that names what is damaged in the file, if that is no UTF-8."""
+    try:
+        yield
+    except UnicodeDecodeError as exc:
+        raise sqlite3.DatabaseError("its tables have damaged names or definitions") from exc
 
 
 @contextmanager
@@ -105,7 +115,8 @@ def _opened(path: Path, *, read_only: bool) -> sqlite3.Connection:
     # Text that is not UTF-8 must not stop the import of the rest.
     conn.text_factory = lambda raw: raw.decode("utf-8", "replace")
     try:
-        conn.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        with _told_as_damage():
+            conn.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except BaseException:
         conn.close()
         raise
