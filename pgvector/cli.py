@@ -355,7 +355,7 @@ def _home(args: argparse.Namespace) -> Path:
     if args.pgvector_command not in _NEED_NO_HOME and not home.is_dir():
         if is_named:
             raise WrongUsage(f"{named}: there is no such directory; correct it, or make one: hermes-pgvector install")
-        if not _finds_database(args, home):
+        if not (_serves_clients(args) or _finds_database(args, home)):
             raise WrongUsage(
                 f"{home}: there is no such directory, and no other home is named; name yours by --hermes-home or "
                 "HERMES_HOME, or make one: hermes-pgvector install"
@@ -363,6 +363,11 @@ def _home(args: argparse.Namespace) -> Path:
     # Every process that we start from here, also the host's own command, then uses the same home.
     os.environ["HERMES_HOME"] = str(home)
     return home
+
+
+def _serves_clients(args: argparse.Namespace) -> bool:
+    """Return whether the command is `mcp` itself: what a client of it remembers makes the home, without hermes."""
+    return args.pgvector_command == "mcp" and not vars(args).get("pgvector_command_1")
 
 
 def _finds_database(args: argparse.Namespace, home: Path) -> bool:

@@ -185,7 +185,7 @@ def test_a_home_that_is_not_there_is_not_made(
     assert not mistyped.exists()
 
 
-@pytest.mark.parametrize("line", ["list", "export", "doctor", "prune --all-themes --older-than 30d"])
+@pytest.mark.parametrize("line", ["list", "export", "doctor", "prune --all-themes --older-than 30d", "mcp token list"])
 def test_need_40_where_nobody_named_a_home_none_is_made_either(
     line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +196,24 @@ def test_need_40_where_nobody_named_a_home_none_is_made_either(
     said = capsys.readouterr()
     assert f"{tmp_path / '.hermes'}: there is no such directory" in said.err and not said.out
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("line", "dsn", "told"),
+    [
+        ("list", "host=127.0.0.1 port=1 dbname=x", "Connection refused"),
+        ("mcp --theme @slack/x", "", "the theme of a messaging chat"),
+    ],
+)
+def test_without_a_home_a_named_database_is_asked_and_clients_are_served(
+    line: str, dsn: str, told: str, tmp_path: Path
+) -> None:
+    environ = {**os.environ, "HOME": str(tmp_path), "HERMES_HOME": "", "HERMES_PGVECTOR_DSN": dsn}
+    command = [sys.executable, "-P", "-m", "hermes_memory_pgvector.cli", *line.split()]
+    done = subprocess.run(
+        command, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=150, check=False
+    )
+    assert told in done.stderr
 
 
 @pytest.mark.parametrize("line", ["setup --yes", "install", "list"])
