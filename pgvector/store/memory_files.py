@@ -101,7 +101,8 @@ def _import(write: MemoryWriter, op: ReconcileFile, change: Any) -> None:
     entry = _entry(write, op, change)
     restored = None
     if change.removal is not None:
-        restored = write.conn.execute(query("restore_memory"), {"removal": change.removal, "owners": []}).fetchone()
+        back = {"removal": change.removal, "owners": [], "in_file": True}
+        restored = write.conn.execute(query("restore_memory"), back).fetchone()
     if restored is None:
         write.store(entry)
     else:

@@ -243,6 +243,18 @@ def test_a_line_that_comes_back_into_a_file_is_what_holds_again(
         assert [hit["content"] for hit in found(provider, "auth tokens sessions")] == [line]
 
 
+@pytest.mark.parametrize("kept", [(), ("D[auth]: sessions",)], ids=["alone", "above what was said later"])
+def test_a_line_that_was_replaced_before_it_was_taken_out_holds_again_when_it_is_back(
+    make_provider: MakeProvider, home: Path, kept: tuple[str, ...]
+) -> None:
+    first, later = "D[auth]: tokens", "D[auth]: sessions"
+    for age_s, lines in ((60, (first,)), (50, (first, later)), (40, kept), (0, (first, *kept))):
+        write_entries(home, "Atlas is blue", *lines, age_s=age_s)
+        provider = make_provider(STRUCTURED, gateway_session_key="default")
+        landed(provider)
+    assert [hit["content"] for hit in found(provider, "auth tokens sessions")] == [kept[0] if kept else first]
+
+
 def test_without_the_setting_the_arguments_are_not_taken(make_provider: MakeProvider) -> None:
     provider = make_provider({"tools": ["remember"]})
     answer = called(provider, "remember", {"content": "Tokens", "kind": "decision", "subject": "auth"})

@@ -275,7 +275,8 @@ def _bring_back(conn: DeadlineConnection, found: Sequence[RemovedMemory]) -> dic
     """Restore memories, with the owner `restored`; return their numbers by the number of the removal."""
     restored: dict[int, int] = {}
     for each in found:
-        row = conn.execute(query("restore_memory"), {"removal": each.removal, "owners": ["restored"]}).fetchone()
+        back = {"removal": each.removal, "owners": ["restored"], "in_file": False}
+        row = conn.execute(query("restore_memory"), back).fetchone()
         if row is not None:
             restored[each.removal] = int(row.id)
             conn.execute(query("clear_tombstone"), {"theme": row.theme, "target": row.target, "content": row.content})

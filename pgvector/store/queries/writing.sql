@@ -475,14 +475,16 @@ UPDATE memory_entries AS m SET owners = array_append(array_remove(m.owners, 'kep
 
 -- name: restore_memory
 -- exempt: one removal, by its number. The memory gets back its id, if that is free, its times, metadata and language.
+-- `in_file`: its line has come back, so it holds again, unless a memory of its subject that was said later does.
 INSERT INTO memory_entries (id, agent_identity, target, content, created_at, updated_at, metadata, text_language, owners,
                             said_columns())
 SELECT CASE WHEN h.memory_id > 0 AND taken.id IS NULL
             THEN h.memory_id ELSE nextval('memory_entries_id_seq') END,
        h.agent_identity, h.target, h.old_content, (h.old_row ->> 'created_at')::timestamptz,
        (h.old_row ->> 'updated_at')::timestamptz, h.old_row -> 'metadata', h.old_row ->> 'text_language', %(owners)s::text[],
-       said.kind, said.subject, said.scope, said.state, said.expires_at, said.confidence, said.sources, said.replaces,
-       said.applies_when, said.pinned
+       said.kind, said.subject, said.scope,
+       CASE WHEN %(in_file)s AND said.subject IS NOT NULL AND said.state = 'superseded' THEN 'active' ELSE said.state END,
+       said.expires_at, said.confidence, said.sources, said.replaces, said.applies_when, said.pinned
   FROM memory_history AS h
  CROSS JOIN LATERAL jsonb_to_record(h.old_row)
        AS said(kind text, subject text, scope text, state text, expires_at timestamptz, confidence real, sources bigint[],
