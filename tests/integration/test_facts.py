@@ -255,6 +255,21 @@ def test_a_line_that_was_replaced_before_it_was_taken_out_holds_again_when_it_is
     assert [hit["content"] for hit in found(provider, "auth tokens sessions")] == [kept[0] if kept else first]
 
 
+@pytest.mark.parametrize("told", [True, False], ids=["by the agent", "by hand"])
+def test_a_line_holds_again_when_the_lower_one_that_replaced_it_is_taken_out(
+    make_provider: MakeProvider, home: Path, told: bool
+) -> None:
+    upper, lower = "D[auth]: tokens", "D[auth]: sessions"
+    for age_s, lines in ((60, (upper,)), (30, (upper, lower)), (0, (upper,))):
+        write_entries(home, "Atlas is blue", *lines, age_s=age_s)
+        by_agent = told and age_s == 0
+        provider = make_provider(STRUCTURED | {"bulk_sync_on_init": not by_agent}, gateway_session_key="default")
+        if by_agent:
+            provider.on_memory_write("remove", "memory", "", {"old_text": "sessions"})
+        landed(provider)
+    assert [hit["content"] for hit in found(provider, "auth tokens sessions")] == [upper]
+
+
 def test_without_the_setting_the_arguments_are_not_taken(make_provider: MakeProvider) -> None:
     provider = make_provider({"tools": ["remember"]})
     answer = called(provider, "remember", {"content": "Tokens", "kind": "decision", "subject": "auth"})
