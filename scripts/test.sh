@@ -104,21 +104,26 @@ case ${1:-} in
   '') collected=("${selection[@]}") ;;
   --all) collected=(tests) ;;
 esac
-if [ "${#collected[@]}" != 0 ]; then
-  # Read once beforehand, beside the checks: else each of the processes that run tests would compile all of them.
-  "$python" -P -m pytest --collect-only --quiet -o cache_dir=.cache/pytest "${collected[@]}" >"$scratch/collected" 2>&1 &
-fi
+# check_types: from elsewhere and by name, so that what is checked is what was installed.
+check_types() {
+  cd -- "$scratch"
+  "$python" -m mypy --config-file "$root/pyproject.toml" --cache-dir "$root/.cache/mypy" -p hermes_memory_pgvector
+}
 
 step "Checking the code"
+# Told after the tests, beside which it runs: alone it would keep one core waiting.
+in_background types check_types
+if [ "${#collected[@]}" != 0 ]; then
+  # Read once beforehand: else each of the processes that run tests would compile all of them.
+  "$python" -P -m pytest --collect-only --quiet -o cache_dir=.cache/pytest "${collected[@]}" >"$scratch/collected" 2>&1 ||
+    true  # told by those processes
+fi
 quietly "$python" -m ruff check --cache-dir .cache/ruff . || fail "ruff check found something"
 quietly "$python" -m ruff format --check --cache-dir .cache/ruff . ||
   fail "the code is not formatted" "run: $python -m ruff format ."
-# From elsewhere and by name: what is checked is what was installed.
-cd -- "$scratch"
-quietly "$python" -m mypy --config-file "$root/pyproject.toml" --cache-dir "$root/.cache/mypy" \
-  -p hermes_memory_pgvector || fail "mypy found something"
-cd -- "$root"
-wait
+
+# types_checked: waits for that.
+types_checked() { awaited types "mypy found something"; }
 
 export HYPOTHESIS_STORAGE_DIRECTORY=$root/.cache/hypothesis
 # More processes than cores, for much of the time is spent waiting; one file stays in one of them, in the order given.
@@ -138,10 +143,12 @@ status=0
 if [ "${1:-}" != --all ]; then
   step "Running the tests"
   if [ $# != 0 ]; then
-    pytest "$@"
-    exit
+    pytest "$@" || status=$?
+    types_checked
+    exit "$status"
   fi
   pytest "${selection[@]}" || status=$?
+  types_checked
   say "This was a selection; $self --all runs every test."
   exit "$status"
 fi
@@ -224,4 +231,5 @@ fi
 
 step "Results"
 cat -- "$scratch/results"
+types_checked
 exit "$status"
