@@ -210,14 +210,13 @@ stage "All tests" tests/plans $(mixed fault host browser server integration) tes
 # The long modules stand first, so that no process is left with one at the end.
 # shellcheck disable=SC2046
 PGVECTOR_TEST_ROW_SECURITY=some stage "Tests with row-level security" $(in_folder integration \
-  search_words recall_prefetch facts recall_filters contexts mirror_files search_exact)
+  search_words mirror_files facts recall_filters search_exact)
 # shellcheck disable=SC2046
 PGVECTOR_TEST_ROW_SECURITY=all PGVECTOR_TEST_POOLER=1 stage "Tests with row-level security, through PgBouncer" $(
   # Those for which the role, its policies or the pooler change what happens. Who makes a database, a role or a pooler of
-  # its own, or walks the statements that others walk here, runs in the first stage only.
-  in_folder integration lost_files tools_write prune themes_command history arrivals isolation mirror_hooks recall_faults \
-    reuse delegation profiles rights row_security_agents strangers recall_late recall_passes undo mirror_hosts \
-    second_profile pipeline
+  # its own, or sends no statement that others here do not send, runs in the first stage only.
+  in_folder integration lost_files tools_write prune history arrivals isolation recall_faults rights row_security_agents \
+    strangers undo mirror_hosts second_profile pipeline
 )
 
 if [ -z "${PGVECTOR_TEST_POSTGRES:-}" ]; then
