@@ -8,6 +8,7 @@ import re
 import sys
 from array import array
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ..domain.errors import ConfigurationError, EmbedderError, InputTooLong
@@ -171,13 +172,14 @@ def _without_vectors(endpoint: Endpoint, key: str, reply: Mapping[str, object]) 
 
 
 def _rows_by_index(endpoint: Endpoint, rows: list[Any]) -> list[Any]:
+    """Return the vectors in the request's order; a row without an index, as Gemini's first, has its place."""
     try:
-        ordered = sorted(rows, key=lambda row: int(row["index"]))
-        if [int(row["index"]) for row in ordered] != list(range(len(ordered))):
-            raise EmbedderError(f"{endpoint.label}: expected each index from 0 to {len(rows) - 1} once in 'data'")
-        return [row["embedding"] for row in ordered]
+        placed = sorted(((int(row.get("index", n)), row["embedding"]) for n, row in enumerate(rows)), key=itemgetter(0))
     except (TypeError, KeyError, ValueError, OverflowError, AttributeError):
         raise EmbedderError(f"{endpoint.label}: expected 'index' and 'embedding' in each item of 'data'") from None
+    if [index for index, _ in placed] != list(range(len(placed))):
+        raise EmbedderError(f"{endpoint.label}: expected each index from 0 to {len(rows) - 1} once in 'data'")
+    return [vector for _, vector in placed]
 
 
 def _vector_in(where: str, row: object, dims: int, cut: bool) -> Vector:

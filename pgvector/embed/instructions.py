@@ -47,7 +47,7 @@ _FAMILIES: tuple[tuple[str, Instructions], ...] = (
 # Trained so that the head of a vector is a smaller vector of the same text.
 _MATRYOSHKA = late_pattern(
     r"text-embedding-3-|nomic-embed-text(?![:-]v1(?!\.5))|mxbai-embed-(large|2d|xsmall)|qwen3-embedding"
-    r"|embedding-?gemma|jina-embeddings-v[345]|arctic-embed-?(l-|m-)?(v)?(2(?!\d)|1\.5)"
+    r"|embedding-?gemma|gemini-embedding|jina-embeddings-v[345]|arctic-embed-?(l-|m-)?(v)?(2(?!\d)|1\.5)"
 )
 
 

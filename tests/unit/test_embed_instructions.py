@@ -100,6 +100,7 @@ def test_settings_replace_what_is_known(document: str, query: str, expected: Ins
         ("mxbai-embed-large", True),
         ("Qwen/Qwen3-Embedding-0.6B", True),
         ("embeddinggemma", True),
+        ("gemini-embedding-001", True),
         ("text-embedding-ada-002", False),
         ("bge-m3", False),
         ("all-minilm", False),

@@ -232,7 +232,8 @@ def test_a_refusal_quotes_the_endpoint_within_bounds() -> None:
         ('{"data": {}}', "expected a list 'data' in the reply, got the keys data"),
         ("{}", "expected a list 'data' in the reply, got the keys (none)"),
         ('{"error": {"message": "no model loaded"}}', "expected a list 'data' in the reply, got no model loaded"),
-        ('{"data": [{"embedding": [1, 0]}]}', "expected 'index' and 'embedding' in each item of 'data'"),
+        ('{"data": [{"index": 0}]}', "expected 'index' and 'embedding' in each item of 'data'"),
+        ('{"data": [{"index": 1, "embedding": [1, 0]}, {"embedding": [1, 0]}]}', "expected each index from 0 to 1"),
         ('{"data": [7]}', "expected 'index' and 'embedding' in each item of 'data'"),
         ('{"data": [{"index": 1, "embedding": [1, 0]}]}', "expected each index from 0 to 0 once in 'data'"),
         ('{"data": [{"index": 0, "embedding": "AAAA"}]}', "expected 2 numbers or their bytes in base64, got 'AAAA'"),
@@ -262,6 +263,14 @@ def test_vectors_come_back_in_order_and_of_unit_length() -> None:
 
     assert first == pytest.approx([0.6, 0.8])
     assert second == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("second", ['"index": 1, ', ""])
+def test_a_vector_that_does_not_say_its_index_has_its_place(second: str) -> None:
+    # Gemini leaves out an index of 0, some gateways leave out all.
+    body = f'{{"data": [{{"embedding": [0.6, 0.8]}}, {{{second}"embedding": [0, 1]}}]}}'
+
+    assert vectors_in(OPENAI, body.encode(), count=2, dims=2) == [[0.6, 0.8], [0, 1]]
 
 
 def test_an_unknown_path_answered_with_200_counts_as_unknown() -> None:
