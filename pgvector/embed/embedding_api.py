@@ -86,7 +86,7 @@ class RequestOptions(NamedTuple):
 
 
 def endpoints_for(url: str, api: str) -> tuple[Endpoint, ...]:
-    """Return the endpoint to post to if the URL or `api` decides, else both, in the order in which to try them.
+    """Return the endpoints that the URL and `api` leave open, in the order in which to try them.
 
     Raises ConfigurationError for a URL or an `api` that cannot be used.
     """
@@ -94,22 +94,26 @@ def endpoints_for(url: str, api: str) -> tuple[Endpoint, ...]:
     path = parts.path.rstrip("/")
     base = _KNOWN_SUFFIX.sub("", path)
     ollama = Endpoint("ollama", with_path(parts, f"{base}/api/embed"))
-    openai = Endpoint("openai", with_path(parts, _openai_path(path, base, azure=is_azure(parts))))
+    paths = _openai_paths(path, base, azure=is_azure(parts))
+    openai = tuple(Endpoint("openai", with_path(parts, each)) for each in paths)
     if api not in ("auto", "", "ollama", "openai"):
         raise ConfigurationError(f"embed_api {api!r} is not known; use auto, ollama or openai")
     if api == "ollama" or (api != "openai" and re.search(r"/api(/embed(dings)?)?$", path)):
         return (ollama,)
     if api == "openai" or re.search(r"(/v\d+|/embeddings)$", path) or is_azure(parts):
-        return (openai,)
-    return (ollama, openai)
+        return openai
+    return (ollama, *openai)
 
 
-def _openai_path(path: str, base: str, *, azure: bool) -> str:
+def _openai_paths(path: str, base: str, *, azure: bool) -> tuple[str, ...]:
     if path.endswith("/embeddings") and not path.endswith("/api/embeddings"):
-        return path
+        return (path,)
     if azure:
-        return f"{path or '/openai/v1'}/embeddings"
-    return f"{path}/embeddings" if re.search(r"/v\d+$", path) else f"{base}/v1/embeddings"
+        return (f"{path or '/openai/v1'}/embeddings",)
+    if re.search(r"/v\d+$", path):
+        return (f"{path}/embeddings",)
+    # The version may stand further up, as in DeepInfra's /v1/openai, or nowhere.
+    return (f"{base}/v1/embeddings", *([f"{base}/embeddings"] if base else []))
 
 
 def request_body(

@@ -45,7 +45,12 @@ OPENAI = Endpoint("openai", f"{HOST}/v1/embeddings")
     [
         (HOST, "auto", [OLLAMA, OPENAI]),
         (f" {HOST}/ ", "auto", [OLLAMA, OPENAI]),
-        (f"{HOST}/proxy", "auto", [("ollama", "/proxy/api/embed"), ("openai", "/proxy/v1/embeddings")]),
+        (
+            f"{HOST}/proxy",
+            "auto",
+            [("ollama", "/proxy/api/embed"), ("openai", "/proxy/v1/embeddings"), ("openai", "/proxy/embeddings")],
+        ),
+        (f"{HOST}/v1/x/", "openai", [("openai", "/v1/x/v1/embeddings"), ("openai", "/v1/x/embeddings")]),
         (f"{HOST}/api/embed", "auto", [OLLAMA]),
         (f"{HOST}/api/embed/", "auto", [OLLAMA]),
         (f"{HOST}/api", "auto", [OLLAMA]),
