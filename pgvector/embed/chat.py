@@ -29,7 +29,7 @@ class ChatClient:
 
     def __init__(self, *, url: str, model: str, option: str, api_key: str = "") -> None:
         self.model = model
-        self._client = HttpClient(url, [_endpoint(url, option)], purpose="chat", api_key=api_key)
+        self._client = HttpClient(url, _endpoints(url, option), purpose="chat", api_key=api_key)
 
     def answer(self, instruction: str, text: str, *, max_tokens: int, timeout_s: float) -> ChatAnswer:
         """Return the model's answer to `text` under an instruction.
@@ -79,9 +79,14 @@ def _usage(told: Any) -> tuple[int | None, int | None]:
     return asked, answered
 
 
-def _endpoint(url: str, option: str) -> Endpoint:
+def _endpoints(url: str, option: str) -> list[Endpoint]:
+    """Return the endpoint to post to if the URL decides, else both possible ones, in the order in which to try them."""
     parts = parse_url(url, option)
     path = parts.path.rstrip("/")
-    if not path.endswith("/chat/completions"):
-        path += "/chat/completions" if re.search(r"/v\d+$", path) else "/v1/chat/completions"
-    return Endpoint("openai", with_path(parts, path), option)
+    if path.endswith("/chat/completions"):
+        paths = [path]
+    elif re.search(r"/v\d+$", path):
+        paths = [f"{path}/chat/completions"]
+    else:  # the version may stand further up, as in Gemini's /v1beta/openai
+        paths = [f"{path}/v1/chat/completions", *([f"{path}/chat/completions"] if path else [])]
+    return [Endpoint("openai", with_path(parts, each), option) for each in paths]

@@ -1,0 +1,39 @@
+"""The chat endpoint that an operator names."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from hermes_memory_pgvector.domain.errors import EmbedderError
+from hermes_memory_pgvector.embed.chat import ChatClient
+from tests.support.embedding_server import EmbedHandler, LoopbackServer
+
+SERVED = "/v1/openai/chat/completions"
+ANSWER = {"choices": [{"message": {"content": "They agreed on blue."}}]}
+
+
+class Served(EmbedHandler):
+    """Answers at one path, as a gateway does that puts the version before the protocol."""
+
+    def do_POST(self) -> None:
+        self.read_body()
+        found = self.path == SERVED
+        self.send_json(200 if found else 404, ANSWER if found else {"error": "not found"})
+
+
+@pytest.mark.parametrize("path", ["/v1/openai", "/v1/openai/", SERVED])
+def test_a_base_url_is_taken_as_its_provider_names_it(path: str) -> None:
+    with closing(LoopbackServer(Served)) as server:
+        url = f"http://127.0.0.1:{server.port}{path}"
+        with closing(ChatClient(url=url, model="any", option="--summary-url")) as client:
+            assert client.answer("Summarize.", "blue", max_tokens=9, timeout_s=10).text == "They agreed on blue."
+
+
+def test_an_address_without_such_an_endpoint_is_told_with_the_option() -> None:
+    with closing(LoopbackServer(Served)) as server:
+        url = f"http://127.0.0.1:{server.port}/elsewhere"
+        told = pytest.raises(EmbedderError, match=r"--summary-url names no chat endpoint: .*/elsewhere/v1/chat")
+        with closing(ChatClient(url=url, model="any", option="--summary-url")) as client, told:
+            client.answer("Summarize.", "blue", max_tokens=9, timeout_s=10)
