@@ -36,7 +36,7 @@ from tests.support.embedding_server import EmbeddingServer
 from tests.support.left_spool import operation
 from tests.support.memory import landed
 from tests.support.row_security import tenant_of
-from tests.support.scripted_embedder import ScriptedEmbedder, hash_vector
+from tests.support.scripted_embedder import Mode, ScriptedEmbedder, hash_vector
 from tests.support.scripted_reranker import ScriptedReranker
 from tests.support.stored import Database
 
@@ -476,6 +476,22 @@ def test_need_02_the_endpoints_answer_or_not(dsn: str, home: Path, capsys: Captu
     found = lines()
     assert found["embedding"]["state"] == found["reranking"]["state"] == "fail"
     assert "embed_url" in found["embedding"]["fix"] and "rerank_url" in found["reranking"]["fix"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "fix"),
+    [
+        ("unauthorized", "dims and the API key in MY_KEY; recall"),
+        ("rate_limited", "start the endpoint or wait for it, or correct embed_url; recall"),
+    ],
+)
+def test_need_40_what_to_do_about_an_endpoint_fits_its_answer(
+    dsn: str, home: Path, capsys: Capture, mode: Mode, fix: str
+) -> None:
+    with ScriptedEmbedder(dims=DIMS, mode=mode) as embedder:
+        configure(home, dsn=dsn, embed_url=embedder.url, embed_api_key_env="MY_KEY")
+        found = {check["name"]: check for check in doctor(home, capsys)[1]["checks"]}["embedding"]
+    assert found["state"] == "fail" and fix in found["fix"]
 
 
 class RenamedModel:

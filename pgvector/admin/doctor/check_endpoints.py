@@ -78,7 +78,9 @@ def _other_model(name: str, other: str, settings: Settings) -> Check:
 def _remedy(exc: HermesPgvectorError, context: DoctorContext) -> str:
     url = context.settings.embed_url
     if not is_local(url):
-        return "check embed_url, embed_model and dims"
+        if isinstance(exc, EmbedderUnavailable):
+            return "start the endpoint or wait for it, or correct embed_url"
+        return f"check embed_url, embed_model, dims and the API key in {context.settings.embed_api_key_env}"
     if is_model_name(name := local_name(url)) and not (models_folder(context.home) / name).is_dir():
         return f"hermes-pgvector model install {name}{'' if name in CATALOGUE else ' --from DIR'}"
     busy = "; if that finds nothing, this machine is too busy: raise embed_timeout_s"
