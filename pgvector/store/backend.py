@@ -49,7 +49,7 @@ from .vectors import (
 logger = logging.getLogger(__name__)
 
 WRITE_TIMEOUT_S = 30.0
-STILL_STARTING = "Postgres is still starting; try again in a moment"
+NO_ANSWER_YET = "Postgres has not answered yet; try again in a moment"
 
 
 class Backend:
@@ -180,7 +180,7 @@ class Backend:
             self._settled.wait(timeout_s)
         pool = self._pool
         if not self._up.is_set() or pool is None:
-            raise StoreUnavailable(str(self.problem or STILL_STARTING))
+            raise StoreUnavailable(str(self.problem or NO_ANSWER_YET))
         try:
             yield pool, max(0.01, timeout_s - (time.monotonic() - started))
         except HermesPgvectorError as exc:

@@ -11,7 +11,7 @@ from hermes_memory_pgvector.domain.errors import StoreUnavailable
 from hermes_memory_pgvector.store.memories import lock_theme
 from tests.conftest import MakeProvider
 from tests.support.commit_proxy import CommitProxy, Moment
-from tests.support.memory import landed, runtime_of
+from tests.support.memory import called, landed, runtime_of
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
 from tests.support.traffic import Log, Traffic, assert_all_landed, fact, report
@@ -96,6 +96,15 @@ def test_need_03_writes_survive_a_port_that_is_open_but_deaf(
     until(lambda: finds(provider, "number0001", turn(1)), 30, "recall")
     traffic.assert_never_waited()
     log.assert_some_outages(2)
+
+
+def test_need_40_a_server_that_says_nothing_is_not_said_to_start(
+    dsn: str, cutter: CommitProxy, make_provider: MakeProvider
+) -> None:
+    cutter.deaf()
+    provider = make_provider({"dsn": cutter.conninfo(dsn), "recall_deadline_s": 0.2})
+    error = called(provider, "recall_memory", {"query": "atlas"})["error"]
+    assert error == "Postgres has not answered yet; try again in a moment"
 
 
 def test_need_03_a_client_that_vanishes_in_a_transaction_does_not_hold_its_locks_for_ever(

@@ -145,7 +145,7 @@ for line in sys.stdin:
         result = {"tools": [{"name": "recall", "inputSchema": {}, "annotations": {"readOnlyHint": True}}]}
     elif asked["method"] == "tools/call":
         told += 1
-        text = "Postgres is still starting; try again in a moment" if told == 1 else "nothing"
+        text = "Postgres has not answered yet; try again in a moment" if told == 1 else "nothing"
         result = {"content": [{"type": "text", "text": text}], "isError": told == 1}
     else:
         result = {"serverInfo": {"name": "late", "version": "1"}}

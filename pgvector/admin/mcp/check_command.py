@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from ...domain.errors import ConfigurationError, HermesPgvectorError
 from ...domain.redaction import mask_dsn
-from ...store.backend import STILL_STARTING
+from ...store.backend import NO_ANSWER_YET
 from ..common.client_files import CLIENTS, entry_in, entry_of, file_of, without_secrets
 from ..common.commands import EXIT_FAILED, EXIT_OK, Command, argument, printed
 from ..common.console import remark, say, warn
@@ -101,14 +101,14 @@ def _reading(tools: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, dict
 
 
 def _read(client: StdioClient, tool: str, arguments: Mapping[str, str]) -> None:
-    """Call a tool, and retry while the embedded Postgres is still starting."""
+    """Call a tool, and retry while Postgres has not answered yet, as the embedded one while it starts."""
     end = time.monotonic() + _ANSWERS_S
     while True:
         try:
             client.call(tool, arguments)
             return
         except ServerFailed as exc:
-            if STILL_STARTING not in str(exc) or time.monotonic() > end:
+            if NO_ANSWER_YET not in str(exc) or time.monotonic() > end:
                 raise
         time.sleep(_AGAIN_S)
 

@@ -18,7 +18,7 @@ from ...domain.format import format_bytes, format_duration, plural
 from ...domain.text import harmless
 from ...host.session_context import Policy
 from ...runtime.parts import backend_of
-from ...store.backend import STILL_STARTING
+from ...store.backend import NO_ANSWER_YET
 from ...store.connection import DeadlineConnection
 from ..common.file_fill import fills
 from ..common.holdings import held_removals, holdings
@@ -92,7 +92,7 @@ class Watcher:
             self._attempt.start()
         self._attempt.join(most_s)
         if self._attempt.is_alive():
-            raise StoreUnavailable(STILL_STARTING)
+            raise StoreUnavailable(NO_ANSWER_YET)
         return max(_LEAST_S, ends - time.monotonic())
 
     def _try_to_bring_up(self) -> None:
