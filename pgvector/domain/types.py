@@ -128,7 +128,13 @@ class EmbeddingSpace:
 
     def comparable(self, other: EmbeddingSpace) -> bool:
         """Return whether vectors of the two spaces can be compared."""
-        return (self.model, self.dims, self.document_prefix) == (other.model, other.dims, other.document_prefix)
+        fits = (self.dims, self.document_prefix) == (other.dims, other.document_prefix)
+        return fits and same_model(self.model, other.model)
+
+
+def same_model(one: str, other: str) -> bool:
+    """Return whether two names mean one model. Ollama lists with `:latest` what it takes without a tag as well."""
+    return one.removesuffix(":latest") == other.removesuffix(":latest")
 
 
 # Sessions of a theme, each with the first and last time of the turns that are meant, in seconds since the epoch.

@@ -23,7 +23,7 @@ from ..domain.errors import (
 )
 from ..domain.operations import MalformedWrite, Operation
 from ..domain.theme import Languages
-from ..domain.types import EmbeddingSpace
+from ..domain.types import EmbeddingSpace, same_model
 from .applying import apply_ahead, apply_operations, claim, cut_at_long_files, lacking, seen
 from .connection import DeadlineConnection, answering, translated, writable
 from .memories import Embeddings
@@ -288,7 +288,7 @@ class Backend:
         if recorded is None or not recorded.model or recorded.comparable(space):
             return self._dims_fit
         # Of another length, the settings have been told already.
-        if space.model not in self._warned_models and (self._dims_fit or recorded.model != space.model):
+        if space.model not in self._warned_models and (self._dims_fit or not same_model(recorded.model, space.model)):
             self._warned_models.add(space.model)
             logger.warning(
                 "hermes-pgvector: the database holds vectors of the model %s, this process uses %s: recall is lexical "
@@ -383,7 +383,7 @@ class Backend:
 
 def _told_apart(recorded: EmbeddingSpace, space: EmbeddingSpace) -> tuple[str, str]:
     """Return both models by their names and, if those are the same, by the prefixes of stored texts."""
-    if recorded.model != space.model:
+    if not same_model(recorded.model, space.model):
         return repr(recorded.model), repr(space.model)
     return (
         f"{recorded.model!r} with the prefix {recorded.document_prefix!r}",

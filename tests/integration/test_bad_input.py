@@ -124,6 +124,23 @@ def test_need_02_another_dimension_leaves_recall_by_words(
     assert "recall is lexical only" in said and f"set plugins.pgvector.dims to {DIMS}" in said
 
 
+@pytest.mark.parametrize("listed_first", [True, False])
+def test_need_18_a_model_is_the_same_with_the_tag_that_ollama_lists_it_with(
+    make_provider: MakeProvider, records: Records, embedder: ScriptedEmbedder, dsn: str, listed_first: bool
+) -> None:
+    names = ["nomic-embed-text", "nomic-embed-text:latest"]
+    for number, name in enumerate(sorted(names, reverse=listed_first)):
+        provider = make_provider({"embed_url": embedder.url, "embed_model": name})
+        provider.on_memory_write("add", "memory", f"Atlas is blue {number}")
+        landed(provider)
+        assert called(provider, "recall_memory", {"query": "Atlas is blue 0"})["mode"] == "hybrid"
+    assert Database(dsn).column("SELECT count(embedding) FROM memory_entries") == [2]
+    other = make_provider({"embed_url": embedder.url, "embed_model": "nomic-embed-text:v1"})
+    assert called(other, "recall_memory", {"query": "Atlas is blue 0"})["mode"] == "lexical"
+    (said,) = [line for line in records(logging.WARNING) if "recall is lexical only" in line]
+    assert "'nomic-embed-text:v1'" in said
+
+
 def test_need_40_the_same_model_with_another_prefix_is_told_by_the_prefix(
     make_provider: MakeProvider, records: Records, embedder: ScriptedEmbedder
 ) -> None:

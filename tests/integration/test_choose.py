@@ -16,10 +16,12 @@ from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.embed.ollama import embedding_models, loopback_url
 from hermes_memory_pgvector.store.pool import connect
 from hermes_memory_pgvector.store.schema import embedding_dims
-from tests.conftest import DIMS
+from tests.conftest import DIMS, MakeProvider
 from tests.support.blocked_packages import PoorEnvironment
+from tests.support.memory import landed
 from tests.support.model_files import MODEL_NAME, model_dir
 from tests.support.ollama import FakeOllama
+from tests.support.scripted_embedder import ScriptedEmbedder
 
 Choose = Callable[..., dict[str, str]]
 MakeOllama = Callable[..., FakeOllama]
@@ -153,6 +155,25 @@ def test_the_database_that_is_there_decides_too(
 
     assert choose()["mode"] == "local"
     assert configured(home)["dims"] == DIMS == 384
+
+
+def test_need_18_the_model_of_the_database_is_found_in_an_ollama_that_lists_it_with_its_tag(
+    home: Path,
+    dsn: str,
+    choose: Choose,
+    ollama: MakeOllama,
+    make_provider: MakeProvider,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with ScriptedEmbedder(dims=DIMS) as embedder:
+        provider = make_provider({"embed_url": embedder.url, "embed_model": "nomic-embed-text"})
+        provider.on_memory_write("add", "memory", "Atlas is blue")
+        landed(provider)
+    ollama({"nomic-embed-text:latest": DIMS})
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", dsn)
+
+    assert choose()["mode"] == "endpoint"
+    assert configured(home)["embed_model"] == "nomic-embed-text:latest"
 
 
 def test_a_database_out_of_reach_is_left_for_later(home: Path, choose: Choose, monkeypatch: pytest.MonkeyPatch) -> None:

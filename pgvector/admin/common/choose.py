@@ -11,6 +11,7 @@ from ...config.settings import Settings
 from ...config.sources import CONFIG_NAME
 from ...domain.commandline import pip_install
 from ...domain.errors import HermesPgvectorError, SchemaNotApplied, StoreMisconfigured
+from ...domain.types import same_model
 from ...embed.model_folder import LOCAL, is_local, local_folder, local_name
 from ...embed.ollama import dims_at, embedding_models, loopback_url
 from ...embed.onnx_session import missing_packages
@@ -57,7 +58,8 @@ class _Requirement(NamedTuple):
 
     def fits(self, model: str, dims: int) -> bool:
         """Return whether this model can be used."""
-        return bool(dims) and self.model in ("", model) and (self.empty or self.dims in (0, dims))
+        may_be = not self.model or same_model(self.model, model)
+        return bool(dims) and may_be and (self.empty or self.dims in (0, dims))
 
     def choice(self, mode: Mode, said: str, dims: int, *, model: str = "", url: str = "") -> EmbeddingChoice:
         """Return the choice of a model that fits the constraints."""
@@ -225,7 +227,7 @@ def _of_the_main_home(home: Path, required: _Requirement) -> EmbeddingChoice | N
             return None
         said = _with_local(required.model, dims)
         return EmbeddingChoice("local", said, is_new=True, model=required.model, dims=dims, source=folder)
-    if not url or model != required.model:
+    if not url or not same_model(model, required.model):
         return None
     said = (
         f"by meaning and words, with {required.model} of the endpoint that {main / CONFIG_NAME} names "

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ...config.settings import Settings
 from ...domain.format import plural
-from ...domain.types import EmbeddingSpace
+from ...domain.types import EmbeddingSpace, same_model
 from ...embed.model_folder import is_local, is_model_name, models_folder
 from ...store.connection import DeadlineConnection
 from ...store.vectors import recorded_space
@@ -86,7 +86,7 @@ def _pending(conn: DeadlineConnection) -> Iterator[Check]:
 def _former(held: EmbeddingSpace, wanted: EmbeddingSpace, settings: Settings, home: Path) -> str:
     """Return the settings that would fit the vectors in the database."""
     parts = []
-    if held.model and held.model != wanted.model:
+    if held.model and not same_model(held.model, wanted.model):
         if is_model_name(held.model) and (models_folder(home) / held.model).is_dir():
             parts.append(f"embed_url: local:{held.model}")
         elif is_local(settings.embed_url):
