@@ -270,6 +270,22 @@ def test_a_line_holds_again_when_the_lower_one_that_replaced_it_is_taken_out(
     assert [hit["content"] for hit in found(provider, "auth tokens sessions")] == [upper]
 
 
+def test_a_line_does_not_hold_again_when_something_else_took_its_place(
+    make_provider: MakeProvider, home: Path, dsn: str
+) -> None:
+    upper, said, lower = "D[auth]: tokens", "D[auth]: cookies", "D[auth]: sessions"
+    write_entries(home, "Atlas is blue", upper, age_s=60)
+    provider = make_provider(STRUCTURED, gateway_session_key="default")
+    landed(provider)
+    remember(provider, said)
+    for lines in ((upper, lower), (upper,)):
+        write_entries(home, "Atlas is blue", *lines, age_s=-1)
+        provider = make_provider(STRUCTURED, gateway_session_key="default")
+        landed(provider)
+        assert [hit["content"] for hit in found(provider, "auth tokens sessions")] == list(lines[1:])
+    assert [row[3] for row in rows(dsn).values()] == [None, "superseded", "superseded"]
+
+
 def test_without_the_setting_the_arguments_are_not_taken(make_provider: MakeProvider) -> None:
     provider = make_provider({"tools": ["remember"]})
     answer = called(provider, "remember", {"content": "Tokens", "kind": "decision", "subject": "auth"})

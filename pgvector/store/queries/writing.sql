@@ -184,8 +184,8 @@ SELECT m.id, m.agent_identity, m.content, has_owner(m) AS owned, h.old_digest = 
  ORDER BY h.id DESC;
 
 -- name: let_go_of_memory
--- Drops an entry from a memory file; the memory is removed if nobody else owns it. What it took the place of holds again if the
--- file still has that line.
+-- Drops an entry from a memory file; the memory is removed if nobody else owns it. What was said of its subject before holds again
+-- if that is a line that the file still has.
 WITH entry AS (
     SELECT id, agent_identity, target, digest FROM memory_entries WHERE agent_identity = %(theme)s AND id = %(id)s),
 unmirrored AS (
@@ -195,19 +195,20 @@ unmirrored AS (
 gone AS (
     DELETE FROM memory_entries AS m USING entry
      WHERE m.agent_identity = %(theme)s AND m.id = entry.id AND NOT has_owner(m)
-    RETURNING m.agent_identity, m.target, m.digest, m.kind, m.subject, m.scope, m.state),
+    RETURNING m.id, m.agent_identity, m.target, m.digest, m.kind, m.subject, m.scope, m.state),
 held_again AS (
     UPDATE memory_entries AS m SET state = 'active'
      WHERE m.agent_identity = %(theme)s AND m.id = (
-        SELECT before.id
-          FROM gone
-          JOIN memory_entries AS before ON lower(before.subject) = lower(gone.subject) AND before.kind = gone.kind
-               AND coalesce(lower(before.scope), '') = coalesce(lower(gone.scope), '')
-          JOIN hermes_mirror AS f ON f.target = before.target AND f.digest = before.digest
-         WHERE gone.state = 'active' AND before.agent_identity = %(theme)s AND before.state = 'superseded'
-           AND f.agent_identity = %(theme)s AND f.origin = %(origin)s AND f.held_at IS NULL
-         ORDER BY before.updated_at DESC, before.id DESC
-         LIMIT 1))
+        SELECT last.id
+          FROM (SELECT before.id, before.target, before.digest, before.state
+                  FROM gone
+                  JOIN memory_entries AS before ON lower(before.subject) = lower(gone.subject) AND before.kind = gone.kind
+                       AND coalesce(lower(before.scope), '') = coalesce(lower(gone.scope), '') AND before.id <> gone.id
+                 WHERE gone.state = 'active' AND before.agent_identity = %(theme)s
+                 ORDER BY before.updated_at DESC, before.id DESC
+                 LIMIT 1) AS last
+          JOIN hermes_mirror AS f ON f.target = last.target AND f.digest = last.digest
+         WHERE last.state = 'superseded' AND f.agent_identity = %(theme)s AND f.origin = %(origin)s AND f.held_at IS NULL))
 INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at, origin)
 SELECT agent_identity, target, digest, %(noted_at)s, %(origin)s FROM gone
 ON CONFLICT (agent_identity, target, digest) DO UPDATE SET last_removal();
