@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from stat import S_ISDIR
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -352,7 +353,7 @@ def _home(args: argparse.Namespace) -> Path:
     is_named = args.hermes_home or os.environ.get("HERMES_HOME", "").strip()
     if str(home).startswith("~") and not home.is_dir():
         raise WrongUsage(f"{named}: hermes replaces no ~ there; write the whole path")
-    if args.pgvector_command not in _NEED_NO_HOME and not home.is_dir():
+    if args.pgvector_command not in _NEED_NO_HOME and _is_missing(home):
         if is_named:
             raise WrongUsage(f"{named}: there is no such directory; correct it, or make one: hermes-pgvector install")
         if not (_serves_clients(args) or _finds_database(args, home)):
@@ -363,6 +364,16 @@ def _home(args: argparse.Namespace) -> Path:
     # Every process that we start from here, also the host's own command, then uses the same home.
     os.environ["HERMES_HOME"] = str(home)
     return home
+
+
+def _is_missing(home: Path) -> bool:
+    """Return whether there is no such directory; one that this user may not look at is left to what reads its files."""
+    try:
+        return not S_ISDIR(os.stat(home).st_mode)
+    except PermissionError:
+        return False
+    except OSError:
+        return True
 
 
 def _serves_clients(args: argparse.Namespace) -> bool:

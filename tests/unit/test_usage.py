@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import shutil
@@ -214,6 +215,26 @@ def test_without_a_home_a_named_database_is_asked_and_clients_are_served(
         command, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=150, check=False
     )
     assert told in done.stderr
+
+
+def keep_to_permissions() -> None:
+    """Make root, in a program that it starts, heed the permissions of files as everybody else does."""
+    if os.geteuid() == 0:
+        for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+            ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named", "default"])
+def test_a_home_that_may_not_be_looked_at_is_not_taken_for_a_missing_one(named: bool, tmp_path: Path) -> None:
+    """As with `su` to another account that keeps HOME."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir(mode=0)
+    environ = {**os.environ, "HOME": str(theirs), "HERMES_HOME": str(theirs / ".hermes") if named else ""}
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "hermes_memory_pgvector.cli", "list"],
+        env=environ, preexec_fn=keep_to_permissions, capture_output=True, text=True, timeout=150, check=False,
+    )  # fmt: skip
+    assert f"{theirs}/.hermes/config.yaml cannot be read (Permission denied)" in done.stderr
 
 
 @pytest.mark.parametrize("line", ["setup --yes", "install", "list"])
