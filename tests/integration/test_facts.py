@@ -286,6 +286,22 @@ def test_a_line_does_not_hold_again_when_something_else_took_its_place(
     assert [row[3] for row in rows(dsn).values()] == [None, "superseded", "superseded"]
 
 
+@pytest.mark.parametrize("between", [0, 2], ids=["taken out and put back", "a lower line taken out"])
+def test_a_line_that_a_memory_of_another_subject_took_the_place_of_does_not_hold_again(
+    make_provider: MakeProvider, home: Path, dsn: str, between: int
+) -> None:
+    line, lower = "D[auth]: tokens", "D[auth]: sessions"
+    write_entries(home, "Atlas is blue", line, age_s=60)
+    provider = make_provider(STRUCTURED, gateway_session_key="default")
+    landed(provider)
+    [(old,)] = fetched(dsn, "SELECT id FROM memory_entries WHERE content = %s", line)
+    remember(provider, "Users log in by passkeys", kind="decision", subject="login", replaces=old)
+    for lines in ((line, lower)[:between], (line,)):
+        write_entries(home, "Atlas is blue", *lines, age_s=-1)
+        landed(make_provider(STRUCTURED, gateway_session_key="default"))
+    assert rows(dsn)[line][3] == "superseded"
+
+
 def test_without_the_setting_the_arguments_are_not_taken(make_provider: MakeProvider) -> None:
     provider = make_provider({"tools": ["remember"]})
     answer = called(provider, "remember", {"content": "Tokens", "kind": "decision", "subject": "auth"})

@@ -185,7 +185,7 @@ SELECT m.id, m.agent_identity, m.content, has_owner(m) AS owned, h.old_digest = 
 
 -- name: let_go_of_memory
 -- Drops an entry from a memory file; the memory is removed if nobody else owns it. What was said of its subject before holds again
--- if that is a line that the file still has.
+-- if that is a line that the file still has, and nothing that is current replaced it, of another subject or of none.
 WITH entry AS (
     SELECT id, agent_identity, target, digest FROM memory_entries WHERE agent_identity = %(theme)s AND id = %(id)s),
 unmirrored AS (
@@ -208,7 +208,10 @@ held_again AS (
                  ORDER BY before.updated_at DESC, before.id DESC
                  LIMIT 1) AS last
           JOIN hermes_mirror AS f ON f.target = last.target AND f.digest = last.digest
-         WHERE last.state = 'superseded' AND f.agent_identity = %(theme)s AND f.origin = %(origin)s AND f.held_at IS NULL))
+         WHERE last.state = 'superseded' AND f.agent_identity = %(theme)s AND f.origin = %(origin)s AND f.held_at IS NULL
+           AND NOT EXISTS (SELECT FROM memory_entries AS later
+                            WHERE later.agent_identity = %(theme)s AND later.replaces = last.id AND later.id <> %(id)s
+                              AND is_current(later))))
 INSERT INTO hermes_tombstones (agent_identity, target, digest, removed_at, origin)
 SELECT agent_identity, target, digest, %(noted_at)s, %(origin)s FROM gone
 ON CONFLICT (agent_identity, target, digest) DO UPDATE SET last_removal();
@@ -489,7 +492,7 @@ UPDATE memory_entries AS m SET owners = array_append(array_remove(m.owners, 'kep
 
 -- name: restore_memory
 -- exempt: one removal, by its number. The memory gets back its id, if that is free, its times, metadata and language.
--- `in_file`: its line has come back, so it holds again, unless a memory of its subject that was said later does.
+-- `in_file`: its line has come back, so it holds again, unless a memory that was said later of its subject or replaced it does.
 INSERT INTO memory_entries (id, agent_identity, target, content, created_at, updated_at, metadata, text_language, owners,
                             said_columns())
 SELECT CASE WHEN h.memory_id > 0 AND taken.id IS NULL
@@ -497,7 +500,8 @@ SELECT CASE WHEN h.memory_id > 0 AND taken.id IS NULL
        h.agent_identity, h.target, h.old_content, (h.old_row ->> 'created_at')::timestamptz,
        (h.old_row ->> 'updated_at')::timestamptz, h.old_row -> 'metadata', h.old_row ->> 'text_language', %(owners)s::text[],
        said.kind, said.subject, said.scope,
-       CASE WHEN %(in_file)s AND said.subject IS NOT NULL AND said.state = 'superseded' THEN 'active' ELSE said.state END,
+       CASE WHEN %(in_file)s AND said.subject IS NOT NULL AND said.state = 'superseded' AND later.replaces IS NULL
+            THEN 'active' ELSE said.state END,
        said.expires_at, said.confidence, said.sources, said.replaces, said.applies_when, said.pinned
   FROM memory_history AS h
  CROSS JOIN LATERAL jsonb_to_record(h.old_row)
@@ -505,6 +509,9 @@ SELECT CASE WHEN h.memory_id > 0 AND taken.id IS NULL
                replaces bigint, applies_when text, pinned boolean)
   LEFT JOIN (SELECT id FROM memory_entries
               WHERE id = (SELECT memory_id FROM memory_history WHERE id = %(removal)s) LIMIT 1) AS taken ON true
+  LEFT JOIN (SELECT DISTINCT agent_identity, replaces FROM memory_entries
+              WHERE replaces = (SELECT memory_id FROM memory_history WHERE id = %(removal)s) AND is_current(memory_entries))
+         AS later ON later.agent_identity = h.agent_identity
  WHERE h.id = %(removal)s AND h.old_row IS NOT NULL AND h.old_content IS NOT NULL
 ON CONFLICT (agent_identity, target, digest) DO UPDATE
    SET owners = ARRAY(SELECT DISTINCT owner FROM unnest(memory_entries.owners || excluded.owners) AS owner)
