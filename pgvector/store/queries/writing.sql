@@ -204,7 +204,7 @@ held_again AS (
                   FROM gone
                   JOIN memory_entries AS before ON lower(before.subject) = lower(gone.subject) AND before.kind = gone.kind
                        AND coalesce(lower(before.scope), '') = coalesce(lower(gone.scope), '') AND before.id <> gone.id
-                 WHERE gone.state = 'active' AND before.agent_identity = %(theme)s
+                 WHERE gone.state = 'active' AND before.agent_identity = %(theme)s AND (before.state IS NOT NULL OR before.pinned)
                  ORDER BY before.updated_at DESC, before.id DESC
                  LIMIT 1) AS last
           JOIN hermes_mirror AS f ON f.target = last.target AND f.digest = last.digest
@@ -510,7 +510,10 @@ SELECT CASE WHEN h.memory_id > 0 AND taken.id IS NULL
   LEFT JOIN (SELECT id FROM memory_entries
               WHERE id = (SELECT memory_id FROM memory_history WHERE id = %(removal)s) LIMIT 1) AS taken ON true
   LEFT JOIN (SELECT DISTINCT agent_identity, replaces FROM memory_entries
-              WHERE replaces = (SELECT memory_id FROM memory_history WHERE id = %(removal)s) AND is_current(memory_entries))
+              WHERE replaces = (SELECT memory_id FROM memory_history WHERE id = %(removal)s) AND is_current(memory_entries)
+                AND agent_identity = (SELECT agent_identity FROM memory_history WHERE id = %(removal)s)
+                -- Else no row need be looked at.
+                AND %(in_file)s AND (SELECT old_row ->> 'state' FROM memory_history WHERE id = %(removal)s) = 'superseded')
          AS later ON later.agent_identity = h.agent_identity
  WHERE h.id = %(removal)s AND h.old_row IS NOT NULL AND h.old_content IS NOT NULL
 ON CONFLICT (agent_identity, target, digest) DO UPDATE
