@@ -332,7 +332,7 @@ def test_need_39_what_was_said_lately_is_the_last_session(text: str) -> None:
 )
 def test_need_19_many_such_words_take_no_time(part: str) -> None:
     started = time.thread_time()
-    for text in (f"did last Monday ago {part}", f"did last Monday ago {part.strip()}" + " " * 20_000 + "x"):
-        assert len(named_periods(text + part * (20_000 // len(part)), NOW)) <= MAX_PERIODS
+    for text in (f"did last Monday ago {part}", f"did last Monday ago {part.strip()}" + " " * 50_000 + "x"):
+        assert len(named_periods(text + part * (50_000 // len(part)), NOW)) <= MAX_PERIODS
         without_counted_times(text)
-    assert time.thread_time() - started < 2
+    assert time.thread_time() - started < 5
