@@ -104,10 +104,11 @@ case ${1:-} in
   '') collected=("${selection[@]}") ;;
   --all) collected=(tests) ;;
 esac
-# check_types: from elsewhere and by name, so that what is checked is what was installed.
+# check_types: from elsewhere and by name, so that what is checked is what was installed. In the shell's place, for that
+# is what is ended with the script.
 check_types() {
   cd -- "$scratch"
-  "$python" -m mypy --config-file "$root/pyproject.toml" --cache-dir "$root/.cache/mypy" -p hermes_memory_pgvector
+  exec "$python" -m mypy --config-file "$root/pyproject.toml" --cache-dir "$root/.cache/mypy" -p hermes_memory_pgvector
 }
 
 step "Checking the code"
