@@ -354,7 +354,7 @@ _REMEDIES = (
     ("server login has been failing", "PgBouncer cannot log in at the server: look into its log"),
     ("query_wait_timeout", "PgBouncer had no connection to lend: raise its default_pool_size"),
     ("no more connections allowed", "raise PgBouncer's max_client_conn"),
-    ("temporary failure in name resolution", "no name server answers: check this machine's network"),
+    ("temporary failure in name resolution", "check this machine's network, and whether it knows the host in `dsn`"),
     ("could not translate host name", "correct the host in `dsn`"),
     ("name or service not known", "correct the host in `dsn`"),
     ("failed to resolve host", "correct the host in `dsn`"),

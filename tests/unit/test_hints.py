@@ -145,11 +145,13 @@ def test_need_40_a_socket_that_this_user_may_not_open_is_no_matter_of_the_roles_
     assert "the directory of that socket" not in explain(psycopg.OperationalError("permission denied for table x"))
 
 
-def test_need_02_where_no_name_server_answers_the_network_is_named_and_not_the_host() -> None:
+def test_need_02_where_no_name_server_answers_the_network_is_named_before_the_host() -> None:
+    # Also what Docker's says of a service that is not there.
     for said in (
         "failed to resolve host 'db.example.com': [Errno -3] Temporary failure in name resolution",
         'could not translate host name "db.example.com" to address: Temporary failure in name resolution',
     ):
-        assert explain(psycopg.OperationalError(said)).endswith("check this machine's network")
+        told = explain(psycopg.OperationalError(said))
+        assert told.endswith("check this machine's network, and whether it knows the host in `dsn`")
     unknown = "failed to resolve host 'db.example.com': [Errno -2] Name or service not known"
     assert explain(psycopg.OperationalError(unknown)).endswith("correct the host in `dsn`")
