@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ..domain.errors import EmbedderUnavailable
-from .endpoint import Endpoint, json_in, parse_url, refusal, with_path
+from ..domain.errors import EmbedderError, EmbedderUnavailable
+from .endpoint import Endpoint, json_in, misses_model, parse_url, refusal, refusal_message, with_path
 from .http_client import Deadline, HttpClient
 
 
@@ -55,6 +55,8 @@ class ChatClient:
             reply = self._client.send(endpoint, body, deadline)
         except EmbedderUnavailable as exc:
             raise EmbedderUnavailable(f"{exc}; start the endpoint, or correct {endpoint.setting}") from exc
+        if misses_model(reply):
+            raise EmbedderError(f"{refusal_message(endpoint, reply)}; check {endpoint.setting.replace('url', 'model')}")
         if not reply.ok:
             raise refusal(endpoint, reply)
         told = json_in(endpoint, reply.body)

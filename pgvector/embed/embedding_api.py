@@ -24,6 +24,7 @@ from .endpoint import (
     excerpt,
     is_azure,
     json_in,
+    misses_model,
     parse_url,
     refusal,
     refusal_message,
@@ -52,7 +53,6 @@ _TOO_MANY = late_pattern(
     re.IGNORECASE | re.DOTALL,
 )
 _PHYSICAL_BATCH = late_pattern(r"physical batch size", re.IGNORECASE)
-_UNKNOWN_MODEL = late_pattern(r"model.{0,120}(not found|not exist|not loaded|unknown)", re.IGNORECASE | re.DOTALL)
 _DIMENSIONS = late_pattern(r"dimension|matryoshka", re.IGNORECASE)
 
 
@@ -140,7 +140,7 @@ def embedding_refusal(endpoint: Endpoint, reply: Reply) -> EmbedderError:
             return InputTooLong(message)
     if status in (400, 422, 501):
         return BodyRefused(message)
-    if status in (404, 405) and _UNKNOWN_MODEL.search(said):
+    if misses_model(reply):
         return EmbedderError(f"{message}; check embed_model")
     return refusal(endpoint, reply)
 

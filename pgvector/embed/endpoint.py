@@ -23,6 +23,7 @@ _EXCERPT_CHARS = 200
 ESCAPES = "in a user or password write / ? # and @ as %2F %3F %23 and %40"
 # Gateways answer with these while the model behind them is busy, loading or gone.
 _BUSY_STATUSES = frozenset({408, 424, 425, 429})
+_UNKNOWN_MODEL = late_pattern(r"model.{0,120}(not found|not exist|not loaded|unknown)", re.IGNORECASE | re.DOTALL)
 _SMALL_BYTES = 32_768  # decoded at once: half a millisecond
 _ARRAY_BYTES = 64  # a shorter array is not worth a step of its own
 _BEGINS_WITH_NUMBER = late_pattern(rb"\[\s*-?[0-9]")
@@ -108,6 +109,11 @@ def refusal(endpoint: Endpoint, reply: Reply) -> EmbedderError:
         location = redacted(reply.headers.get("location", ""))
         return EmbedderError(f"{message}, a redirect to {location!r}; set {endpoint.setting} to it")
     return EmbedderError(message)
+
+
+def misses_model(reply: Reply) -> bool:
+    """Return whether a server says with 404 or 405 that it has no such model, and not that it has no such path."""
+    return reply.status in (404, 405) and _UNKNOWN_MODEL.search(error_text(reply.body)) is not None
 
 
 def refusal_message(endpoint: Endpoint, reply: Reply) -> str:

@@ -18,9 +18,12 @@ class Served(EmbedHandler):
     """Answers at one path, as a gateway does that puts the version before the protocol."""
 
     def do_POST(self) -> None:
-        self.read_body()
+        asked = self.read_body()
         found = self.path == SERVED
-        self.send_json(200 if found else 404, ANSWER if found else {"error": "not found"})
+        if found and asked["model"] != "any":
+            self.send_json(404, {"error": {"message": "models/other is not found for this version"}})
+        else:
+            self.send_json(200 if found else 404, ANSWER if found else {"error": "not found"})
 
 
 @pytest.mark.parametrize("path", ["/v1/openai", "/v1/openai/", SERVED])
@@ -36,4 +39,12 @@ def test_an_address_without_such_an_endpoint_is_told_with_the_option() -> None:
         url = f"http://127.0.0.1:{server.port}/elsewhere"
         told = pytest.raises(EmbedderError, match=r"--summary-url names no chat endpoint: .*/elsewhere/v1/chat")
         with closing(ChatClient(url=url, model="any", option="--summary-url")) as client, told:
+            client.answer("Summarize.", "blue", max_tokens=9, timeout_s=10)
+
+
+def test_a_model_that_the_endpoint_does_not_have_is_told_with_its_option() -> None:
+    with closing(LoopbackServer(Served)) as server:
+        url = f"http://127.0.0.1:{server.port}/v1/openai"
+        told = pytest.raises(EmbedderError, match=r"/v1/openai/chat/completions answered .*; check --summary-model$")
+        with closing(ChatClient(url=url, model="other", option="--summary-url")) as client, told:
             client.answer("Summarize.", "blue", max_tokens=9, timeout_s=10)
