@@ -176,6 +176,24 @@ def test_need_18_the_model_of_the_database_is_found_in_an_ollama_that_lists_it_w
     assert configured(home)["embed_model"] == "nomic-embed-text:latest"
 
 
+def test_need_18_a_profile_names_the_model_as_its_main_home_does(
+    tmp_path: Path, dsn: str, make_provider: MakeProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profile = tmp_path / "profiles" / "coder"
+    profile.mkdir(parents=True)
+    with ScriptedEmbedder(dims=DIMS) as embedder:
+        provider = make_provider({"embed_url": embedder.url, "embed_model": "m:latest"})
+        provider.on_memory_write("add", "memory", "Atlas is blue")
+        landed(provider)
+        configure(tmp_path, embed_url=embedder.url, embed_model="m")
+    monkeypatch.setenv("HERMES_PGVECTOR_DSN", dsn)
+
+    assert main(["model", "choose", "--hermes-home", str(profile)]) == 0
+
+    # Another server than Ollama knows no other name.
+    assert configured(profile) == {"dims": DIMS, "embed_url": embedder.url, "embed_model": "m"}
+
+
 def test_a_database_out_of_reach_is_left_for_later(home: Path, choose: Choose, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HERMES_PGVECTOR_DSN", "host=127.0.0.1 port=1 dbname=x")
     assert choose()["mode"] == "lexical"

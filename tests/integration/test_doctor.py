@@ -494,6 +494,18 @@ def test_need_40_what_to_do_about_an_endpoint_fits_its_answer(
     assert found["state"] == "fail" and fix in found["fix"]
 
 
+def test_need_40_another_prefix_is_told_where_the_name_of_the_model_has_its_tag(
+    dsn: str, home: Path, capsys: Capture, make_provider: MakeProvider
+) -> None:
+    with ScriptedEmbedder(dims=DIMS) as embedder:
+        provider = make_provider({"embed_url": embedder.url, "embed_model": "m:latest"})
+        provider.on_memory_write("add", "memory", "Atlas is blue")
+        landed(provider)
+        configure(home, dsn=dsn, embed_url=embedder.url, embed_model="m", embed_document_prefix="passage: ")
+        found = {check["name"]: check for check in doctor(home, capsys)[1]["checks"]}["vectors"]
+    assert "and 'passage: ' before a text instead of ''" in found["said"] and "embed_document_prefix" in found["fix"]
+
+
 class RenamedModel:
     """Another model than ScriptedEmbedder's: the same text has nothing in common there."""
 

@@ -729,6 +729,7 @@ def test_need_18_the_length_is_asked_of_the_model_and_rights_stay(
     assert "building" not in again.stderr, "what is done was done once more"
     assert cli(*arguments).stdout.startswith("nothing to do: the vectors are of ")
     assert "add --yes" in cli(*arguments, "--again").stdout
+    assert cli(*arguments, "--model", "newer:latest").stdout.startswith("nothing to do: the vectors are of ")
 
 
 def test_need_18_reembed_with_a_model_on_disk_and_what_doctor_says(

@@ -229,11 +229,8 @@ def _of_the_main_home(home: Path, required: _Requirement) -> EmbeddingChoice | N
         return EmbeddingChoice("local", said, is_new=True, model=required.model, dims=dims, source=folder)
     if not url or not same_model(model, required.model):
         return None
-    said = (
-        f"by meaning and words, with {required.model} of the endpoint that {main / CONFIG_NAME} names "
-        f"({dims} dimensions)"
-    )
-    return EmbeddingChoice("endpoint", said, is_new=True, model=required.model, url=url, dims=dims)
+    said = f"by meaning and words, with {model} of the endpoint that {main / CONFIG_NAME} names ({dims} dimensions)"
+    return EmbeddingChoice("endpoint", said, is_new=True, model=model, url=url, dims=dims)
 
 
 def _model_of(home: Path) -> tuple[str, str]:

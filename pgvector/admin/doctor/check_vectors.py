@@ -63,7 +63,7 @@ def _held(held: EmbeddingSpace, wanted: EmbeddingSpace | None, settings: Setting
     if wanted is None or (wanted.dims == held.dims and (not held.model or wanted.comparable(held))):
         return ok("vectors", found)
     named = f"{wanted.model}, {wanted.dims} dimensions"
-    if wanted.document_prefix != held.document_prefix and (wanted.model, wanted.dims) == (held.model, held.dims):
+    if wanted.dims == held.dims and same_model(wanted.model, held.model):  # so the prefix is another one
         named += f" and {wanted.document_prefix!r} before a text instead of {held.document_prefix!r}"
     former = _former(held, wanted, settings, home)
     remedy = f"hermes-pgvector reembed --yes, or set back {former}"

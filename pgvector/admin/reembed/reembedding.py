@@ -52,7 +52,8 @@ class ReembedPlan:
     @property
     def needed(self) -> bool:
         """Return False if the database already has vectors of this model."""
-        return self.under_way or self.current != self.wanted
+        as_it_is = self.current.query_prefix == self.wanted.query_prefix and self.current.comparable(self.wanted)
+        return self.under_way or not as_it_is
 
     @property
     def left_s(self) -> float:
