@@ -273,6 +273,25 @@ def test_need_04_what_a_role_may_use_after_a_change_of_themes_is_told(
     assert "tenants" not in cli("themes", "delete", "sales").stdout
 
 
+@pytest.mark.parametrize("change", ["rename marketing campaigns", "merge marketing ads", "delete ads"])
+def test_need_40_a_tenant_is_told_before_it_tries_that_only_an_admin_changes_themes(
+    tenant_dsn: str, admin_dsn: str, home: Path, cli: Run, change: str
+) -> None:
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": tenant_dsn, "dims": DIMS}}}))
+    with connect(admin_dsn) as conn:
+        row_security.grant(conn, "tenant_marketing", ["ads", "campaigns"])
+        conn.execute(
+            "INSERT INTO conversations (agent_identity, session_id, role, content)"
+            " VALUES ('marketing', 's', 'user', 'Hello'), ('ads', 's', 'user', 'Hello')"
+        )
+    for said in ([], ["--yes"]):
+        refused = cli("themes", *change.split(), *said)
+        assert refused.returncode == 1 and "connect as an admin: add --admin-dsn DSN" in refused.stderr, refused
+        assert "grant" not in refused.stderr, "it has these themes"
+    done = cli("themes", *change.split(), "--yes", "--admin-dsn", admin_dsn)
+    assert done.returncode == 0, done.stderr
+
+
 def test_need_04_the_commands_say_what_they_do(postgres: EmbeddedServer, admin_dsn: str, home: Path, cli: Run) -> None:
     let_tenants_in(postgres)
     (home / "config.yaml").write_text("plugins:\n  pgvector:\n    dims: 384\n    theme_aliases: {mktg: marketing}\n")

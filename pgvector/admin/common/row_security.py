@@ -1,6 +1,6 @@
 """Themes enforced by Postgres: row-level security, and which role has which themes.
 
-A connection that a function takes is an administrator's, but for `has_own_themes` and `own_themes`.
+A connection that a function takes is an administrator's, but for `has_own_themes`, `refuse_confined` and `own_themes`.
 """
 
 from __future__ import annotations
@@ -40,6 +40,15 @@ def has_own_themes(conn: DeadlineConnection) -> bool:
     with translated():
         active = one(conn, "SELECT row_security_active(to_regclass('conversations'))")
         return bool(active[0] and one(conn, query("has_own_themes"))[0])
+
+
+def refuse_confined(conn: DeadlineConnection, why: str) -> None:
+    """Raise ConfigurationError, which says `why`, for a role that row-level security confines to some themes."""
+    if has_own_themes(conn):
+        raise ConfigurationError(
+            f"row-level security limits this role to some themes, and {why}; "
+            "connect as an admin: add --admin-dsn DSN, or set HERMES_PGVECTOR_ADMIN_DSN"
+        )
 
 
 def own_themes(conn: DeadlineConnection) -> list[str] | None:

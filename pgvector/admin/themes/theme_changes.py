@@ -91,8 +91,12 @@ def _still_named(theme: str, into: str, rules: ThemeRules) -> Iterator[str]:
 
 
 def _begin(conn: DeadlineConnection, *, really: bool) -> None:
-    """Begin a change after those of other operators have ended, so that it sees their results."""
+    """Begin a change after those of other operators have ended, so that it sees their results.
+
+    Raises ConfigurationError for a role that may not log it, also where it would only be shown.
+    """
     theme_rows.begin(conn)
+    row_security.refuse_confined(conn, "changes of themes are for the log, which it may not write")
     if really:
         conn.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
 

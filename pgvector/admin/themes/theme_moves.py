@@ -14,7 +14,6 @@ from typing import Any
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from ...domain.errors import ConfigurationError
 from ...domain.gil import in_slices
 from ...domain.text import as_object
 from ...domain.types import Store
@@ -24,7 +23,7 @@ from ...store.sql import query
 from ..common.fetching import one
 from ..common.hnsw import CHUNKS, ROWS
 from ..common.operators import operator
-from ..common.row_security import has_own_themes
+from ..common.row_security import refuse_confined
 
 _query = partial(query, package=__package__)
 _SLICE = 1000  # rows a statement
@@ -95,11 +94,7 @@ def texts_kept(conn: DeadlineConnection, theme: str) -> int:
 
 def log(conn: DeadlineConnection, limit: int) -> list[dict[str, Any]]:
     """Return the last `limit` entries of the operators' log, newest first. Raises ConfigurationError."""
-    if has_own_themes(conn):
-        raise ConfigurationError(
-            "row-level security limits this role to some themes, and the log names those of others; "
-            "connect as an admin: add --admin-dsn DSN, or set HERMES_PGVECTOR_ADMIN_DSN"
-        )
+    refuse_confined(conn, "the log names those of others")
     return [
         row._asdict() | {"arguments": as_object(row.arguments), "counts": _numbers(row.counts)}
         for row in conn.execute(_query("read_maintenance"), {"limit": limit})
