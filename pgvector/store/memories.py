@@ -172,7 +172,7 @@ class MemoryWriter:
         """Store a memory, and close or supersede others as its structure says; `row` has what `content` returns."""
         said: Structure = row["structure"]
         if said.obsoletes and (old := self.conn.execute(query("current_of_subject"), row).fetchone()) is not None:
-            row |= {"kind": old.kind, "scope": old.scope}
+            row |= {"kind": old.kind, "said_kind": old.kind, "scope": old.scope}
         # The old one is superseded first; if it has the later time, it would else supersede the one that replaces it.
         replaced = {"replaced": said.replaces}
         gone = said.replaces and self.conn.execute(query("supersede_memory"), row | replaced).fetchone()
@@ -195,9 +195,11 @@ class MemoryWriter:
         `said`, what is stated besides the text, takes precedence over a line of notation in it.
         """
         found = self.embeddings.get(text)
-        structure = said.over(parse_notation(text)).settled()
+        said = said.over(parse_notation(text))
+        structure = said.settled()
         return columns_of(structure) | {
             "structure": structure,
+            "said_kind": said.kind,
             "content": text,
             "embedding": None if found is None else Vector(found),
             "metadata": Jsonb(op.metadata),

@@ -82,6 +82,20 @@ def test_what_is_said_once_more_is_current_again(make_provider: MakeProvider, ds
     assert actions(dsn, first) == ["added", "superseded", "reopened"]
 
 
+@pytest.mark.parametrize("text", ["Tokens last 7 days", "D[auth]: tokens last 7 days"])
+def test_need_43_a_decision_that_is_said_again_without_a_kind_stays_one(
+    make_provider: MakeProvider, dsn: str, text: str
+) -> None:
+    provider = make_provider(STRUCTURED)
+    remember(provider, text, kind="decision", subject="auth")
+    remember(provider, text, subject="auth")
+    assert rows(dsn)[text][0] == "decision"
+    remember(provider, "Tokens last an hour", kind="decision", subject="auth")
+    assert [result["content"] for result in found(provider, "tokens last")] == ["Tokens last an hour"]
+    remember(provider, "Tokens last an hour", kind="constraint")
+    assert rows(dsn)["Tokens last an hour"][0] == "constraint", "a kind that is given is taken"
+
+
 def test_a_write_that_arrives_late_does_not_replace_what_was_said_after_it(
     make_provider: MakeProvider, dsn: str
 ) -> None:

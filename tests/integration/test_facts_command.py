@@ -97,6 +97,14 @@ def test_facts_are_added_listed_and_replace_each_other(ask: Ask, say: Say) -> No
     assert "no memory m999" in say("add", "The sea is near", "--theme", "sre", "--replaces", "m999", code=1)
 
 
+@pytest.mark.parametrize("again", [[], ["--subject", "deploy"], ["--pinned"]])
+def test_need_43_what_is_added_again_without_a_kind_keeps_its_kind(ask: Ask, again: list[str]) -> None:
+    ref = add(ask, "Deploy from main only", "--kind", "constraint", "--subject", "deploy")
+    assert add(ask, "Deploy from main only", *again) == ref
+    (row,) = ask("facts", "list", "--theme", "sre")
+    assert row["kind"] == "constraint" and row["state"] == "active"
+
+
 def test_edit_changes_what_a_memory_says_of_itself(
     ask: Ask, say: Say, make_provider: MakeProvider, home: Path, dsn: str, embedder: ScriptedEmbedder
 ) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from ...capture.sanitize import Sanitizer
 from ...domain.commandline import typed
 from ...domain.errors import WrongUsage
-from ...domain.facts import Structure, parse_notation
+from ...domain.facts import PLAIN, Structure, parse_notation
 from ...host.session_context import Policy
 from ...runtime.spools import spools_of
 from ..common.adding import NewMemory, add, memory_to_add
@@ -51,21 +51,19 @@ def vector_follows(done: Outcome, context: CommandContext) -> list[str]:
     return [typed("it is found by words; its vector follows with the next agent, or hermes-pgvector backfill")]
 
 
-def _add(default_kind: str | None, args: argparse.Namespace, home: Path) -> int:
+def _add(plain: Structure, args: argparse.Namespace, home: Path) -> int:
     metadata = _metadata(args.metadata)
     text = given_text(args.text)
-    done = _stored(args, home, text, metadata, default_kind) if args.wait else _handed_over(
-        args, home, text, metadata, default_kind
+    done = _stored(args, home, text, metadata, plain) if args.wait else _handed_over(
+        args, home, text, metadata, plain
     )  # fmt: skip
     return print_outcome(args, done, lambda: _show(done))
 
 
-def _stored(
-    args: argparse.Namespace, home: Path, text: str, metadata: dict[str, Any], default_kind: str | None
-) -> Outcome:
+def _stored(args: argparse.Namespace, home: Path, text: str, metadata: dict[str, Any], plain: Structure) -> Outcome:
     with context_for(args, home) as (context, rules):
         theme, note = theme_to_write(args.theme, rules, home)
-        structure = _structure(args, context.keep, text, default_kind)
+        structure = _structure(args, context.keep, text, plain)
         done = add(context, NewMemory(theme, args.target, text, structure, metadata))
         done.notes += [note] if note else []
         done.hints += vector_follows(done, context)
@@ -73,13 +71,13 @@ def _stored(
 
 
 def _handed_over(
-    args: argparse.Namespace, home: Path, text: str, metadata: dict[str, Any], default_kind: str | None
+    args: argparse.Namespace, home: Path, text: str, metadata: dict[str, Any], plain: Structure
 ) -> Outcome:
     """Put the memory into the spool of this home, from which an agent writes it; the database is not accessed."""
     settings = settings_of(home)
     keep = Sanitizer(settings)
     theme, note = theme_to_write(args.theme, Policy.of(settings).rules, home)
-    structure = _structure(args, keep, text, default_kind)
+    structure = _structure(args, keep, text, plain)
     op, notes = memory_to_add(keep, NewMemory(theme, args.target, text, structure, metadata))
     spools = spools_of(settings, home)
     spool = spools.open_own(taken_bytes=sum(view.size_bytes for view in inspect_spools(home)))
@@ -91,11 +89,10 @@ def _handed_over(
     return Outcome("add", True, {"accepted": 1}, [row], notes=[*notes, *([note] if note else [])])
 
 
-def _structure(args: argparse.Namespace, keep: Sanitizer, text: str, default_kind: str | None) -> Structure:
+def _structure(args: argparse.Namespace, keep: Sanitizer, text: str, plain: Structure) -> Structure:
+    """Return what the options say and, where the text is no line of notation, what `plain` says of such a memory."""
     said = Structure(**said_in(args, keep))
-    if default_kind is not None and said.kind is None and parse_notation(text) is None:
-        return Structure(kind=default_kind).over(said)
-    return said
+    return said.over(plain) if parse_notation(text) is None else said
 
 
 def _metadata(given: Sequence[str]) -> dict[str, Any]:
@@ -160,13 +157,13 @@ ADD = Command(
     'hermes-pgvector add "D[auth]: tokens last 7 days"\n'
     'hermes-pgvector add "Deploy, then watch the queue" --kind procedure --when "deploying the API" --no-wait\n'
     "hermes-pgvector add - --theme sre < note.txt",
-    partial(_add, None),
+    partial(_add, PLAIN),
     _arguments(),
 )
 ADD_FACT = Command(
     'hermes-pgvector facts add "The API listens on port 3005" --kind value --subject srv.prod\n'
     'hermes-pgvector facts add "The office moved to Nantes" --replaces m12\n'
     'hermes-pgvector facts add "Deploy from main only" --kind constraint --subject deploy --scope api --pinned',
-    partial(_add, "fact"),
+    partial(_add, Structure(state="active")),
     _arguments(),
 )

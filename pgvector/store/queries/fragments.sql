@@ -180,8 +180,8 @@ embedding = coalesce(memory_entries.embedding, excluded.embedding), sig = coales
 
 -- fragment: said_again()
 -- When a text is stored already: fields that are given replace the stored ones, others keep their values. A memory that was
--- put away is current again if it is said anew.
-kind = coalesce(excluded.kind, memory_entries.kind), subject = coalesce(excluded.subject, memory_entries.subject),
+-- put away is current again if it is said anew. `said_kind` is the kind if it is given: that of a new row may be assumed.
+kind = coalesce(%(said_kind)s, memory_entries.kind, excluded.kind), subject = coalesce(excluded.subject, memory_entries.subject),
        scope = coalesce(excluded.scope, memory_entries.scope),
        state = CASE WHEN %(anew)s AND excluded.updated_at >= memory_entries.updated_at
                     THEN coalesce(excluded.state, CASE WHEN memory_entries.state IS NOT NULL THEN 'active' END)

@@ -310,7 +310,7 @@ UPDATE memory_entries
    SET content = %(content)s, embedding = %(embedding)s, sig = binary_quantize(%(embedding)s::vector),
        code = hermes_code(%(embedding)s::vector), embed_after = NULL, updated_at = %(at)s, metadata = %(metadata)s,
        text_language = %(language)s,
-       kind = coalesce(%(kind)s, kind), subject = coalesce(%(subject)s, subject), scope = coalesce(%(scope)s, scope),
+       kind = coalesce(%(said_kind)s, kind, %(kind)s), subject = coalesce(%(subject)s, subject), scope = coalesce(%(scope)s, scope),
        state = coalesce(%(state)s, CASE WHEN state IS NOT NULL THEN 'active' END),
        expires_at = coalesce(%(expires_at)s, expires_at), confidence = coalesce(%(confidence)s, confidence),
        sources = coalesce(%(sources)s, sources), applies_when = coalesce(%(applies_when)s, applies_when),
