@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -144,6 +145,25 @@ def test_edit_tells_beforehand_what_it_takes_the_place_of_and_what_it_cannot(ask
     done = ask("edit", first, "--state", "active", "--yes")
     assert done["notes"] == [f"it takes the place of {second}, which recall does not find any more"]
     assert f"note: it would take the place of {first}" in say("edit", second, "--state", "active")
+
+
+@pytest.mark.parametrize(
+    ("subject", "hides"),
+    [("deploy", []), ("release", ["--state", "archived"]), ("release", ["--expires-at", "2020-01-01"])],
+    ids=["superseded", "archived", "expired"],
+)
+def test_need_40_who_edits_a_memory_back_to_a_hidden_text_is_told_how_that_holds_again(
+    ask: Ask, say: Say, subject: str, hides: list[str]
+) -> None:
+    first = add(ask, "Deploy on Mondays", "--kind", "decision", "--subject", "deploy")
+    second = add(ask, "Deploy on Fridays", "--kind", "decision", "--subject", subject)
+    if hides:
+        ask("edit", first, *hides, "--yes")
+    told = say("edit", second, "Deploy on Mondays", "--yes", code=1)
+    assert f"{first} says that already" in told and "recall does not find it" in told and "forget" not in told
+    say(*shlex.split(told.rpartition("to have it hold again: hermes-pgvector ")[2]))
+    (current,) = ask("facts", "list", "--theme", "sre", "--subject", "deploy")
+    assert (current["ref"], current["content"]) == (first, "Deploy on Mondays")
 
 
 def test_a_turn_that_does_not_exist_is_no_source(ask: Ask, say: Say, dsn: str) -> None:

@@ -5,11 +5,12 @@ Functions that take a connection work inside the caller's transaction, which tra
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal
 
+from ...domain.commandline import typed
 from ...domain.errors import InvalidArgument
 from ...domain.types import Store
 from ...store.backend import WRITE_TIMEOUT_S, Backend
@@ -58,6 +59,19 @@ def structures(conn: DeadlineConnection, ids: Sequence[int]) -> dict[int, dict[s
             said["confidence"] = round(said["confidence"], 3)  # a `real` has fewer exact digits than it shows
         found[int(row.id)] = said
     return found
+
+
+def not_recalled(conn: DeadlineConnection, ids: Sequence[int]) -> Iterator[str]:
+    """Yield a note for each of these memories that recall does not find, for example because it was superseded."""
+    for id, said in sorted(structures(conn, ids).items()):
+        ref, state = Ref("memories", id), said.get("state")
+        if state in ("superseded", "archived"):
+            current = typed(f"hermes-pgvector edit {ref} --state active --yes")
+            by = f" by {Ref('memories', said['replaced_by'])}" if "replaced_by" in said else ""
+            yield f"{ref} is {state}{by}, and recall does not find it; to have it hold again: {current}"
+        elif "expires_at" in said and said["expires_at"] <= datetime.now(UTC):
+            current = typed(f'hermes-pgvector edit {ref} --expires-at "" --yes')
+            yield f"{ref} has expired, and recall does not find it; to have it hold again: {current}"
 
 
 def structure_as_json(said: Mapping[str, Any]) -> dict[str, Any]:

@@ -219,9 +219,10 @@ def _replace(
 def _check_unsaid(conn: DeadlineConnection, theme: str, old: Entry, content: str) -> None:
     other = memories.id_of(conn, theme, old.target, content)
     if other is not None and other != old.id:
+        hidden = next(stored_rows.not_recalled(conn, [other]), "")
         raise InvalidArgument(
-            f"m{other} says that already, nothing was changed; to keep only that one: "
-            f"hermes-pgvector forget m{old.id} --yes"
+            f"m{other} says that already, nothing was changed; "
+            + (hidden or f"to keep only that one: hermes-pgvector forget m{old.id} --yes")
         )
 
 

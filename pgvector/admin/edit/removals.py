@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...capture.mirror import Mirror
-from ...domain.commandline import typed
 from ...domain.dates import days_after
 from ...domain.errors import InvalidArgument
 from ...domain.format import plural
@@ -23,7 +22,7 @@ from ...store.sql import query
 from ..common.operators import operator, record_where_allowed
 from ..common.outcome import Outcome
 from ..common.refs import Ref, one_theme
-from ..common.stored_rows import structures
+from ..common.stored_rows import not_recalled
 
 _query = partial(query, package=__package__)
 _CHARS = 300  # of one text
@@ -236,22 +235,10 @@ def restore(
         if really and found:
             note_actor(conn, operator(verb))
             numbers = _bring_back(conn, found)
-            notes = list(_not_recalled(conn, list(numbers.values())))
+            notes = list(not_recalled(conn, list(numbers.values())))
             record_where_allowed(conn, verb, {"themes": sorted(themes)}, {"memories": len(numbers)})
     rows = [each.row(numbers.get(each.removal)) for each in found]
     return Outcome("restore", really, {"memories": len(rows)}, rows, notes=notes)
-
-
-def _not_recalled(conn: DeadlineConnection, ids: Sequence[int]) -> Iterator[str]:
-    """Yield a note for each of these memories that recall does not find, for example because it was superseded."""
-    for id, said in sorted(structures(conn, ids).items()):
-        ref, state = Ref("memories", id), said.get("state")
-        if state in ("superseded", "archived"):
-            current = typed(f"hermes-pgvector edit {ref} --state active --yes")
-            by = f" by {Ref('memories', said['replaced_by'])}" if "replaced_by" in said else ""
-            yield f"{ref} is {state}{by}, and recall does not find it; to have it hold again: {current}"
-        elif "expires_at" in said and said["expires_at"] <= datetime.now(UTC):
-            yield f"{ref} has expired, and recall does not find it"
 
 
 def _restorable(
