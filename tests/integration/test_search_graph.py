@@ -37,7 +37,7 @@ _OURS = {
     "standard_conforming_strings", "array_nulls", "row_security", "gin_fuzzy_search_limit", "client_encoding",
     "transaction_isolation", "default_transaction_isolation", "enable_seqscan", "enable_indexscan",
     "enable_indexonlyscan", "enable_bitmapscan", "enable_nestloop", "enable_hashjoin", "enable_mergejoin",
-    "enable_hashagg", "enable_material", "plan_cache_mode",
+    "enable_hashagg", "enable_material", "plan_cache_mode", "tcp_keepalives_idle", "tcp_keepalives_interval",
 }  # of every transaction, each to what Postgres itself would take
 # fmt: on
 
