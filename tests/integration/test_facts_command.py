@@ -14,7 +14,7 @@ import pytest
 
 from hermes_memory_pgvector.cli import main
 from tests.conftest import DIMS, MakeProvider
-from tests.support.memory import called
+from tests.support.memory import called, write_entries
 from tests.support.records import fill_theme
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
@@ -104,6 +104,26 @@ def test_need_43_what_is_added_again_without_a_kind_keeps_its_kind(ask: Ask, aga
     assert add(ask, "Deploy from main only", *again) == ref
     (row,) = ask("facts", "list", "--theme", "sre")
     assert row["kind"] == "constraint" and row["state"] == "active"
+
+
+def test_need_43_a_kind_that_notation_does_not_say_is_kept_by_edit_and_bring(ask: Ask, say: Say, home: Path) -> None:
+    decision = add(ask, "Deploy on Mondays", "--kind", "decision", "--subject", "deploy")
+    question = add(ask, "Who deploys?", "--kind", "question", "--subject", "who")
+    say("edit", decision, "~[deploy]: on Fridays", "--yes")
+    say("edit", question, "✓[who]: the bot", "--yes")
+    write_entries(home, "~[deploy]: on Fridays", age_s=-60)
+    say("bring", "files", "--theme", "sre", "--yes")
+    found = {row["ref"]: (row["kind"], row["state"]) for row in ask("facts", "list", "--theme", "sre")}
+    assert (found[decision], found[question]) == (("decision", "active"), ("question", "closed"))
+
+
+def test_edit_takes_a_line_of_notation_together_with_options(ask: Ask, say: Say) -> None:
+    first, second = add(ask, "Tokens"), add(ask, "Ports", "--kind", "decision", "--subject", "net")
+    say("edit", first, "D[auth]: tokens", "--pin", "--yes")
+    say("edit", second, "C[ports]: 3005 only", "--kind", "decision", "--yes")
+    found = {row["ref"]: row for row in ask("facts", "list", "--theme", "sre")}
+    assert (found[first]["kind"], found[first]["subject"], found[first]["pinned"]) == ("decision", "auth", True)
+    assert (found[second]["kind"], found[second]["subject"]) == ("decision", "ports"), "what is given is taken"
 
 
 def test_edit_changes_what_a_memory_says_of_itself(

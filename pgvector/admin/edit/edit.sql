@@ -4,8 +4,8 @@
 -- The id and the age stay. The vectors are cleared with the text. A memory that only a file kept is now kept by the edit.
 UPDATE memory_entries
    SET content = %(content)s, owners = CASE WHEN owners = '{}' THEN '{edit}' ELSE owners END, embedding = NULL, sig = NULL, code = NULL, embed_after = NULL, updated_at = %(at)s,
-       metadata = metadata || %(metadata)s, kind = coalesce(%(kind)s, kind), subject = coalesce(%(subject)s, subject),
-       state = coalesce(state, %(state)s)
+       metadata = metadata || %(metadata)s, kind = coalesce(%(said_kind)s, kind, %(kind)s), subject = coalesce(%(subject)s, subject),
+       state = CASE WHEN coalesce(state, 'active') = 'active' THEN coalesce(%(state)s, state) ELSE state END
  WHERE agent_identity = %(theme)s AND id = %(id)s AND digest = hermes_digest(%(old_content)s);
 
 -- name: edit_structure

@@ -80,6 +80,8 @@ def edit_in(
         before = one(conn, _query("history_end"), {}).id
         if content != old.content:
             notes += _rewrite(context, conn, old, content, operator(verb))
+            now = stored_rows.structures(conn, [ref.id]).get(ref.id, {})
+            changed = _changed(now, changes)  # also of what a line of notation says
         if changed:
             memories.note_actor(conn, operator(verb))
             _restructure(conn, old, content, now, changed)
@@ -205,8 +207,9 @@ def _replace(
         "announced": False,
     }  # fmt: skip
     memories.note_actor(conn, who)
-    said = memories.columns_of((parse_notation(content) or PLAIN).settled())
-    changed = told | said | {"content": content, "old_content": old.content, "metadata": Jsonb(without_verb(who))}
+    said = parse_notation(content) or PLAIN
+    changed = told | memories.columns_of(said.settled()) | {"said_kind": said.kind, "content": content}
+    changed |= {"old_content": old.content, "metadata": Jsonb(without_verb(who))}
     if not conn.execute(_query("edit_memory"), changed).rowcount:
         return False
     conn.execute(_query("bury_text"), told | {"content": old.content})

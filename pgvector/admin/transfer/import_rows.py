@@ -230,7 +230,8 @@ def _confirm_structure(conn: DeadlineConnection, there: Sequence[tuple[int, Memo
 
 def _said(records: Sequence[MemoryRecord]) -> dict[str, list[Any]]:
     rows = [columns_of(each.said.structure) for each in records]
-    return {name: [row[name] for row in rows] for name in _SAID_COLUMNS}
+    given = {"said_kind": [None if each.said.assumed else each.said.structure.kind for each in records]}
+    return given | {name: [row[name] for row in rows] for name in _SAID_COLUMNS}
 
 
 def link(conn: DeadlineConnection, records: Sequence[MemoryRecord]) -> tuple[int, int]:

@@ -38,11 +38,15 @@ class ReplacedMemory(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """The structure of one memory, with links to other rows that do not use row ids."""
+    """The structure of one memory, with links to other rows that do not use row ids.
+
+    An `assumed` kind is for a memory that has none yet.
+    """
 
     structure: Structure = PLAIN
     replaced: ReplacedMemory | None = None
     sources: tuple[SourceTurn, ...] = ()
+    assumed: bool = False
 
     def links(self) -> bool:
         """Return whether the memory links to other rows."""
@@ -104,10 +108,11 @@ def as_stored(said: Said, content: str, keep: Sanitizer, session: Callable[[str]
     """Return the structure as stored: notation in the text parsed, secrets masked, session names in stored form."""
     own = Structure(**keep.structure(said.structure.said(), Counter()))
     structure = own.over(parse_notation(content))
+    assumed = structure.kind is None
     if structure.kind or structure.subject:
         structure = structure.settled()
     sources = tuple(each._replace(session_id=session(each.session_id)) for each in said.sources)
-    return replace(said, structure=structure, sources=sources)
+    return replace(said, structure=structure, sources=sources, assumed=assumed and structure.kind is not None)
 
 
 def _replaced(given: Mapping[str, Any]) -> ReplacedMemory:

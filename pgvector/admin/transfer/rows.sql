@@ -67,7 +67,7 @@ SELECT theme, id, target, content, created_at, updated_at, embedding, metadata, 
 -- A memory that is stored already takes the given fields that it lacks, or all of them if they were said later. Its state since
 -- then is kept: an old copy does not bring back what was closed, superseded or archived.
 UPDATE memory_entries AS m
-   SET kind = CASE WHEN given.later THEN coalesce(given.kind, m.kind) ELSE coalesce(m.kind, given.kind) END,
+   SET kind = CASE WHEN given.later THEN coalesce(given.said_kind, m.kind, given.kind) ELSE coalesce(m.kind, given.kind) END,
        subject = CASE WHEN given.later THEN coalesce(given.subject, m.subject) ELSE coalesce(m.subject, given.subject) END,
        scope = CASE WHEN given.later THEN coalesce(given.scope, m.scope) ELSE coalesce(m.scope, given.scope) END,
        state = CASE WHEN given.later OR coalesce(m.state, 'active') = 'active' THEN coalesce(given.state, m.state)
@@ -80,10 +80,10 @@ UPDATE memory_entries AS m
                            ELSE coalesce(m.applies_when, given.applies_when) END,
        pinned = CASE WHEN given.later THEN coalesce(given.pinned, m.pinned) ELSE coalesce(m.pinned, given.pinned) END
   FROM (SELECT each.*, old.updated_at < each.updated_at AS later
-          FROM unnest(%(themes)s::text[], %(ids)s::bigint[], %(updated)s::timestamptz[], %(kind)s::text[], %(subject)s::text[],
+          FROM unnest(%(themes)s::text[], %(ids)s::bigint[], %(updated)s::timestamptz[], %(said_kind)s::text[], %(kind)s::text[], %(subject)s::text[],
                       %(scope)s::text[], %(state)s::text[], %(expires_at)s::timestamptz[], %(confidence)s::real[],
                       %(applies_when)s::text[], %(pinned)s::boolean[])
-               AS each(theme, id, updated_at, kind, subject, scope, state, expires_at, confidence, applies_when, pinned)
+               AS each(theme, id, updated_at, said_kind, kind, subject, scope, state, expires_at, confidence, applies_when, pinned)
           JOIN memory_entries AS old ON old.id = each.id AND old.agent_identity = each.theme
          WHERE old.updated_at <= each.updated_at) AS given
  WHERE m.id = given.id AND m.agent_identity = given.theme AND m.agent_identity = ANY(%(themes)s::text[]);
