@@ -96,6 +96,17 @@ def test_need_43_a_decision_that_is_said_again_without_a_kind_stays_one(
     assert rows(dsn)["Tokens last an hour"][0] == "constraint", "a kind that is given is taken"
 
 
+def test_an_obsoleting_line_that_is_said_again_replaces_nothing_else(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider(STRUCTURED)
+    for text in ("D[auth]: tokens", "C[auth]: no plain text", "~[auth]: only TLS", "~[auth]: only TLS"):
+        remember(provider, text)
+    assert {text: (row[0], row[3]) for text, row in rows(dsn).items()} == {
+        "D[auth]: tokens": ("decision", "active"),
+        "C[auth]: no plain text": ("constraint", "superseded"),
+        "~[auth]: only TLS": ("constraint", "active"),
+    }
+
+
 def test_a_write_that_arrives_late_does_not_replace_what_was_said_after_it(
     make_provider: MakeProvider, dsn: str
 ) -> None:

@@ -318,11 +318,15 @@ UPDATE memory_entries
  WHERE agent_identity = %(theme)s AND id = %(id)s;
 
 -- name: current_of_subject
--- The active memory of a subject that was said last before `at`; if all were said later, the one that was said last.
+-- The active memory of a subject that was said last before `at`; if all were said later, the one that was said last. None if the
+-- text is current itself: said once more, it does not take the place of another kind's memory.
 SELECT id, kind, scope FROM memory_entries
  WHERE agent_identity = %(theme)s AND lower(subject) = lower(%(subject)s) AND state = 'active'
    AND content <> %(content)s
    AND (%(scope)s::text IS NULL OR lower(scope) = lower(%(scope)s))
+   AND NOT EXISTS (SELECT FROM memory_entries AS own
+                    WHERE own.agent_identity = %(theme)s AND own.target = %(target)s AND own.digest = hermes_digest(%(content)s)
+                      AND own.state = 'active' AND lower(own.subject) = lower(%(subject)s))
  ORDER BY updated_at <= %(at)s DESC, updated_at DESC, id DESC LIMIT 1;
 
 -- name: supersede_memory
