@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..domain.errors import EmbedderError, EmbedderUnavailable
-from .endpoint import Endpoint, json_in, misses_model, parse_url, refusal, refusal_message, with_path
+from .endpoint import Endpoint, json_in, misses_model, parse_url, paths_below, refusal, refusal_message, with_path
 from .http_client import Deadline, HttpClient
+
+_CALL = "/chat/completions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +87,10 @@ def _endpoints(url: str, option: str) -> list[Endpoint]:
     """Return the endpoint to post to if the URL decides, else both possible ones, in the order in which to try them."""
     parts = parse_url(url, option)
     path = parts.path.rstrip("/")
-    if path.endswith("/chat/completions"):
-        paths = [path]
+    if path.endswith(_CALL):
+        paths: tuple[str, ...] = (path,)
     elif re.search(r"/v\d+$", path):
-        paths = [f"{path}/chat/completions"]
-    else:  # the version may stand further up, as in Gemini's /v1beta/openai
-        paths = [f"{path}/v1/chat/completions", *([f"{path}/chat/completions"] if path else [])]
+        paths = (f"{path}{_CALL}",)
+    else:
+        paths = paths_below(path, _CALL)
     return [Endpoint("openai", with_path(parts, each), option) for each in paths]

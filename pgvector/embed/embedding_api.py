@@ -26,6 +26,7 @@ from .endpoint import (
     json_in,
     misses_model,
     parse_url,
+    paths_below,
     refusal,
     refusal_message,
     with_path,
@@ -112,8 +113,7 @@ def _openai_paths(path: str, base: str, *, azure: bool) -> tuple[str, ...]:
         return (f"{path or '/openai/v1'}/embeddings",)
     if re.search(r"/v\d+$", path):
         return (f"{path}/embeddings",)
-    # The version may stand further up, as in DeepInfra's /v1/openai, or nowhere.
-    return (f"{base}/v1/embeddings", *([f"{base}/embeddings"] if base else []))
+    return paths_below(base, "/embeddings")
 
 
 def request_body(

@@ -78,6 +78,14 @@ def with_path(parts: SplitResult, path: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], path, parts.query, ""))
 
 
+def paths_below(base: str, call: str) -> tuple[str, ...]:
+    """Return where a call of OpenAI's API may be below a path without a version at its end, in the order to try them.
+
+    The version may stand further up, as in DeepInfra's /v1/openai and Gemini's /v1beta/openai, or nowhere.
+    """
+    return (f"{base}/v1{call}", *([f"{base}{call}"] if base else []))
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """A complete HTTP reply; header names are lower case."""

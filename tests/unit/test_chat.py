@@ -34,17 +34,17 @@ def test_a_base_url_is_taken_as_its_provider_names_it(path: str) -> None:
             assert client.answer("Summarize.", "blue", max_tokens=9, timeout_s=10).text == "They agreed on blue."
 
 
-def test_an_address_without_such_an_endpoint_is_told_with_the_option() -> None:
+@pytest.mark.parametrize(
+    ("path", "model", "told"),
+    [
+        ("/elsewhere", "any", r"--summary-url names no chat endpoint: .*/elsewhere/v1/chat"),
+        ("/v1/openai", "other", r"/v1/openai/chat/completions answered .*; check --summary-model$"),
+    ],
+    ids=["address", "model"],
+)
+def test_what_the_endpoint_does_not_have_is_told_with_its_option(path: str, model: str, told: str) -> None:
     with closing(LoopbackServer(Served)) as server:
-        url = f"http://127.0.0.1:{server.port}/elsewhere"
-        told = pytest.raises(EmbedderError, match=r"--summary-url names no chat endpoint: .*/elsewhere/v1/chat")
-        with closing(ChatClient(url=url, model="any", option="--summary-url")) as client, told:
-            client.answer("Summarize.", "blue", max_tokens=9, timeout_s=10)
-
-
-def test_a_model_that_the_endpoint_does_not_have_is_told_with_its_option() -> None:
-    with closing(LoopbackServer(Served)) as server:
-        url = f"http://127.0.0.1:{server.port}/v1/openai"
-        told = pytest.raises(EmbedderError, match=r"/v1/openai/chat/completions answered .*; check --summary-model$")
-        with closing(ChatClient(url=url, model="other", option="--summary-url")) as client, told:
+        url = f"http://127.0.0.1:{server.port}{path}"
+        refused = pytest.raises(EmbedderError, match=told)
+        with closing(ChatClient(url=url, model=model, option="--summary-url")) as client, refused:
             client.answer("Summarize.", "blue", max_tokens=9, timeout_s=10)
