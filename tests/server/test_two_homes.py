@@ -70,16 +70,16 @@ def agent(home: Path, **kwargs: str) -> PgvectorMemoryProvider:
 
 
 def test_need_04_two_new_homes_of_a_user_do_not_mix_their_default_themes(user: Path, run: Run) -> None:
-    for name in (".hermes", "one", "two"):
+    for name in (".hermes", "one"):
         provider = agent(user / name)
         provider.on_memory_write("add", "memory", f"The Atlas budget of the home {name} is secret")
         landed(provider)
-    for name in (".hermes", "one", "two"):
+    for name in (".hermes", "one"):
         assert recalled(agent(user / name), "atlas", scope="all") == [f"The Atlas budget of the home {name} is secret"]
     profile = agent(user / "one" / "profiles" / "coder", agent_identity="coder")
     assert recalled(profile, "atlas", scope="default") == ["The Atlas budget of the home one is secret"]
     close_all()
-    for name in (".hermes", "one", "two"):  # after a restart, and for who looks from the command line
+    for name in (".hermes", "one"):  # after a restart, and for who looks from the command line
         (row,) = json.loads(run(name, "list", "--json"))
         assert row["content"] == f"The Atlas budget of the home {name} is secret"
 
