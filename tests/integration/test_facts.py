@@ -78,7 +78,10 @@ def test_what_is_said_once_more_is_current_again(make_provider: MakeProvider, ds
     assert remember(provider, "D[auth]: sessions")["id"] == first
     states = {content: row[3] for content, row in rows(dsn).items()}
     assert states == {"D[auth]: sessions": "active", "D[auth]: tokens of 7 days": "superseded"}
-    assert [result["content"] for result in found(provider, "auth sessions tokens")] == ["D[auth]: sessions"]
+    (result,) = found(provider, "auth sessions tokens")
+    assert result["content"] == "D[auth]: sessions"
+    assert result["replaced"]["content"] == "D[auth]: tokens of 7 days"
+    assert result["replaced"]["until"] >= result["replaced"]["said_at"]
     assert actions(dsn, first) == ["added", "superseded", "reopened"]
 
 

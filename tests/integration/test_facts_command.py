@@ -268,6 +268,10 @@ def test_list_show_history_and_search_tell_what_a_memory_says_of_itself(ask: Ask
     assert "looks among turns" in say("search", "harbour", "--type", "episodes", "--target", "user", code=2)
     said = say("search", "harbour opens", "--theme", "sre")
     assert "value harbour.hours" in said and "replaces: The harbour opens at seven" in said
+    say("edit", old, "--state", "active", "--yes")
+    again = ask("show", old)
+    assert again["replaces"] == new and "replaced_by" not in again, "it holds again"
+    assert ask("show", new)["replaced_by"] == old
 
 
 def test_purge_deletes_what_was_superseded_or_archived_and_nothing_else(ask: Ask, say: Say, dsn: str) -> None:

@@ -24,11 +24,12 @@ SELECT id, CASE WHEN octet_length(content) > 100000 THEN octet_length(content) E
 
 -- name: structures
 -- exempt: rows by the numbers that an operator names. What memories record besides their text, for those that record
--- anything.
+-- anything. What took the place of a memory that holds again is its predecessor now.
 SELECT m.id, m.kind, m.subject, m.scope, m.state, m.expires_at, m.confidence, m.sources, m.applies_when AS when,
        nullif(m.pinned, false) AS pinned, m.replaces, max(successor.id) AS replaced_by
   FROM memory_entries AS m
-  LEFT JOIN memory_entries AS successor ON successor.agent_identity = m.agent_identity AND successor.replaces = m.id
+  LEFT JOIN memory_entries AS successor
+         ON successor.agent_identity = m.agent_identity AND successor.replaces = m.id AND m.state IN ('superseded', 'archived')
  WHERE m.id = ANY(%(ids)s)
    AND (m.kind IS NOT NULL OR m.state IS NOT NULL OR m.scope IS NOT NULL OR m.expires_at IS NOT NULL OR m.confidence IS NOT NULL
         OR m.sources IS NOT NULL OR m.applies_when IS NOT NULL OR m.pinned OR m.replaces IS NOT NULL)

@@ -139,12 +139,14 @@ kind, subject, scope, state, expires_at, confidence, sources, replaces, applies_
 %(kind)s, %(subject)s, %(scope)s, %(state)s, %(expires_at)s, %(confidence)s, %(sources)s, NULL, %(applies_when)s, %(pinned)s
 
 -- fragment: said_of(own)
--- What a memory says of itself besides its text, and the memory it replaced; NULL for nearly all.
+-- What a memory says of itself besides its text, and the memory it replaced; NULL for nearly all. One that was there before
+-- that memory, and was said once more, replaced it only then.
 CASE WHEN {own}.state IS NOT NULL OR {own}.replaces IS NOT NULL OR {own}.kind IS NOT NULL THEN jsonb_strip_nulls(jsonb_build_object(
             'kind', {own}.kind, 'subject', {own}.subject, 'scope', {own}.scope, 'state', nullif({own}.state, 'active'),
             'when', {own}.applies_when, 'confidence', {own}.confidence, 'expires_at', {own}.expires_at,
             'replaced', (SELECT jsonb_build_object('id', before.id, 'content', left(before.content, 300), 'said_at', before.updated_at,
-                                                   'until', {own}.created_at)
+                                                   'until', CASE WHEN {own}.created_at >= before.updated_at
+                                                                 THEN {own}.created_at ELSE {own}.updated_at END)
                            FROM memory_entries AS before
                           WHERE before.agent_identity = {own}.agent_identity AND before.id = {own}.replaces
                             AND readable(before)))) END AS structure
