@@ -314,7 +314,7 @@ def test_need_36_an_undo_that_waited_for_a_write_does_not_drop_it(
 def test_need_36_doctor_names_the_upgrade_until_it_is_confirmed(
     before: Predecessor, empty_admin_dsn: str, cli: Run, home: Path
 ) -> None:
-    before.memory("marketing", FACT)
+    before.memory("marketing", FACT, hash_vector(FACT, DIMS))
     before.execute("CREATE VIEW mine AS SELECT content FROM memory_entries")
     configure(home, dsn=make_conninfo(empty_admin_dsn, user="hermes"))
     (met,) = check_of(cli, "schema")
@@ -327,6 +327,7 @@ def test_need_36_doctor_names_the_upgrade_until_it_is_confirmed(
     (awaiting,) = check_of(cli, "upgrade")
     assert awaiting["state"] == "note" and "hermes_before_upgrade" in awaiting["said"]
     assert "--confirm-upgrade" in awaiting["fix"] and "--undo-upgrade" in awaiting["fix"]
+    assert check_of(cli, "vectors")[0]["said"] == "of no model yet, 768 dimensions", "the one vector is there"
 
     refused = cli("migrate", "--admin-dsn", empty_admin_dsn, "--confirm-upgrade")
     assert refused.returncode == 1 and "view mine depends on" in refused.stderr

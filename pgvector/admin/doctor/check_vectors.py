@@ -55,7 +55,7 @@ def check_vectors(conn: DeadlineConnection, settings: Settings, home: Path, inva
 
 
 def _held(held: EmbeddingSpace, wanted: EmbeddingSpace | None, settings: Settings, home: Path) -> Check:
-    found = f"of {held.model}, {held.dims} dimensions" if held.model else f"none yet, room for {held.dims} dimensions"
+    found = f"of {held.model}, {held.dims} dimensions" if held.model else f"of no model yet, {held.dims} dimensions"
     if wanted is None and settings.dims != held.dims:
         return fail(
             "vectors", f"{found}; the setting `dims` says {settings.dims}", f"set plugins.pgvector.dims to {held.dims}"
