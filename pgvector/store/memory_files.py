@@ -43,7 +43,8 @@ def reconcile(write: MemoryWriter, op: ReconcileFile) -> None:
         write.conn.execute(query("withdraw_removals"), row | {"digests": [each.digest for each in back]})
         write.counts["removals_withdrawn"] += len(back)
     if moved := changes["moved"]:
-        write.conn.execute(query("forget_mirrored"), row | {"digests": [each.digest for each in moved]})
+        of_themes = {"themes": [each.theme for each in moved], "digests": [each.digest for each in moved]}
+        write.conn.execute(query("keep_relieved"), row | of_themes)
     # Before the import: a line that a new one takes the place of is not superseded, so it is current if it comes back.
     if changes["gone"]:
         _part_with_gone(write, op, row, changes)

@@ -163,7 +163,7 @@ def test_moved_entries_stay_memories_and_nothing_waits_for_a_decision(
         provider.shutdown()
     assert ask("removals", "list") == []
     assert Database(dsn).column("SELECT updated_at FROM memory_entries ORDER BY id") == ages, "moving is not saying"
-    assert Database(dsn).column("SELECT count(*) FROM hermes_mirror") == [6 - moved]
+    assert Database(dsn).column("SELECT count(*) FROM hermes_mirror WHERE kept_at IS NULL") == [6 - moved]
 
 
 def test_the_host_goes_on_with_the_file(make_provider: MakeProvider, home: Path, ask: Ask) -> None:
@@ -398,6 +398,32 @@ def test_undo_puts_the_entries_back_where_they_stood(
     assert len(Database(dsn).column("SELECT id FROM memory_entries")) == 8
     again = cli("relieve", "--undo", "--yes")
     assert again.returncode == 1 and "is to be undone" in again.stderr
+
+
+@pytest.mark.parametrize("by", ["undo", "a copy of the file"])
+def test_need_04_an_entry_that_is_back_in_the_file_stays_in_the_theme_that_wrote_it(
+    make_provider: MakeProvider, home: Path, dsn: str, ask: Ask, by: str
+) -> None:
+    path = write_entries(home, *CRANES)
+    session(make_provider).shutdown()
+    told = make_provider(gateway_session_key="sales")
+    path.write_text(DELIMITER.join([*CRANES, "Norwind pays net 60"]), encoding="utf-8")
+    told.on_memory_write("add", "memory", "Norwind pays net 60")
+    landed(told)
+    told.shutdown()
+    before = path.read_bytes()
+    ask("relieve", "--entry", "7", "--yes")
+    session(make_provider).shutdown()
+    (row,) = ask("list", "--theme", "sales")
+    assert ask("show", row["ref"])["in_files"] == 0
+    if by == "undo":
+        ask("relieve", "--undo", "--yes")
+    else:
+        path.write_bytes(before)
+    session(make_provider).shutdown()
+    stored = Database(dsn).column("SELECT agent_identity FROM memory_entries WHERE content ^@ 'Norwind'")
+    assert stored == ["sales"], "nobody told the profile's own theme"
+    assert ask("show", row["ref"])["in_files"] == 1
 
 
 def test_undo_minds_what_was_changed_since(make_provider: MakeProvider, home: Path, dsn: str, ask: Ask) -> None:

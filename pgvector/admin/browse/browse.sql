@@ -54,7 +54,7 @@ SELECT m.id, m.agent_identity AS theme, m.target, left(m.content, %(chars)s) AS 
        length(m.content) AS chars, encode(m.digest, 'hex') AS sha256, m.embedding IS NULL AND m.sig IS NULL AS pending, m.embed_after,
        (SELECT count(*) FROM memory_chunks AS k WHERE k.row_id = m.id AND k.agent_identity = m.agent_identity) AS more_parts,
        (SELECT count(DISTINCT f.origin) FROM hermes_mirror AS f
-         WHERE f.agent_identity = m.agent_identity AND f.target = m.target AND f.digest = m.digest) AS in_files
+         WHERE f.agent_identity = m.agent_identity AND f.target = m.target AND f.digest = m.digest AND held_entry(f)) AS in_files
   FROM memory_entries AS m WHERE m.id = %(id)s;
 
 -- name: show_turn

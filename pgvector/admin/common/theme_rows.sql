@@ -29,7 +29,7 @@ SELECT (SELECT count(*) FROM memory_entries WHERE agent_identity = %(theme)s AND
        (SELECT count(DISTINCT (f.target, f.digest))
           FROM hermes_mirror AS f
           JOIN memory_entries AS m ON m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest
-         WHERE f.agent_identity = %(theme)s) AS in_files,
+         WHERE f.agent_identity = %(theme)s AND held_entry(f)) AS in_files,
        (SELECT count(*) FROM hermes_tombstones WHERE agent_identity = %(theme)s) AS removed,
        least((SELECT min(created_at) FROM memory_entries WHERE agent_identity = %(theme)s),
              (SELECT min(ts) FROM conversations WHERE agent_identity = %(theme)s)) AS first_at,

@@ -50,7 +50,7 @@ SELECT count(*) AS memories, min(m.updated_at) AS oldest_at, max(m.updated_at) A
                     + coalesce(pg_column_size(m.sig), 0) + coalesce(pg_column_size(m.code), 0) + pg_column_size(m.tsv) + pg_column_size(m.metadata)), 0)::bigint AS bytes,
        count(*) FILTER (WHERE EXISTS (SELECT FROM hermes_mirror AS f
                                        WHERE f.agent_identity = m.agent_identity AND f.target = m.target
-                                         AND f.digest = m.digest)) AS in_files
+                                         AND f.digest = m.digest AND held_entry(f))) AS in_files
   FROM memory_entries AS m
  WHERE m.agent_identity = %(theme)s AND m.created_at < %(before_at)s AND m.updated_at < %(before_at)s;
 

@@ -162,6 +162,10 @@ EXISTS (SELECT FROM hermes_mirror AS f
          WHERE f.agent_identity = {m}.agent_identity AND f.origin = %(origin)s AND f.target = {m}.target
            AND f.digest = {m}.digest AND comes_after(f.noted_at; %(noted_at)s))
 
+-- fragment: held_entry(f)
+-- Whether a memory file held the entry when it was last read, and not only before.
+({f}.held_at IS NULL AND {f}.kept_at IS NULL)
+
 -- fragment: last_removal()
 -- What a tombstone says of a text that is removed again: the later removal, by whom and when. The clock of each home is its own.
 removed_at = greatest(hermes_tombstones.removed_at, excluded.removed_at),

@@ -288,7 +288,7 @@ SELECT EXISTS (
     SELECT FROM hermes_mirror AS f
       JOIN unnest(%(targets)s::text[], %(contents)s::text[]) AS given(target, content)
         ON f.target = given.target AND f.digest = hermes_digest(given.content)
-     WHERE f.agent_identity = %(theme)s AND f.origin <> %(origin)s) AS so;
+     WHERE f.agent_identity = %(theme)s AND f.origin <> %(origin)s AND held_entry(f)) AS so;
 
 -- name: newest_memories
 -- Of a long text only the beginning is returned.
@@ -476,6 +476,12 @@ WITH back AS (
 UPDATE memory_entries AS m SET owners = array_remove(m.owners, 'kept')
   FROM back
  WHERE m.agent_identity = back.agent_identity AND m.target = %(target)s AND m.digest = back.digest AND 'kept' = ANY(m.owners);
+
+-- name: keep_relieved
+-- These entries stay although the file lacks them. If it holds them again, they are in the themes they were in.
+UPDATE hermes_mirror AS f SET kept_at = now()
+  FROM unnest(%(themes)s::text[], %(digests)s::bytea[]) AS moved(theme, digest)
+ WHERE f.agent_identity = moved.theme AND f.origin = %(origin)s AND f.target = %(target)s AND f.digest = moved.digest;
 
 -- name: forget_mirrored
 -- exempt: as mirror_difference. This host's own file no longer holds these entries, whichever theme owns them.
