@@ -43,8 +43,7 @@ def reconcile(write: MemoryWriter, op: ReconcileFile) -> None:
         write.conn.execute(query("withdraw_removals"), row | {"digests": [each.digest for each in back]})
         write.counts["removals_withdrawn"] += len(back)
     if moved := changes["moved"]:
-        of_themes = {"themes": [each.theme for each in moved], "digests": [each.digest for each in moved]}
-        write.conn.execute(query("keep_relieved"), row | of_themes)
+        write.conn.execute(query("keep_relieved"), row | _of_themes(moved))
     # Before the import: a line that a new one takes the place of is not superseded, so it is current if it comes back.
     if changes["gone"]:
         _part_with_gone(write, op, row, changes)
@@ -82,6 +81,10 @@ def _difference(write: MemoryWriter, op: ReconcileFile) -> tuple[dict[str, Any],
     for change in write.conn.execute(query("mirror_difference"), row).fetchall():
         changes[change.kind].append(change)
     return row, changes
+
+
+def _of_themes(changes: Sequence[Any]) -> dict[str, list[Any]]:
+    return {"themes": [each.theme for each in changes], "digests": [each.digest for each in changes]}
 
 
 def _in_order(op: ReconcileFile, new: Sequence[Any]) -> list[Any]:
@@ -143,7 +146,7 @@ def _let_go(write: MemoryWriter, op: ReconcileFile, row: dict[str, object], gone
         if change.id is not None:
             write.conn.execute(query("let_go_of_memory"), row | {"theme": change.theme, "id": change.id})
             write.counts["memories_removed"] += 1
-    write.conn.execute(query("forget_mirrored"), row)
+    write.conn.execute(query("forget_mirrored"), row | _of_themes([each for each in gone if each.id is None]))
     if removed := sum(bool(change.files_own) for change in gone):
         logger.info(
             "hermes-pgvector: %s lacks %s that it held, removed from memory as well; where that was not intended: "

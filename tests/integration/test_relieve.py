@@ -400,17 +400,22 @@ def test_undo_puts_the_entries_back_where_they_stood(
     assert again.returncode == 1 and "is to be undone" in again.stderr
 
 
+def told_by_sales(make_provider: MakeProvider, path: Path, text: str) -> PgvectorMemoryProvider:
+    """A session of the theme `sales` that has written an entry to the file of the cranes."""
+    told = make_provider({"tools": ["remember"]}, gateway_session_key="sales")
+    path.write_text(DELIMITER.join([*CRANES, text]), encoding="utf-8")
+    told.on_memory_write("add", "memory", text)
+    landed(told)
+    return told
+
+
 @pytest.mark.parametrize("by", ["undo", "a copy of the file"])
 def test_need_04_an_entry_that_is_back_in_the_file_stays_in_the_theme_that_wrote_it(
     make_provider: MakeProvider, home: Path, dsn: str, ask: Ask, by: str
 ) -> None:
     path = write_entries(home, *CRANES)
     session(make_provider).shutdown()
-    told = make_provider(gateway_session_key="sales")
-    path.write_text(DELIMITER.join([*CRANES, "Norwind pays net 60"]), encoding="utf-8")
-    told.on_memory_write("add", "memory", "Norwind pays net 60")
-    landed(told)
-    told.shutdown()
+    told_by_sales(make_provider, path, "Norwind pays net 60").shutdown()
     before = path.read_bytes()
     ask("relieve", "--entry", "7", "--yes")
     session(make_provider).shutdown()
@@ -424,6 +429,45 @@ def test_need_04_an_entry_that_is_back_in_the_file_stays_in_the_theme_that_wrote
     stored = Database(dsn).column("SELECT agent_identity FROM memory_entries WHERE content ^@ 'Norwind'")
     assert stored == ["sales"], "nobody told the profile's own theme"
     assert ask("show", row["ref"])["in_files"] == 1
+
+
+@pytest.mark.parametrize("by", ["hand", "tool"])
+@pytest.mark.parametrize("remembered", [True, False])
+def test_need_04_an_entry_that_was_taken_out_and_is_back_stays_in_the_theme_that_wrote_it(
+    make_provider: MakeProvider, home: Path, dsn: str, by: str, remembered: bool
+) -> None:
+    path = write_entries(home, *CRANES)
+    session(make_provider).shutdown()
+    told = told_by_sales(make_provider, path, "Norwind pays net 60")
+    if remembered:
+        called(told, "remember", {"content": "Norwind pays net 60", "sync": True})
+    before = path.read_bytes()
+    path.write_text(DELIMITER.join(CRANES), encoding="utf-8")
+    if by == "tool":
+        told.on_memory_write("remove", "memory", "", {"old_text": "Norwind"})
+        landed(told)
+    told.shutdown()
+    session(make_provider).shutdown()
+    themes = "SELECT agent_identity FROM memory_entries WHERE content ^@ 'Norwind'"
+    assert Database(dsn).column(themes) == (["sales"] if remembered else [])
+    path.write_bytes(before)
+    session(make_provider).shutdown()
+    assert Database(dsn).column(themes) == ["sales"]
+
+
+def test_what_was_moved_is_not_meant_when_the_host_takes_out_an_entry_like_it(
+    make_provider: MakeProvider, home: Path, dsn: str, ask: Ask
+) -> None:
+    path = write_entries(home, *CRANES, "Crane a is red on Sundays only")
+    session(make_provider).shutdown()
+    ask("relieve", "--entry", "7", "--yes")
+    provider = session(make_provider)
+    write_entries(home, *CRANES[1:])
+    provider.on_memory_write("remove", "memory", "", {"old_text": "Crane a is"})
+    landed(provider)
+    assert entries_of(path) == list(CRANES[1:])
+    stored = Database(dsn).column("SELECT content FROM memory_entries WHERE content ^@ 'Crane a'")
+    assert stored == ["Crane a is red on Sundays only"]
 
 
 def test_undo_minds_what_was_changed_since(make_provider: MakeProvider, home: Path, dsn: str, ask: Ask) -> None:

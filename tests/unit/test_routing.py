@@ -22,7 +22,7 @@ ACROSS_THEMES = {
         "count_cold",
     },
     "this host's own memory files, whichever theme owns an entry": {
-        "find_memory", "forget_mirrored", "hold_removals", "mirror_difference", "take_over_mirrored",
+        "find_memory", "hold_removals", "mirror_difference", "take_over_mirrored",
         "withdraw_removals", "restore_memory", "inherit_mirrored", "forget_inherited", "dropped_since",
     },
     "the explicit scope 'all'": {

@@ -44,7 +44,7 @@ def test_need_04_only_what_must_be_is_exempt() -> None:
         "record_maintenance", "read_maintenance",
         "due_themes_memories", "due_themes_turns", "cold_themes_turns",  # names of themes
         "sample_texts", "no_vectors",
-        "take_over_mirrored", "mirror_difference", "forget_mirrored", "dropped_since",  # this host's own file
+        "take_over_mirrored", "mirror_difference", "dropped_since",  # this host's own file
         "hold_removals", "withdraw_removals", "entries_of_files", "inherit_mirrored", "forget_inherited",
         "entries_read",  # digests of a home's own file
         "incarnation",  # a time and the number of a table

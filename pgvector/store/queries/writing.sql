@@ -154,7 +154,7 @@ UPDATE memory_entries AS m SET metadata = %(metadata)s
 SELECT m.id, m.agent_identity, m.content, m.content = %(old_text)s AS whole, has_owner(m) AS owned,
        EXISTS (SELECT FROM hermes_mirror AS f
                 WHERE f.agent_identity = m.agent_identity AND f.origin = %(origin)s
-                  AND f.target = m.target AND f.digest = m.digest) AS in_file
+                  AND f.target = m.target AND f.digest = m.digest AND f.kept_at IS NULL) AS in_file
   FROM memory_entries AS m
  WHERE m.agent_identity = %(theme)s AND m.target = %(target)s AND position(%(old_text)s IN m.content) > 0
    AND NOT has_owner(m)
@@ -165,7 +165,7 @@ SELECT m.id, m.agent_identity, m.content, m.content = %(old_text)s, has_owner(m)
   JOIN memory_entries AS m
     ON m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest
  WHERE f.origin = %(origin)s AND f.target = %(target)s AND position(%(old_text)s IN m.content) > 0
-   AND NOT comes_after(f.noted_at; %(noted_at)s);
+   AND f.kept_at IS NULL AND NOT comes_after(f.noted_at; %(noted_at)s);
 
 -- name: find_successor
 -- The memory that an entry of this host's own file has become since another host replaced it, newest change first. A part of
@@ -179,19 +179,25 @@ SELECT m.id, m.agent_identity, m.content, has_owner(m) AS owned, h.old_digest = 
         OR position(%(old_text)s IN h.old_content) > 0
            AND EXISTS (SELECT FROM hermes_mirror AS f
                         WHERE f.agent_identity = h.agent_identity AND f.origin = %(origin)s AND f.target = h.target
-                          AND substr(f.digest, 1, 8) = h.old_digest))
+                          AND substr(f.digest, 1, 8) = h.old_digest AND f.kept_at IS NULL))
    AND NOT in_file_since(m)
  ORDER BY h.id DESC;
 
 -- name: let_go_of_memory
--- Drops an entry from a memory file; the memory is removed if nobody else owns it. What was said of its subject before holds again
--- if that is a line that the file still has, and nothing that is current replaced it, of another subject or of none.
+-- Drops an entry from a memory file; the memory is removed if nobody else owns it, else it is recorded as kept. What was said of
+-- its subject before holds again if that is a line that the file still has, and nothing that is current replaced it, of another
+-- subject or of none.
 WITH entry AS (
-    SELECT id, agent_identity, target, digest FROM memory_entries WHERE agent_identity = %(theme)s AND id = %(id)s),
+    SELECT id, agent_identity, target, digest, has_owner(m) AS stays
+      FROM memory_entries AS m WHERE agent_identity = %(theme)s AND id = %(id)s),
 unmirrored AS (
     DELETE FROM hermes_mirror AS f USING entry
      WHERE f.agent_identity = %(theme)s AND f.origin = %(origin)s
-       AND f.target = entry.target AND f.digest = entry.digest),
+       AND f.target = entry.target AND f.digest = entry.digest AND NOT entry.stays),
+kept AS (
+    UPDATE hermes_mirror AS f SET held_at = NULL, held_why = NULL, kept_at = now() FROM entry
+     WHERE f.agent_identity = %(theme)s AND f.origin = %(origin)s
+       AND f.target = entry.target AND f.digest = entry.digest AND entry.stays),
 gone AS (
     DELETE FROM memory_entries AS m USING entry
      WHERE m.agent_identity = %(theme)s AND m.id = entry.id AND NOT has_owner(m)
@@ -208,7 +214,7 @@ held_again AS (
                  ORDER BY before.updated_at DESC, before.id DESC
                  LIMIT 1) AS last
           JOIN hermes_mirror AS f ON f.target = last.target AND f.digest = last.digest
-         WHERE last.state = 'superseded' AND f.agent_identity = %(theme)s AND f.origin = %(origin)s AND f.held_at IS NULL
+         WHERE last.state = 'superseded' AND f.agent_identity = %(theme)s AND f.origin = %(origin)s AND held_entry(f)
            AND NOT EXISTS (SELECT FROM memory_entries AS later
                             WHERE later.agent_identity = %(theme)s AND later.replaces = last.id AND later.id <> %(id)s
                               AND is_current(later))))
@@ -232,7 +238,7 @@ WITH meant AS (
       JOIN memory_history AS h
         ON h.agent_identity = f.agent_identity AND h.target = f.target AND h.old_digest = substr(f.digest, 1, 8)
      WHERE f.agent_identity = %(theme)s AND f.origin = %(origin)s AND f.target = %(target)s AND h.action = 'replaced'
-       AND NOT comes_after(f.noted_at; %(noted_at)s)
+       AND f.kept_at IS NULL AND NOT comes_after(f.noted_at; %(noted_at)s)
        AND (h.old_digest = substr(hermes_digest(%(old_text)s), 1, 8) OR position(%(old_text)s IN h.old_content) > 0))
 DELETE FROM hermes_mirror AS f USING meant
  WHERE f.agent_identity = %(theme)s AND f.origin = %(origin)s AND f.target = %(target)s AND f.digest = meant.digest
@@ -484,9 +490,9 @@ UPDATE hermes_mirror AS f SET kept_at = now()
  WHERE f.agent_identity = moved.theme AND f.origin = %(origin)s AND f.target = %(target)s AND f.digest = moved.digest;
 
 -- name: forget_mirrored
--- exempt: as mirror_difference. This host's own file no longer holds these entries, whichever theme owns them.
-DELETE FROM hermes_mirror
- WHERE origin = %(origin)s AND target = %(target)s AND digest = ANY(%(digests)s::bytea[]);
+-- This host's own file no longer holds these entries, and nothing else does.
+DELETE FROM hermes_mirror AS f USING unnest(%(themes)s::text[], %(digests)s::bytea[]) AS gone(theme, digest)
+ WHERE f.agent_identity = gone.theme AND f.origin = %(origin)s AND f.target = %(target)s AND f.digest = gone.digest;
 
 -- name: keep_undecided
 -- exempt: housekeeping of digests. Entries whose removal has waited for so long are kept although their file lacks them. The
