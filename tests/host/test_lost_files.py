@@ -71,6 +71,6 @@ def test_need_32_a_line_moved_to_long_term_memory_stays(
     say(gateway, f"call: remember {json.dumps({'content': fact, 'sync': True})}")
     assert "stored" in model.requests[-1].tool_results[-1]
     say(gateway, f"call: memory {json.dumps({'action': 'remove', 'target': 'memory', 'old_text': fact})}")
-    mirrored = "SELECT count(*) FROM hermes_mirror"
+    mirrored = "SELECT count(*) FROM hermes_mirror WHERE kept_at IS NULL"
     until(lambda: database.column(mirrored) == [0], STORED_TIMEOUT_S, "the end of the file's line")
     assert database.themes_of_memory(fact) == ["marketing"]
