@@ -455,6 +455,26 @@ def test_need_04_an_entry_that_was_taken_out_and_is_back_stays_in_the_theme_that
     assert Database(dsn).column(themes) == ["sales"]
 
 
+@pytest.mark.parametrize("written", ["anew", "by an old copy of the file"])
+def test_what_was_moved_and_forgotten_is_stored_again_only_where_it_is_written_anew(
+    make_provider: MakeProvider, home: Path, dsn: str, ask: Ask, written: str
+) -> None:
+    path = write_entries(home, *CRANES, "Norwind pays net 60")
+    session(make_provider).shutdown()
+    before = path.stat()
+    ask("relieve", "--entry", "7", "--yes")
+    session(make_provider).shutdown()
+    (ref,) = [row["ref"] for row in ask("list") if row["content"].startswith("Norwind")]
+    ask("forget", ref, "--yes")
+    session(make_provider).shutdown()
+    write_entries(home, *CRANES, "Norwind pays net 60")
+    if written != "anew":
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    session(make_provider).shutdown()
+    stored = Database(dsn).column("SELECT content FROM memory_entries WHERE content ^@ 'Norwind'")
+    assert stored == (["Norwind pays net 60"] if written == "anew" else [])
+
+
 def test_what_was_moved_is_not_meant_when_the_host_takes_out_an_entry_like_it(
     make_provider: MakeProvider, home: Path, dsn: str, ask: Ask
 ) -> None:

@@ -404,8 +404,12 @@ DELETE FROM hermes_mirror WHERE origin = %(formerly)s AND noted_at <= %(until)s;
 -- `relieve` took it out, of which a database that was set back knows nothing. `files_own`: nobody but memory files keeps it.
 WITH now_in_file AS (
     SELECT DISTINCT content, hermes_digest(content) AS digest FROM unnest(%(contents)s::text[]) AS content),
+-- One that was kept when the file had lost it, and that somebody forgot then, is new when it is written there again.
 seen AS (
-    SELECT agent_identity, digest, noted_at, held_at, kept_at FROM hermes_mirror WHERE origin = %(origin)s AND target = %(target)s),
+    SELECT agent_identity, digest, noted_at, held_at, kept_at FROM hermes_mirror AS f
+     WHERE origin = %(origin)s AND target = %(target)s
+       AND (kept_at IS NULL OR EXISTS (SELECT FROM memory_entries AS m
+                                        WHERE m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest))),
 dropped AS (
     SELECT digest FROM hermes_tombstones
      WHERE origin = %(origin)s AND target = %(target)s AND comes_after(removed_at; %(noted_at)s)),
