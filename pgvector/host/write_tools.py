@@ -40,8 +40,10 @@ _PROFILE_ROWS = 200  # of each target; more would not fit
 _PROFILE_CHARS = 600  # of one memory
 _SETTLE_S = 1.0  # how long `forget` waits for what this process has not written yet
 _LEAST_S = 0.1  # for a statement, even past the deadline
-# What says where a row comes from, and so who may read it, also where a session lacks some of it.
-_ORIGIN = frozenset({"platform", "profile", "chat_type", "session_id", "parent_session_id", "source"})
+# What says where a row comes from, and so who wrote it and who may read it, also where a session lacks some of it.
+_ORIGIN = frozenset(memories.WHO) | {
+    "chat_type", "thread", "client", "parent_session_id", "child_session_id", "delegation",
+}  # fmt: skip
 LASTS_S = 600.0  # how long a token is valid
 _TOKENS_MOST = 1000  # kept at once; a client may ask and never confirm
 _NOT_CURRENT = (
@@ -182,7 +184,7 @@ def _given_metadata(args: Args, context: WriteContext) -> Result:
     if metadata is not None and not isinstance(metadata, Mapping):
         raise InvalidArgument("`metadata` must be an object of names and values, or left out")
     kept = context.policy.keep.metadata(metadata or {}, context.runtime.counts)
-    return {key: value for key, value in kept.items() if key not in context.provenance and key not in _ORIGIN}
+    return {key: value for key, value in kept.items() if key not in _ORIGIN}
 
 
 def _delivered(op: RememberMemory, context: WriteContext, notes: list[str]) -> Result:

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 Embeddings = dict[str, list[float]]
 # The metadata of a write that says who made it; other metadata may be part of what was said.
-_WHO = ("source", "session_id", "profile", "platform", "user", "chat", "verb", "os_user", "host")
+WHO: Final = ("source", "session_id", "profile", "platform", "user", "chat", "verb", "os_user", "host")
 IN_OTHER_FILES: Final = (
     "it also stood in a MEMORY.md or USER.md of another home when that was last read: it is not read in again, and "
     "stays in every prompt of that profile until it is removed there"
@@ -57,7 +57,7 @@ def note_actor(
 
     With `keep_removed` the memories they remove can be restored; `origin` is the home whose file dropped them.
     """
-    who = {key: known[key] for key in _WHO if isinstance(known.get(key), str) and known[key]}
+    who = {key: known[key] for key in WHO if isinstance(known.get(key), str) and known[key]}
     row = {"who": json.dumps(who), "origin": origin, "keep_removed": "on" if keep_removed else "off"}
     conn.execute(query("note_actor"), row)
     if conn.spread:  # triggers run where the row is, and only what SET LOCAL sets gets there

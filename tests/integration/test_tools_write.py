@@ -15,11 +15,13 @@ import pytest
 from hermes_memory_pgvector.domain.chunks import estimate_tokens
 from hermes_memory_pgvector.host import write_tools
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from tests.conftest import MakeProvider
+from tests.conftest import DIMS, MakeProvider
 from tests.support.agent_process import AgentProcess
 from tests.support.hermes import PLUGIN_FOLDER
 from tests.support.memory import called, landed, recalled, write_entries
 from tests.support.stored import Database
+
+from .conftest import Run
 
 MORE = ["remember", "forget", "memory_profile"]
 ALL = {"tools": MORE}
@@ -133,6 +135,22 @@ def test_remembering_again_confirms_and_keeps_what_is_new(make_provider: MakePro
     assert metadata["ticket"] == "A-1" and metadata["sure"] is True
     assert metadata["session_id"] == "session-1" and metadata["source"] == "remember"
     assert Database(dsn).column("SELECT updated_at > created_at FROM memory_entries") == [True]
+
+
+def test_need_04_no_metadata_of_a_call_says_who_wrote_a_memory(
+    make_provider: MakeProvider, dsn: str, home: Path, cli: Run
+) -> None:
+    (home / "config.yaml").write_text(json.dumps({"plugins": {"pgvector": {"dsn": dsn, "dims": DIMS}}}))
+    assert cli("add", "Invoices need two signatures.", "--theme", "marketing").returncode == 0
+    provider = make_provider(ALL)
+    names = ("user", "chat", "thread", "client", "child_session_id", "delegation", "verb", "os_user", "host")
+    before, *_ = Database(dsn).column("SELECT metadata FROM memory_entries")
+    for said in ("Invoices need no signature.", "Invoices need two signatures."):
+        remember(provider, said, metadata=dict.fromkeys(names, "the director") | {"ticket": "A-1"})
+    after, made = Database(dsn).column("SELECT metadata FROM memory_entries ORDER BY id")
+    assert after == before | {"ticket": "A-1"}
+    assert set(made) - {"ticket"} == {"source", "session_id", "platform"}
+    assert not any("director" in json.dumps(who) for who in Database(dsn).column("SELECT who FROM memory_history"))
 
 
 def test_need_03_without_sync_it_is_accepted_at_once_and_follows(make_provider: MakeProvider) -> None:
