@@ -292,8 +292,13 @@ def _asked_of_servers(conninfo: str) -> str:
     return str(given or "")
 
 
+_SAID_CHARS = 1000  # of an error; a trigger of somebody's may quote a whole row in one
+
+
 def _first_line(exc: BaseException) -> str:
-    return harmless(mask_dsn(str(exc).strip()).split("\n", 1)[0]) or type(exc).__name__
+    line = str(exc).strip().partition("\n")[0]
+    said = line if len(line) <= _SAID_CHARS else f"{line[:_SAID_CHARS]}..."
+    return harmless(mask_dsn(said)) or type(exc).__name__
 
 
 _TRUST = "`sslrootcert` in `dsn` has to name the file of the authority that signed it, or `system` for a public one"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import http.server
 import json
+import logging
 import sqlite3
 import threading
 import tracemalloc
@@ -199,6 +200,30 @@ def test_no_name_of_a_file_and_no_word_of_an_endpoint_steers_a_terminal(
             embedder.embed_query("hello", timeout_s=30)
         embedder.close()
     assert "out of memory" in str(caught.value) and str(caught.value).isprintable()
+
+
+def test_no_error_of_postgres_is_told_without_end(
+    configured: str,
+    admin_dsn: str,
+    make_provider: MakeProvider,
+    records: Callable[[int], list[str]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As that of a trigger of somebody's, which quotes the row that it refuses."""
+    with psycopg.connect(admin_dsn, autocommit=True) as admin:
+        admin.execute(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
+            " $$BEGIN RAISE EXCEPTION 'refused: %', repeat('walrus ', 1000000); END$$"
+        )
+        admin.execute("CREATE TRIGGER refuse BEFORE INSERT ON memory_entries FOR EACH ROW EXECUTE FUNCTION refuse()")
+    provider = make_provider({"tools": ["remember"]})
+    answer = called(provider, "remember", {"content": "The walrus swims.", "sync": True})
+    assert "spool list" in answer["error"]
+    for command in (["spool", "list"], ["spool", "list", "--json"], ["doctor"]):
+        cli.main(command)
+    told = [*records(logging.INFO), *capsys.readouterr()]
+    assert any("refused: walrus" in each for each in told)
+    assert max(map(len, told)) < 20_000
 
 
 def test_no_row_of_a_stranger_steers_a_terminal(
