@@ -40,6 +40,9 @@ DECLARE
     letters   constant text := '[a-zA-Z0-9\u00c0-\u024f\u0370-\u0481\u048a-\u052f\u05d0-\u05ea\u0620-\u064a\u0671-\u06d3\u1e00-\u1fff\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]';
     hidden    constant text := '[\u00ad\u200b\u200c\u2060\ufeff]+';
     unseen    constant text := hidden || '(?=' || letters || ')|(?<=' || letters || ')' || hidden;
+    -- Of a name that goes on for thousands of letters, digits, _ and - the parser asks at each _ whether the rest is a host's,
+    -- which takes time by the square of its length: after 100 characters, the next _ ends one name and begins another.
+    endless   constant text := '([A-Za-z0-9_-]{100}[A-Za-z0-9-]*)_';
     -- Pieces overlap, so that what one cut goes through is whole in the other.
     size      constant integer := 20000;
     overlap   constant integer := 200;
@@ -77,6 +80,8 @@ BEGIN
             raw := left(normalize(translate(regexp_replace(raw, unseen, '', 'g'), 'ʼ', ''''), NFKC), 2 * size);
             folded := normalize(regexp_replace(normalize(raw, NFKD), accents, '', 'g'), NFKC);
             folded := replace(replace(translate(folded, other, plain), 'ß', 'ss'), 'ẞ', 'SS');
+            raw := regexp_replace(raw, endless, '\1 ', 'g');
+            folded := regexp_replace(folded, endless, '\1 ', 'g');
             is_spaceless := folded ~ ('[' || spaceless || ']');
             IF is_spaceless THEN
                 -- Pairs at even places of each run, then at odd ones: linear, where a walk with substr would be quadratic.
@@ -110,7 +115,7 @@ BEGIN
                 found := found || array_to_tsvector(tokens);
             END IF;
         ELSE
-            folded := raw;
+            folded := regexp_replace(raw, endless, '\1 ', 'g');
             found := to_tsvector(config, folded);
         END IF;
         SELECT string_agg(m[1], ' ') INTO names
@@ -169,7 +174,7 @@ DECLARE
     filled boolean := EXISTS (SELECT FROM memory_entries) OR EXISTS (SELECT FROM conversations);
 BEGIN
     INSERT INTO hermes_migrations (version, name, checksum, completed_at)
-    VALUES (8, 'words', '11b38666bdb2ea6874e183a795a3d465fc6f3327b136beb3426f8e39c1add86d', CASE WHEN NOT filled THEN now() END)
+    VALUES (8, 'words', 'e4aca818aedf4691a9ebf7be1489addf03328347e0fd7b7655bb5bb9f4cb415a', CASE WHEN NOT filled THEN now() END)
     ON CONFLICT (version) DO NOTHING;
     IF filled AND (SELECT completed_at IS NULL FROM hermes_migrations WHERE version = 8) THEN
         RAISE NOTICE 'stored rows keep their words until this has read them anew: hermes-pgvector migrate --admin-dsn "dbname=% user=%"',

@@ -257,14 +257,31 @@ def test_need_19_what_stands_far_into_a_text_is_found(make_provider: MakeProvide
         "".join(chr(0x4E00 + number * 7919 % 0x5000) for number in range(200_000)),
         "'\\:*&|!()." * 20_000,
         "1a" * 500_000,
+        "a_b-" * 50_000,
+        "\uff41\uff3f" * 50_000,
+        "a_\u0301" * 50_000,
     ],
-    ids=["identifiers", "dots", "one word", "ligatures", "cjk", "signs", "digits and letters"],
-)
+    ids=[
+        "identifiers", "dots", "one word", "ligatures", "cjk", "signs", "digits and letters",
+        "underscores", "wide underscores", "underscores with accents",
+    ],
+)  # fmt: skip
 def test_need_19_any_long_text_is_stored(text: str, admin_dsn: str, make_provider: MakeProvider) -> None:
     provider = make_provider()
     provider.on_memory_write("add", "memory", text)
     landed(provider)
     assert Database(admin_dsn).column("SELECT content = %s FROM memory_entries", text) == [True]
+
+
+def test_need_20_a_name_of_hundreds_of_characters_is_found(make_provider: MakeProvider) -> None:
+    name = "_".join(f"walrus{number}" for number in range(100))
+    provider = make_provider()
+    provider.on_memory_write("add", "memory", f"It stands in src/harbour.py::{name}, at the end.")
+    provider.on_memory_write("add", "memory", "A walrus swims.")
+    landed(provider)
+    for question in (name, f"What is {name}?", "walrus99", "walrus7"):
+        (found, *_) = recalled(provider, question)
+        assert name in found, question
 
 
 # -- phrases ---------------------------------------------------------------------------------------------------------
