@@ -40,7 +40,7 @@ _DELEGATIONS = uuid.UUID("0b5f7f0e-6b0a-4c38-9d53-3f1b9f4f6f57")
 _UNDOS = uuid.UUID("1d0c2f7a-2f0e-4d55-8f0f-6a7d5c2b9e31")
 
 
-def _within_limit(content: object, max_chars: int, counts: Counter[str]) -> str:
+def within_limit(content: object, max_chars: int, counts: Counter[str]) -> str:
     """Return a message's text, fit to be stored; of one longer than `max_chars` both ends (counted as `texts_cut`)."""
     kept, cut = flatten_within(content, max_chars)
     if cut:
@@ -54,7 +54,7 @@ def _within_limit(content: object, max_chars: int, counts: Counter[str]) -> str:
 
 def storable(content: object, keep: Sanitizer, counts: Counter[str]) -> str:
     """Return a message's text as it is stored: within the limit, and without secrets."""
-    return keep.text(_within_limit(content, keep.max_chars, counts).strip(), counts)
+    return keep.text(within_limit(content, keep.max_chars, counts).strip(), counts)
 
 
 class Turn(NamedTuple):
@@ -70,8 +70,8 @@ class Turn(NamedTuple):
 
         `generation` distinguishes what is said again after an undo from what the host reports twice.
         """
-        asked = own_words(strip_injected(_within_limit(user, self.keep.max_chars, counts)))
-        answered = strip_injected(_within_limit(assistant, self.keep.max_chars, counts))
+        asked = own_words(strip_injected(within_limit(user, self.keep.max_chars, counts)))
+        answered = strip_injected(within_limit(assistant, self.keep.max_chars, counts))
         verdict = judge(asked, answered, self.min_chars)
         asked, answered = (self.keep.text(text, counts) for text in (asked, answered))
         sides = (("user", asked, verdict.store_user), ("assistant", answered, verdict.store_assistant))

@@ -17,10 +17,11 @@ from ..domain.errors import DeadlineExceeded, InvalidArgument, StoreUnavailable
 from ..domain.facts import Structure, notes_on, says_yes, structure_of
 from ..domain.fork_safety import at_import, fork_lock
 from ..domain.operations import ForgetMemories, Operation, RememberMemory
-from ..domain.text import clean, digest
+from ..domain.text import clean_json, digest
 from ..domain.types import MEMORY_FILES, TARGETS, Filters, Question, Scope
 from ..store import memories
 from ..store.memories import Entry
+from .hook_operations import within_limit
 from .recall_tools import Args, Result, one_of, query_in
 from .session_context import Policy, SessionContext
 from .tool_registry import (
@@ -34,6 +35,7 @@ from .tool_registry import (
 if TYPE_CHECKING:
     from ..runtime.process import Runtime
 
+_METADATA_MOST_CHARS = 20_000  # as JSON; each name is masked with its value, and every search of other themes reads it
 _PREVIEW_DEFAULT = 5
 _IDS_MOST = 100
 _PROFILE_ROWS = 200  # of each target; more would not fit
@@ -144,7 +146,7 @@ def answer(tool: str, args: Args, context: WriteContext) -> Result:
 def _remember(args: Args, context: WriteContext) -> Result:
     context.check_writing()
     runtime, keep = context.runtime, context.policy.keep
-    said = clean(args.get("content")).strip()
+    said = within_limit(args.get("content"), keep.max_chars, runtime.counts).strip()
     if not said:
         raise InvalidArgument("`content` is empty; say in plain words what to remember")
     target = one_of(args.get("target"), "target", TARGETS) or "memory"
@@ -183,6 +185,8 @@ def _given_metadata(args: Args, context: WriteContext) -> Result:
     metadata = args.get("metadata")
     if metadata is not None and not isinstance(metadata, Mapping):
         raise InvalidArgument("`metadata` must be an object of names and values, or left out")
+    if len(json.dumps(clean_json(metadata), ensure_ascii=False)) > _METADATA_MOST_CHARS:
+        raise InvalidArgument(f"`metadata` is longer than {_METADATA_MOST_CHARS:,} characters as JSON")
     kept = context.policy.keep.metadata(metadata or {}, context.runtime.counts)
     return {key: value for key, value in kept.items() if key not in _ORIGIN}
 

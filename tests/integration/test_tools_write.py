@@ -175,6 +175,21 @@ def test_need_01_sync_waits_no_longer_than_the_deadline_and_says_so(make_provide
     assert sorted(recalled(provider, "atlas")) == ["Atlas is blue", "Atlas is round"]
 
 
+def test_need_19_of_a_text_beyond_the_limit_both_ends_are_remembered(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider(ALL | {"turn_max_mb": 1})
+    remember(provider, f"Atlas is blue. {'The quay is long. ' * 70_000} The gate is green.")
+    (kept,) = Database(dsn).column("SELECT content FROM memory_entries")
+    assert kept.startswith("Atlas is blue.") and kept.endswith("The gate is green.") and len(kept) < 600_000
+    assert "characters left out" in kept
+
+
+def test_need_01_metadata_without_end_is_refused_in_words(make_provider: MakeProvider, dsn: str) -> None:
+    provider = make_provider(ALL)
+    said = refusal(provider, "remember", content="Atlas is blue", metadata={f"name {n}": "x" for n in range(100_000)})
+    assert said == "`metadata` is longer than 20,000 characters as JSON"
+    assert Database(dsn).column("SELECT 1 FROM memory_entries") == []
+
+
 def test_need_22_secrets_are_masked_as_everywhere(make_provider: MakeProvider, dsn: str) -> None:
     provider = make_provider(ALL)
     key = "ghp_" + "Ab1" * 12
