@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
@@ -35,6 +36,8 @@ _ANY_HEADER = 32 + 15  # window bits by which zlib accepts a header of gzip or z
 _WRITE_BYTES = 64 * 1024
 # Shorter secrets are no secrets, and masking them would make messages unreadable.
 _MIN_SECRET_CHARS = 4
+# Each answer may set new ones, and every later request would carry them all.
+_NO_COOKIES = DefaultCookiePolicy(allowed_domains=())
 _NO_PROXY = "the proxy that the environment names cannot be used"
 
 _deadline_at: ContextVar[float] = ContextVar("hermes_pgvector_embed_deadline_at")
@@ -181,6 +184,7 @@ class HttpClient:
             return httpx.Client(
                 headers=self._headers,
                 auth=self._auth,
+                cookies=CookieJar(_NO_COOKIES),
                 verify=self._trusted(),
                 trust_env=self._use_environment,
                 limits=httpx.Limits(

@@ -69,6 +69,7 @@ class _Redirect(http.server.BaseHTTPRequestHandler):
         self.send_response(307 if listener.to else 400)
         if listener.to:
             self.send_header("Location", listener.to)
+        self.send_header("Set-Cookie", f"number{len(listener.asked)}={'x' * 1000}; Max-Age=9999")
         self.send_header("Content-Length", "0")
         self.end_headers()
 
@@ -129,6 +130,16 @@ def test_an_endpoint_cannot_have_our_texts_and_key_sent_elsewhere(listen: Callab
     embedder.close()
     assert endpoint.asked and all(each["Authorization"] == "Bearer sk-ours" for each in endpoint.asked)
     assert thief.asked == []
+
+
+def test_no_endpoint_makes_each_request_longer_than_the_one_before(listen: Callable[[str], _Listener]) -> None:
+    listener = listen("")
+    embedder = HttpEmbedder(url=f"{listener.url}/v1", model="m", dims=DIMS)
+    for _ in range(2):
+        with pytest.raises(EmbedderError):
+            embedder.embed_query("hello", timeout_s=30)
+    embedder.close()
+    assert len(listener.asked) > 1 and not any("Cookie" in each for each in listener.asked)
 
 
 @pytest.mark.parametrize(
