@@ -14,7 +14,7 @@ import pytest
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from tests.conftest import DIMS, MakeProvider
 from tests.support.dashboard import BASE, DashboardApi
-from tests.support.memory import called, knowing, landed, recalled
+from tests.support.memory import called, knowing, landed, recalled, write_entries
 from tests.support.row_security import session, tenant_of
 from tests.support.scripted_embedder import ScriptedEmbedder
 
@@ -101,6 +101,29 @@ def test_need_42_other_json_than_an_object_ends_no_view(api: DashboardApi) -> No
     assert len(api.get("/removed")["rows"]) == len(NO_OBJECTS)
     assert api.get("/row", ref="m2", theme="marketing")["content"].startswith("A walrus of")
     assert api.http.get(BASE + "/session", params={"theme": "marketing", "session": "odd"}).status_code == 200
+
+
+@pytest.mark.usefixtures("configured")
+def test_need_31_a_removal_that_a_tenant_made_up_keeps_no_other_from_being_restored(
+    tenant: psycopg.Connection[Any], cli: Run, make_provider: MakeProvider, home: Path
+) -> None:
+    otter, walrus = "The otter swims.", "A walrus swims."
+    write_entries(home, otter, walrus)
+    landed(make_provider(session_id="before"))
+    write_entries(home, walrus)
+    landed(make_provider(session_id="after"))
+    for number, kept in enumerate(('{"updated_at": "yesterday"}', '{"sources": "x"}', '{"created_at": 5}', "{}"), 900):
+        tenant.execute(
+            b"INSERT INTO memory_history"
+            b" (agent_identity, memory_id, target, action, who, chars, digest, old_content, old_row) VALUES"
+            b" ('marketing', %s, 'memory', 'removed', '{}', 1, '\\x00', 'A walrus of ' || %s, %s::text::jsonb)",
+            (number, kept, kept),
+        )
+    assert "Postgres refuses what is kept of it" in cli("restore", "m900").stderr
+    done = cli("restore", "--since", "1d")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("cannot be restored") == 4 and otter in done.stdout
+    assert recalled(make_provider(gateway_session_key="default"), "otter") == [otter]
 
 
 def test_need_14_a_vector_without_a_direction_ends_no_recall(

@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 from ...capture.mirror import Mirror
 from ...domain.dates import days_after
-from ...domain.errors import InvalidArgument
+from ...domain.errors import InvalidArgument, OperationRejected
 from ...domain.format import plural
 from ...domain.text import as_object
 from ...domain.types import MEMORY_FILES
 from ...store import memory_files
-from ...store.connection import DeadlineConnection
+from ...store.connection import DeadlineConnection, translated
 from ...store.memories import lock_themes, note_actor
 from ...store.sql import query
 from ..common.operators import operator, record_where_allowed
@@ -234,8 +234,11 @@ def restore(
         notes: list[str] = []
         if really and found:
             note_actor(conn, operator(verb))
-            numbers = _bring_back(conn, found)
-            notes = list(not_recalled(conn, list(numbers.values())))
+            numbers, unreadable = _bring_back(conn, found)
+            if unreadable and refs is not None:
+                raise InvalidArgument("; ".join(unreadable))
+            found = [each for each in found if each.removal in numbers]
+            notes = [*unreadable, *not_recalled(conn, list(numbers.values()))]
             record_where_allowed(conn, verb, {"themes": sorted(themes)}, {"memories": len(numbers)})
     rows = [each.row(numbers.get(each.removal)) for each in found]
     return Outcome("restore", really, {"memories": len(rows)}, rows, notes=notes)
@@ -258,13 +261,23 @@ def _restorable(
     return found
 
 
-def _bring_back(conn: DeadlineConnection, found: Sequence[RemovedMemory]) -> dict[int, int]:
-    """Restore memories, with the owner `restored`; return their numbers by the number of the removal."""
+def _bring_back(conn: DeadlineConnection, found: Sequence[RemovedMemory]) -> tuple[dict[int, int], list[str]]:
+    """Restore memories, with the owner `restored`; return their numbers by the number of the removal.
+
+    Of each that the history does not keep in a form that can be stored, because somebody else wrote it, return a note.
+    """
     restored: dict[int, int] = {}
+    unreadable: list[str] = []
     for each in found:
         back = {"removal": each.removal, "owners": ["restored"], "in_file": False}
-        row = conn.execute(query("restore_memory"), back).fetchone()
+        try:
+            with translated(), conn.transaction():
+                row = conn.execute(query("restore_memory"), back).fetchone()
+        except OperationRejected as exc:
+            ref = Ref("memories", each.id)
+            unreadable.append(f"{ref} of {each.theme!r} cannot be restored: Postgres refuses what is kept of it: {exc}")
+            continue
         if row is not None:
             restored[each.removal] = int(row.id)
             conn.execute(query("clear_tombstone"), {"theme": row.theme, "target": row.target, "content": row.content})
-    return restored
+    return restored, unreadable
