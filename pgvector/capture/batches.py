@@ -15,8 +15,8 @@ from ..store.backend import Backend
 from ..store.memories import Embeddings
 
 # Operations, and the timeout in seconds. If this process is stopped meanwhile, others wait that long for the theme's
-# lock.
-_SIZES = ((64, 8.0), (8, 8.0), (1, 8.0), (1, 30.0))
+# lock. The last is for one long text that a small machine reads for minutes: all later writes wait until it is stored.
+_SIZES = ((64, 8.0), (8, 8.0), (1, 8.0), (1, 30.0), (1, 300.0))
 _AMPLE = 8  # a batch that took less than 1/_AMPLE of its timeout leaves room for longer ones
 BATCH_SIZE = _SIZES[0][0]
 

@@ -209,6 +209,23 @@ def test_need_03_a_batch_that_takes_too_long_is_written_in_smaller_ones(
     assert runtime_of(provider).writer.rejected_count() == 0
 
 
+def test_need_03_a_write_that_takes_postgres_a_minute_arrives_and_so_do_those_after_it(
+    direct_dsn: str, admin_dsn: str, make_provider: MakeProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "_SIZES", tuple((ops, timeout_s / 20) for ops, timeout_s in batches._SIZES))
+    with psycopg.connect(admin_dsn, autocommit=True) as connection:
+        connection.execute(
+            """CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 PERFORM pg_sleep(CASE WHEN NEW.content LIKE '%number0001%' THEN 3 ELSE 0 END); RETURN NEW; END $$"""
+        )
+        connection.execute("CREATE TRIGGER slow BEFORE INSERT ON conversations FOR EACH ROW EXECUTE FUNCTION slow()")
+    provider = make_provider({"dsn": direct_dsn})
+    for number in (1, 2, 3):
+        report(provider, number)
+    landed(provider)
+    assert user_turns(Database(direct_dsn)) == [turn(number) for number in (1, 2, 3)]
+
+
 def test_need_02_a_server_without_room_for_locks_says_which_setting_to_raise(small_server: OwnPostgres) -> None:
     empty = make_conninfo(small_server.admin_dsn, dbname="without_locks")
     with psycopg.connect(small_server.admin_dsn, autocommit=True) as holder:
