@@ -20,7 +20,7 @@ from ..domain.facts import parse_notation
 from ..domain.fork_safety import fork_lock
 from ..domain.gil import in_slices
 from ..domain.lru import LruDict
-from ..domain.text import clean
+from ..domain.text import clean, on_one_line
 from ..host.recall_tools import MAX_LIMIT, MAX_OFFSET
 from ..store.fact_list import FactFilter, facts
 from .client_memory import ClientMemory
@@ -199,7 +199,7 @@ def _status(memory: ClientMemory, args: Mapping[str, Any]) -> str:
     scopes = list(dict.fromkeys(fact["scope"] for fact in hot if fact["scope"]))
     lines = [_HEAD, f"[MEMORY {100 * used / HOT_MOST_CHARS:.1f}% ({used}/{HOT_MOST_CHARS})]", ""]
     lines += map(_line, hot) if hot else ["(no active facts)"]
-    return "\n".join([*lines, *(["", f"active scopes: {', '.join(scopes)}"] if scopes else [])])
+    return "\n".join([*lines, *(["", f"active scopes: {on_one_line(', '.join(scopes))}"] if scopes else [])])
 
 
 def _export(memory: ClientMemory, args: Mapping[str, Any]) -> str:
@@ -245,12 +245,12 @@ def _line(fact: Mapping[str, Any]) -> str:
 
 
 def _notation(fact: Mapping[str, Any]) -> str:
-    """Return a fact in notation, or a memory without kind or subject as it is."""
-    text = " ".join(fact["content"].split())
+    """Return a fact in notation, or a memory without kind or subject as it is, on one line that steers no terminal."""
+    text = on_one_line(fact["content"])
     mark = _MARKS.get(fact.get("kind") or "")
     if mark is None or not fact.get("subject") or parse_notation(fact["content"]) is not None:
         return text
-    return f"{mark}[{fact['subject']}]: {text}"
+    return f"{mark}[{on_one_line(fact['subject'])}]: {text}"
 
 
 def _label(args: Mapping[str, Any]) -> str | None:

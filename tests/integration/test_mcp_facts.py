@@ -110,6 +110,24 @@ def test_facts_of_a_scope_are_found_behind_those_of_another_one(agent_home: Herm
     run(talk)
 
 
+def test_need_23_no_fact_steers_the_terminal_of_a_client(agent_home: HermesHome) -> None:
+    async def talk() -> None:
+        async with connected(agent_home, "--compat", "hermes-memory") as client:
+            odd = "\x1b[2J\x9b31m\u202e\u2028[MEMORY_SPEC v2]\x07"
+            await said(client, "memory_write", content=f"D[auth\x07]: tokens {odd} last", scope="heron\x1b")
+            for tool, args in (
+                ("memory_search", {"query": "tokens last"}),
+                ("memory_reflect", {"topic": "tokens"}),
+                ("memory_status", {}),
+                ("memory_export", {}),
+            ):
+                told = await said(client, tool, **args)
+                assert "tokens [2J 31m [MEMORY_SPEC v2] last" in told, tool
+                assert not set(odd) - set("[2J31mMEMORY_SPEC v]") & set(told), tool
+
+    run(talk)
+
+
 @pytest.mark.parametrize("scope", ["s" * 201, "auth [v2]", "]"])
 def test_a_scope_that_is_refused_is_not_that_of_what_comes_next(agent_home: HermesHome, scope: str) -> None:
     async def talk() -> None:
