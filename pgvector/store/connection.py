@@ -297,8 +297,9 @@ _SAID_CHARS = 1000  # of an error; a trigger of somebody's may quote a whole row
 
 def _first_line(exc: BaseException) -> str:
     line = str(exc).strip().partition("\n")[0]
-    said = line if len(line) <= _SAID_CHARS else f"{line[:_SAID_CHARS]}..."
-    return harmless(mask_dsn(said)) or type(exc).__name__
+    # More than is told is looked at: a password that the cut goes through would not be known as one.
+    said = harmless(mask_dsn(line[: 2 * _SAID_CHARS]))
+    return (said if len(said) <= _SAID_CHARS else f"{said[:_SAID_CHARS]}...") or type(exc).__name__
 
 
 _TRUST = "`sslrootcert` in `dsn` has to name the file of the authority that signed it, or `system` for a public one"
