@@ -85,7 +85,8 @@ def last() -> re.Pattern[str]:
         r"|(?<![之以目])(?P<year_before>前年))|"
         r"(?:(?<![上晚早网身])上[个個]?(?:周|週|星期|礼拜|禮拜)|(?<!首)先週の?)(?:(?P<weekday>[一二三四五六日天月火水木金土])"
         r"(?:[到至和](?:周|週|星期|礼拜|禮拜)?(?P<stop>[一二三四五六日天]))?|(?P<weekend>末))?|"
-        r"(?<!지)(?:지난|저번)\s*(?:주|(?P<weekday_ko>[월화수목금토일])요일)|"
+        r"(?<!지)(?:지난|저번)\s*(?:주(?:(?P<weekend_ko>말)|의?\s*(?P<of_week_ko>[월화수목금토일])요일)?"
+        r"|(?P<weekday_ko>[월화수목금토일])요일)|"
         r"(?P<month>(?<![上晚早网身])上[个個]?月|(?<!先)先月|(?<!지)(?:지난|저번)\s*달)|"
         r"(?P<quarter>(?<![晚早网身])上[个個]?季度|前四半期|(?<!지)(?:지난|저번)\s*분기)|"
         r"(?P<year>(?<![过過])去年|(?<!一)昨年|(?<!재)작년)|"
@@ -197,10 +198,11 @@ def _last(match: re.Match[str], today: date) -> Iterator[Days]:
         yield from before_last(next(unit for unit in ("week", "month", "year") if f"{unit}_before" in said), today)
     elif units := said & {"month", "quarter", "year"}:
         yield whole_unit(today, units.pop(), last=True)
-    elif "weekend" in said:
+    elif said & {"weekend", "weekend_ko"}:
         yield from last_of("weekend", today)
     else:
-        yield _of_last_week(match["weekday"] or match["weekday_ko"], match["stop"], today)
+        weekday = match["weekday"] or match["weekday_ko"] or match["of_week_ko"]
+        yield _of_last_week(weekday, match["stop"], today)
 
 
 def _of_last_week(weekday: str | None, stop: str | None, today: date) -> Days:

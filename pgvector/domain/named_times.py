@@ -277,5 +277,7 @@ def _end_of_named_week(plain: str, today: date) -> date:
 
 def _dated(match: re.Match[str], today: date) -> Iterator[Days]:
     groups = match.groupdict()
-    day = groups["d"]
-    yield from of_month(groups.get("y"), int(groups["m"]), (int(day) if day else None,), today)
+    day, year = groups["d"], groups.get("y")
+    yield from of_month(
+        f"20{year}" if year and len(year) == 2 else year, int(groups["m"]), (int(day) if day else None,), today
+    )

@@ -9,11 +9,12 @@ import re
 from calendar import monthrange
 from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
-from datetime import date
+from datetime import date, timedelta
 from functools import cache
 
 from . import time_words as words
 from .counted_days import Days
+from .dates import whole_unit
 from .patterns import late_pattern
 from .time_ranges import NamedDays, named_at
 from .time_words import YEAR, either
@@ -69,6 +70,18 @@ def _day_alone() -> Sequence[tuple[str, re.Pattern[str]]]:
     )
 
 
+@cache
+def _day_of_last_month() -> re.Pattern[str]:
+    """Return the pattern for a day of the last month, in the group d or e."""
+    month = (
+        r"(?:des )?(?:letzten|vorigen|vergangenen) monats|del mes pasado|du mois dernier|del mese scorso|do mes passado"
+    )
+    return re.compile(
+        rf"\b(?P<d>\d{{1,2}})(?:(?:st|nd|rd|th) of last month|\.? (?:{month}))\b"
+        r"|\b(?:last month on the|letzten monat am) (?P<e>\d{1,2})(?:st|nd|rd|th|\.(?!\d))"
+    )
+
+
 def names_a_number(plain: str) -> bool:
     """Return whether a text may name such a time."""
     return _SIGN.search(plain) is not None
@@ -82,6 +95,10 @@ def numbered_times(plain: str, past: Set[str], today: date, *, only_said: bool) 
     for pattern in (calendar_week(), week()) if only_said else (calendar_week(),):
         for match in pattern.finditer(plain):
             yield named_at(match, _week(int(match["w"] or match["v"]), match["y"], today))
+    for match in _day_of_last_month().finditer(plain):
+        first, last = whole_unit(today, "month", last=True)
+        day = first + timedelta(days=int(match["d"] or match["e"]) - 1)
+        yield NamedDays(*match.span(), [(day, day)] if first <= day <= last else [], reaches=True)
     for language, pattern in _day_alone():
         if language in past or (only_said and language == "en"):
             for match in pattern.finditer(plain):

@@ -100,7 +100,7 @@ def ago(*, hours: bool = False) -> re.Pattern[str]:
     after = r"ago|back(?!\s+(?:to|and|pay|in|at|from|home|on|with)\b|-)|fa|geleden|atras|назад"
     return re.compile(
         rf"(?:(?<!\d[.,])\b{before}\s+(?:{after})|()\b({alone})\s+назад"
-        rf"|\b(?:vor|il y a|hace)\s+{_many(words.COUNTS, long)})\b"
+        rf"|\b(?:vor|(?:il )?y a|hace)\s+{_many(words.COUNTS, long)})\b"
     )
 
 
@@ -270,7 +270,10 @@ def on_weekday() -> _Rows:
         ("de", rf"\b(?:am|ubers)\s+({german}|wochenende){words.MAYBE_DAYTIME}\b(?:{_AND}(?: am)? ({german})\b)?"),
         ("de", rf"{was} ({german}){words.MAYBE_DAYTIME}\b"),
         ("fr", rf"(?:^\W*|\b{dit} )({french})\b(?!\s+(?:prochain|dernier)|-)"),
-        ("es", rf"(?:^\W*|{dijo}{no_spanish}\b)el ({spanish}|fin de semana)\b(?!\s+(?:que viene|proximo|pasado))"),
+        (
+            "es",
+            rf"(?:^\W*|{dijo}{no_spanish}\b)el ({spanish}|fin de semana|finde)\b(?!\s+(?:que viene|proximo|pasado))",
+        ),
     )
     return tuple((language, re.compile(pattern)) for language, pattern in patterns)
 
@@ -348,5 +351,8 @@ def numeric_dates() -> tuple[re.Pattern[str], ...]:
         rf"\b(?P<d>\d\d?)(?P<sign>[/.])\s?(?P<m>\d\d?)(?P=sign)\s?(?P<y>{YEAR})\b",
         rf"\b(?P<m>\d\d?)/(?P<d>\d\d?)/(?P<y>{YEAR})\b",
         r"\b(?:am|vom|seit|bis|den|dem|ab)\s(?P<d>\d\d?)\.\s?(?P<m>\d\d?)\.(?!\s?\d)",
+        # With two digits of the year, as of few other things behind these words.
+        r"\b(?:am|vom|seit|bis|den|dem|ab|le|du|au|el|del|il|dal|op|em)\s"
+        r"(?P<d>\d\d?)(?P<sign>[/.])\s?(?P<m>\d\d?)(?P=sign)\s?(?P<y>\d\d)\b(?![./]?\d)",
     )
     return tuple(re.compile(pattern) for pattern in patterns)

@@ -27,7 +27,8 @@ _ARTICLE = r"(?:the|den|dem|der|le|el|il|in|im|on|am|em|en|o)"
 _JOINT = rf"\s*(?:(?P<to>{_UP_TO})|(?P<and>{_AND}))\s*(?:{_ARTICLE}\s+)?"
 _BETWEEN = late_pattern(r"\b(?:between|zwischen|entre|tra|fra|tussen|между)\s+(?:\w+\s+){0,2}$")
 _SINCE = late_pattern(
-    r"(?:\b(?:since|seit|depuis|desde|dal|sinds|vanaf|с|со)\s+(?:(?:the|dem|der|le|la|el|il)\s+)?|自[从從]?\s*)$"
+    r"(?:\b(?:since|seit|depuis|desde|dal|dalla|sinds|vanaf|с|со)\s+(?:(?:the|dem|der|le|la|el|il|a|o|de|het)\s+|l')?"
+    r"|\bdall'|自[从從]?\s*)$"
 )
 _UNTIL_NOW = late_pattern(
     rf"\s*(?:{_UP_TO})\s+(?:now|today|heute|jetzt|aujourd'hui|maintenant|hoy|ahora|oggi|ora|hoje|agora|vandaag|nu)\b"
@@ -184,9 +185,14 @@ def _leads_to(text: str, one: NamedDays, next_one: NamedDays) -> bool:
     return bool(joint and _spans(joint, leading(text, one.start)))
 
 
+def is_since(text: str, place: int) -> bool:
+    """Return whether what is meant began with the time at a place of a text: "since Christmas"."""
+    return _SINCE.search(leading(text, place)) is not None
+
+
 def _until(text: str, named: NamedDays, today: date) -> Sequence[Days]:
     """Return the days; those of a time since which something is meant are up to today."""
-    if named.reaches or not (_SINCE.search(leading(text, named.start)) or _UNTIL_NOW.match(text, named.stop)):
+    if named.reaches or not (is_since(text, named.start) or _UNTIL_NOW.match(text, named.stop)):
         return named.days
     return [(max(past), today)] if (past := [first for first, _ in named.days if first <= today]) else []
 

@@ -157,8 +157,8 @@ COUNTS: dict[str, tuple[float, float]] = (
         word: (number, number)
         for word, number in numbered(
             (
-                "a an one ein eine einem einer un une una uno um uma een один одну",
-                "two,a couple of,couple of,zwei,deux,dos,due,dois,duas,twee,два,две",
+                "a an one ein eine einem einer nem ner 'nem 'ner un une una uno um uma een один одну",
+                "two,a couple of,couple of,un par de,um par de,un paio di,zwei,deux,dos,due,dois,duas,twee,два,две",
                 "three drei trois tres tre drie три",
                 "four vier quatre cuatro quattro quatro четыре",
                 "five funf cinq cinco cinque vijf пять",
@@ -175,8 +175,9 @@ COUNTS: dict[str, tuple[float, float]] = (
     }
     | dict.fromkeys(
         split(
-            "a few,few,several,some,einigen,einige,ein paar,wenigen,quelques,unos,unas,algunos,algunas,pocos,pocas,"
-            "pochi,poche,alcuni,alcune,qualche,alguns,algumas,poucos,poucas,enkele,een paar,paar,несколько"
+            "a few,few,several,some,einigen,einige,ein paar,n paar,'n paar,wenigen,quelques,unos,unas,algunos,"
+            "algunas,pocos,pocas,pochi,poche,alcuni,alcune,qualche,alguns,algumas,poucos,poucas,enkele,een paar,paar,"
+            "несколько"
         ),
         (2.0, 6.0),
     )

@@ -15,8 +15,8 @@ from functools import cache
 from .counted_days import YEARS, Days
 from .moving_feasts import EAST_ASIAN_NAMES, NAMES, Feast
 from .text import has_cjk
-from .time_patterns import not_about
-from .time_ranges import NamedDays, named_at
+from .time_patterns import not_about, share_before
+from .time_ranges import NamedDays, is_since, named_at
 from .time_words import BEHIND_TIMES, LAST_AFTER, LAST_BEFORE, YEAR, either, numbered, split
 
 _Fixed = tuple[tuple[int, int], tuple[int, int]]  # the month and day of the first and of the last day
@@ -28,7 +28,7 @@ _QUARTERS: tuple[_Fixed, ...] = (((1, 1), (3, 31)), ((4, 1), (6, 30)), ((7, 1), 
 _LANGUAGES = (
     (
         "en",
-        r"(?:in|during|over|since|throughout|at|on|around)\s+(?:the\s+)?(?:(?:early|late|mid)[\s-]+)?"
+        r"(?:in|during|over|throughout|at|on|around)\s+(?:the\s+)?"
         rf"|{not_about()}(?:this|that)\s+",
         ("spring", "summer", "autumn fall", "winter"),
         ("first quarter,1st quarter", "second quarter,2nd quarter", "third quarter,3rd quarter",
@@ -36,7 +36,7 @@ _LANGUAGES = (
     ),
     (
         "de",  # "über Weihnachten" is as often "about" it
-        r"(?:im|in|in den|an|am|zu|zum|um|diesen|diesem|seit(?:\s+dem)?|wahrend\s+des|(?:anfang|mitte|ende)\s+des)\s+"
+        r"(?:im|in|in den|an|am|zu|zum|um|diesen|diesem|wahrend\s+des)\s+"
         r"|(?<=\bwar )|(?<=\bwir )|(?<=\bich )|(?<=\bihr )|(?<=\bdu )",
         ("fruhling fruhlings fruhjahr fruhjahrs", "sommer sommers sommerferien", "herbst herbstes herbstferien",
          "winter winters"),
@@ -45,32 +45,32 @@ _LANGUAGES = (
     ),
     (
         "fr",
-        r"(?:au|en|ce|cet|a|du|(?:a|pendant|durant|depuis)\s+(?:le|la))\s+|(?:a|pendant|durant|depuis)\s+l'",
+        r"(?:au|en|ce|cet|a|du|(?:a|pendant|durant)\s+(?:le|la))\s+|(?:a|pendant|durant)\s+l'",
         ("printemps", "ete", "automne", "hiver"),
         ("premier trimestre,1er trimestre", "deuxieme trimestre,second trimestre", "troisieme trimestre,3e trimestre",
          "quatrieme trimestre,4e trimestre"),
     ),
     (
         "es",
-        r"(?:en|por|durante|desde|este|esta)\s+(?:el\s+|la\s+)?",
+        r"(?:en|por|durante|este|esta)\s+(?:el\s+|la\s+)?",
         ("primavera", "verano", "otono", "invierno"),
         ("primer trimestre,", "segundo trimestre,", "tercer trimestre,", "cuarto trimestre,"),
     ),
     (
         "it",
-        r"(?:in|nel|a|questa|questo|durante il)\s+|(?:d|quest|nell|durante l|dall)'",
+        r"(?:in|nel|a|questa|questo|durante il)\s+|(?:d|quest|nell|durante l)'",
         ("primavera", "estate", "autunno", "inverno"),
         ("primo trimestre,", "secondo trimestre,", "terzo trimestre,", "quarto trimestre,"),
     ),
     (
         "pt",
-        r"(?:na|no|em|nesta|neste|desde a|desde o|durante o)\s+",
+        r"(?:na|no|em|nesta|neste|durante o)\s+",
         ("primavera", "verao", "outono", "inverno"),
         ("primeiro trimestre,", "segundo trimestre,", "terceiro trimestre,", "quarto trimestre,"),
     ),
     (
         "nl",
-        r"(?:in|met|op|tijdens|rond|deze|dit|sinds)\s+(?:de\s+|het\s+)?",
+        r"(?:in|met|op|tijdens|rond|deze|dit)\s+(?:de\s+|het\s+)?",
         ("lente voorjaar", "zomer", "herfst najaar", "winter"),
         ("eerste kwartaal,", "tweede kwartaal,", "derde kwartaal,", "vierde kwartaal,"),
     ),
@@ -105,7 +105,7 @@ _HOLIDAYS: dict[str, _Part] = dict[str, _Part](NAMES) | {
 _ASIAN: dict[str, _Part] = dict[str, _Part](EAST_ASIAN_NAMES) | {
     name: (first, last)
     for first, last, names in (
-        *((*part, f"{zh}天 {zh}季 {zh}に {zh}休みに {ko}에 {ko}방학") for part, zh, ko in zip(
+        *((*part, f"{zh}天 {zh}季 {zh}に {zh}休みに の{zh} {ko}에 {ko}방학") for part, zh, ko in zip(
             _SEASONS, "春夏秋冬", ("봄", "여름", "가을", "겨울"), strict=True)),
         *((*part, f"第{zh}季度 第{n}季度 第{zh}四半期 第{n}四半期 {n}분기") for part, zh, n in zip(
             _QUARTERS, "一二三四", "1234", strict=True)),
@@ -125,6 +125,7 @@ _ASIAN: dict[str, _Part] = dict[str, _Part](EAST_ASIAN_NAMES) | {
     )
     for name in names.split()
 }  # fmt: skip
+_NOT_SINCE = r"(?<!\bsince )(?<!\bsince the )"
 _NEXT_DOOR = timedelta(days=92)  # "last summer", said in autumn, may be that of the year before
 
 
@@ -151,7 +152,9 @@ def _rows() -> tuple[tuple[str, re.Pattern[str], dict[str, _Part]], ...]:
         # In English a noun may follow: "in spring boot", "at Christmas markets", "the third quarter of the game".
         behind = rf"\W*$|\s*[,.;:?!)]|\s+(?:{either(BEHIND_TIMES)}|of\s+(?:last|this|the)\s+year)\b"
         end = rf"(?:\s+(?:holidays?|vacation|break)\b)?(?!')(?={behind})" if language == "en" else r"\b"
-        rows.append((language, re.compile(rf"(?:{last})?\b(?P<name>{either(parts)})\b{after}{year}{end}"), parts))
+        # Holidays have their English names in every row, and "since Easter is near" is no time.
+        name = rf"{'' if language == 'en' else _NOT_SINCE}\b(?P<name>{either(parts)})\b"
+        rows.append((language, re.compile(rf"(?:{last})?{name}{after}{year}{end}"), parts))
     return tuple(rows)
 
 
@@ -183,7 +186,7 @@ def parts_of_year(plain: str, past: Set[str], today: date, *, only_said: bool) -
 def _times(plain: str, past: Set[str], *, only_said: bool) -> Iterator[tuple[re.Match[str], _Part]]:
     for language, pattern, parts in _rows():
         for match in pattern.finditer(plain):
-            if _is_over(match) or (match["lead"] is not None and (only_said or language in past)):
+            if _is_over(match) or ((only_said or language in past) and _may_be_a_time(match)):
                 yield match, parts[match["name"]]
 
 
@@ -209,11 +212,11 @@ def without_parts_of_year(plain: str) -> str:
 
 def _is_over(match: re.Match[str]) -> bool:
     """Return whether a match says which one of a part is meant."""
-    return bool(match["last"] or match["after"] or match["year"])
+    return bool(match["last"] or match["after"] or match["year"]) or is_since(match.string, match.start())
 
 
 def _may_be_a_time(match: re.Match[str]) -> bool:
-    return match["lead"] is not None or _is_over(match)
+    return match["lead"] is not None or _is_over(match) or share_before(match.string, match.start()) is not None
 
 
 def _days(part: _Part, today: date, year: str | None, *, last: bool) -> Iterator[Days]:

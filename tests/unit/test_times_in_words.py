@@ -178,6 +178,38 @@ def test_need_39_counted_back_from_today(text: str, first: date, last: date) -> 
 
 
 @pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("Was hab ich vor ner Woche gesagt?", date(2026, 11, 16), date(2026, 11, 22)),
+        ("Was hab ich vor ’nem Monat gesagt?", date(2026, 10, 12), date(2026, 11, 11)),
+        ("Was hab ich vor n paar Tagen gesagt?", date(2026, 11, 20), date(2026, 11, 24)),
+        ("Qu'est-ce qu'on a dit y a deux semaines ?", date(2026, 11, 9), date(2026, 11, 15)),
+        ("¿Qué dije hace un par de semanas?", date(2026, 11, 9), date(2026, 11, 15)),
+        ("Cosa ho detto un paio di giorni fa?", date(2026, 11, 24), date(2026, 11, 24)),
+        ("Qué dije el finde", date(2026, 11, 21), date(2026, 11, 22)),
+        ("Was schrieb ich am 14.10.26?", date(2026, 10, 14), date(2026, 10, 14)),
+        ("Qu'ai-je écrit le 14/10/26 ?", date(2026, 10, 14), date(2026, 10, 14)),
+        ("What did I pay on the 14th of last month?", date(2026, 10, 14), date(2026, 10, 14)),
+        ("What did I pay last month on the 14th?", date(2026, 10, 14), date(2026, 10, 14)),
+        ("Was habe ich am 14. des letzten Monats bezahlt?", date(2026, 10, 14), date(2026, 10, 14)),
+        ("Was habe ich letzten Monat am 14. bezahlt?", date(2026, 10, 14), date(2026, 10, 14)),
+        ("¿Qué pagué el 14 del mes pasado?", date(2026, 10, 14), date(2026, 10, 14)),
+        ("지난주 화요일에 뭐 샀지?", date(2026, 11, 17), date(2026, 11, 17)),
+        ("지난 주말에 뭐 했어?", date(2026, 11, 21), date(2026, 11, 22)),
+        ("去年の夏はどこへ行った？", date(2025, 6, 1), date(2025, 8, 31)),
+    ],
+)
+def test_need_39_times_as_they_are_said_in_a_chat(text: str, first: date, last: date) -> None:
+    assert days(text) == [(first, last)]
+
+
+def test_a_version_and_a_day_that_the_last_month_lacks_are_no_times() -> None:
+    assert days("Was geht ab 3.10.26.4 nicht mehr?") == []
+    assert days("What did I pay on the 31st of last month?") == [(date(2026, 10, 31),) * 2]
+    assert days("Was habe ich letzten Monat am 32. bezahlt?") == []
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "an hour and a half ago",

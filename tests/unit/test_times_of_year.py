@@ -102,9 +102,42 @@ def test_need_39_a_part_of_the_year_the_month_or_the_week(text: str, latest: tup
 
 
 @pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("What changed since the summer?", SUMMER[0]),
+        ("How has my weight changed since this summer?", SUMMER[0]),
+        ("What have we done since Q3?", THIRD_QUARTER[0]),
+        ("What did I spend since Christmas?", CHRISTMAS[0]),
+        ("Was hat sich seit dem Sommer geändert?", SUMMER[0]),
+        ("Was haben wir seit Weihnachten gemacht?", CHRISTMAS[0]),
+        ("Qu'avons-nous fait depuis l'été ?", SUMMER[0]),
+        ("Qu'avons-nous fait depuis Noël ?", CHRISTMAS[0]),
+        ("¿Qué hicimos desde el verano?", SUMMER[0]),
+        ("Di cosa abbiamo parlato dall'estate?", SUMMER[0]),
+        ("Wat hebben we sinds de zomer besproken?", SUMMER[0]),
+    ],
+)
+def test_need_39_since_a_part_of_the_year_is_until_today(text: str, first: date) -> None:
+    assert days(text) == [(first, NOW.date())]
+
+
+@pytest.mark.parametrize(
+    ("text", "latest"),
+    [
+        ("What did we plant in early spring?", (date(2026, 3, 1), date(2026, 3, 31))),
+        ("What did we decide in late summer?", (date(2026, 8, 1), date(2026, 8, 31))),
+        ("Was haben wir Anfang des Sommers gemacht?", (date(2026, 6, 1), date(2026, 7, 1))),
+    ],
+)
+def test_need_39_the_early_and_the_late_part_of_a_season(text: str, latest: tuple[date, date]) -> None:
+    assert days(text)[0] == latest
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "What happened over Christmas?",
+        "What have we done since Christmas?",
         "What did we talk about on New Year's Eve?",
         "What did we do in the summer holidays?",
         "What did we talk about at the start of the week?",
@@ -125,6 +158,9 @@ def test_need_39_only_such_a_time_is_named(text: str) -> None:
     "text",
     [
         "Where do we go skiing in winter?",
+        "Since summer is hot, what shall we plant?",
+        "Since Easter is near, what shall we bake?",
+        "Where do we go in late summer?",
         "What shall we plant in spring?",
         "How did we configure security in Spring Boot?",
         "Which cookies did we bake for the Christmas market?",
@@ -173,6 +209,8 @@ def test_need_39_words_that_nobody_says_then_are_not_searched_for(question: str,
     [
         ("What did we say about the car in the spring?", "What did we say about the car?"),
         ("What did we eat on New Year's Eve?", "What did we eat?"),
+        ("What did we say about the car since the summer?", "What did we say about the car?"),
+        ("What did we say about the car in early spring?", "What did we say about the car?"),
         ("What did Marco say on Monday about the list?", "What did Marco say about the list?"),
         ("In October, what did Anna order?", "what did Anna order?"),
         ("What did the vet say at the beginning of last month about Minka?", "What did the vet say about Minka?"),
