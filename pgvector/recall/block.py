@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain, product, starmap
+from operator import itemgetter
 from typing import NamedTuple
 
 from ..domain.dates import in_zone, read_moment
@@ -51,6 +52,11 @@ class Line(NamedTuple):
         return f"{self.beside.content}\n{self.told.content}"
 
     @property
+    def told_then(self) -> bool:
+        """Return whether the exchange is of a time that the question names."""
+        return self.told.told_then or (self.beside is not None and self.beside.told_then)
+
+    @property
     def stated(self) -> tuple[Hit, ...]:
         """Return the texts that state something: the one told, and what a short reply confirms."""
         asked = self.beside
@@ -66,9 +72,9 @@ def lines_of(hits: Sequence[Hit], question: str = "") -> list[Line]:
     """
     exchanges = sorted(exchanges_in(hits), key=lambda found: all(map(is_question, found)))
     line_of = partial(_line, replies=asks_for_reply(question))
-    lines = _newest(_current(list(map(line_of, exchanges))))
     # What held at a time that the question names need not be the newest.
-    timed = asks_what_was_said(question) or named_periods(question, datetime.now(UTC))
+    timed = asks_what_was_said(question) or bool(named_periods(question, datetime.now(UTC)))
+    lines = _newest(_current(list(map(line_of, exchanges)), timed=timed), timed=timed)
     if not timed:
         lines = _newer_first(lines)
         lines = lines if asks_for_past(question) else _changed_first(lines, question)
@@ -215,15 +221,18 @@ def _predecessor(hit: Hit) -> tuple[str, datetime] | None:
     return before["content"], in_zone(read_moment(before["said_at"]), hit.at.tzinfo)
 
 
-def _newest(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines without those that say nearly what a newer one says."""
+def _newest(lines: Sequence[Line], *, timed: bool) -> list[Line]:
+    """Return the lines without those that say nearly what a newer one says, or one of a time that is asked about."""
     by_row = {line.told.row: line for line in lines}
-    said = [line.told._replace(content=line.statement) for line in lines]
+    said = [line.told._replace(content=line.statement, told_then=timed and line.told_then) for line in lines]
     return [by_row[hit.row] for hit in newest_of_near_equals(said)]
 
 
-def _current(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines; of two that contradict each other only the newer one, in the place of the first."""
+def _current(lines: Sequence[Line], *, timed: bool) -> list[Line]:
+    """Return the lines; of two that contradict each other only the newer one, in the place of the first.
+
+    `timed`: a time is asked about, and what was told then is not replaced by what was told at another one.
+    """
     kept: list[Line] = []
     places: dict[object, dict[str, int]] = {}
     for line in lines:
@@ -231,8 +240,10 @@ def _current(lines: Sequence[Line]) -> list[Line]:
         for place in sorted(set(chain.from_iterable(each.values() for each in alike))):
             other = kept[place]
             newer, older = (line, other) if line.told.at > other.told.at else (other, line)
-            if part := _replaced_part(older, newer):
-                kept[place] = newer._replace(replaced=(part, older.told.at))
+            held_then = timed and older.told_then and not newer.told_then
+            if not held_then and (part := _replaced_part(older, newer)):
+                last = max(filter(None, (newer.replaced, (part, older.told.at))), key=itemgetter(1))
+                kept[place] = newer._replace(replaced=last)
                 break
         else:
             for each in alike:

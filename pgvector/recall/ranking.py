@@ -64,6 +64,7 @@ def settle(hits: Sequence[Hit]) -> dict[StatementKey, Hit]:
 def newest_of_near_equals(hits: Sequence[Hit]) -> list[Hit]:
     """Return the hits in their order; of near-equals in one theme only the newest, in the first one's place.
 
+    Those told at the time that the question names come before the others.
     Near-equal hits share every number and at least four fifths of all their words; and either one holds all words of
     the other in the same order, or they differ only after a verb which says that something holds. "Ticket 12 is open"
     and "ticket 13 is open" are two facts, and so are statements about two people, or about the way from A to B and that
@@ -71,7 +72,7 @@ def newest_of_near_equals(hits: Sequence[Hit]) -> list[Hit]:
     """
     by_kind: dict[object, list[_Statement]] = {}
     left = _COMPARED_WORDS
-    for place, hit in sorted(enumerate(hits), key=lambda each: each[1].at, reverse=True):
+    for place, hit in sorted(enumerate(hits), key=lambda each: (each[1].told_then, each[1].at), reverse=True):
         statement = _Statement(place, hit)
         kept = by_kind.setdefault(statement.kind, [])
         newer, left = _newer_one(kept, statement, left)

@@ -409,6 +409,29 @@ def test_need_37_of_what_contradicts_the_newer_stands_first_and_says_what_it_rep
     assert second.told == SAID and second.replaced is None
 
 
+def test_need_37_of_several_older_values_the_last_one_is_named_as_replaced() -> None:
+    first, second, third = (
+        memory(f"The rent is {rent} euros.", row, day=row) for row, rent in enumerate((900, 980, 1040))
+    )
+    for hits in permutations((first, second, third)):
+        (line,) = lines_of(hits)
+        assert line.told == third and line.replaced == ("980", second.at)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("The rent is 980 euros.", "The rent is 1040 euros."),
+        ("The tuner is called Albers and comes by tram.", "The tuner is called Albers and he comes by tram."),
+    ],
+)
+def test_need_37_what_was_told_at_the_time_that_is_asked_about_stays(before: str, after: str) -> None:
+    older, newer = memory(before, 1), memory(after, 2, day=60)
+    then = older._replace(told_then=True)
+    assert then in [line.told for line in lines_of([then, newer], "What did I say of it on 3 May 2026?")]
+    assert [line.told for line in lines_of([then, newer], "What is it?")] == [newer]
+
+
 def confirmed(said: str, reply: str, row: int, *, day: int = 0, coverage: float = 0.5) -> tuple[Hit, Hit]:
     """An exchange in which the assistant confirms a statement, the assistant's half as the better match."""
     asked, answered = exchange(said, reply, row, day=day)
