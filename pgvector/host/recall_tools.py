@@ -50,6 +50,7 @@ SCHEMAS: tuple[dict[str, Any], ...] = (
         role={"type": "string", "enum": list(_ROLES)},
     ),
 )
+_LIMITING = ("role", "target", "since", "until")  # what leaves out rows that fit
 _STORES: dict[str, Store] = {"recall_memory": "memories", "recall_conversation": "turns"}
 
 Args = Mapping[str, Any]  # of a tool call
@@ -88,7 +89,8 @@ def answer(tool: str, args: Args, here: ToolScope, *, turns: str) -> Result:
     if found.reranked:
         answered["reranked"] = True
     said = (lowered, narrowed, _left_out(len(hits) - len(results), offset + len(results)))
-    if notes := "; ".join(filter(None, (*said, "" if hits else _nothing(store, here.about(scope), turns)))):
+    nothing = "" if hits else here.about(scope) or _nothing(store, filters, offset, turns)
+    if notes := "; ".join(filter(None, (*said, nothing))):
         answered["note"] = notes
     return answered
 
@@ -112,11 +114,15 @@ def _left_out(count: int, offset: int) -> str:
     return f"{count} more did not fit: call again with `offset` {offset}" if count else ""
 
 
-def _nothing(store: Store, about_theme: str, turns: str) -> str:
+def _nothing(store: Store, filters: Filters, offset: int, turns: str) -> str:
     """Return what to do when nothing was found."""
-    if about_theme or store == "turns":
-        return about_theme
-    return f"no memory fits; {turns}"
+    if offset:
+        return f"no more results from `offset` {offset} on"
+    given = [f"`{name}`" for name in _LIMITING if getattr(filters, name) is not None]
+    limited = f"nothing fits with {' and '.join(given)}: call again without to search the rest" if given else ""
+    if store == "turns":
+        return limited
+    return f"{limited or 'no memory fits'}; {turns}"
 
 
 def _filters(store: Store, args: Args, zone: Zone) -> Filters:

@@ -116,6 +116,18 @@ def test_filters_go_together(provider: PgvectorMemoryProvider) -> None:
     assert recalled(provider, "painted harbour", tool=TURNS, scope="session", role="tool", until="yesterday") == []
 
 
+def test_an_empty_answer_says_which_arguments_may_be_why(provider: PgvectorMemoryProvider) -> None:
+    def note(tool: str, **args: object) -> str:
+        answer = called(provider, tool, {"query": "painted harbour"} | args)
+        assert answer["results"] == []
+        return str(answer.get("note"))
+
+    assert "with `role` and `until`: call again without" in note(TURNS, role="tool", until="yesterday")
+    nothing = note("recall_memory", target="user", until="yesterday")
+    assert "with `target` and `until`: call again without" in nothing and TURNS in nothing
+    assert note(TURNS, offset=400) == note("recall_memory", offset=400) == "no more results from `offset` 400 on"
+
+
 def test_arguments_of_the_other_tool_are_overlooked(provider: PgvectorMemoryProvider) -> None:
     for tool, argument in (("recall_memory", "role"), (TURNS, "target")):
         answer = called(provider, tool, {"query": "harbour painted", argument: "user"})
