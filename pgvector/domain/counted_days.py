@@ -101,3 +101,9 @@ def of_month(year: str | None, month: int, days: Sequence[int | None], today: da
     for each in [int(year)] if year else range(today.year, today.year - YEARS, -1):
         if 1 <= month <= 12 and all(day is None or 1 <= day <= monthrange(each, month)[1] for day in days):
             yield date(each, month, days[0] or 1), date(each, month, days[-1] or monthrange(each, month)[1])
+
+
+def of_last_month(day: int, today: date) -> Iterator[Days]:
+    """Yield a day of the last month, if that has it."""
+    first, _ = whole_unit(today, "month", last=True)
+    yield from of_month(str(first.year), first.month, (day,), today)

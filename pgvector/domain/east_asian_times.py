@@ -7,7 +7,18 @@ from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 from functools import cache
 
-from .counted_days import Days, around, before_last, from_weekday, last_few, last_of, of_month, part_of, since_first
+from .counted_days import (
+    Days,
+    around,
+    before_last,
+    from_weekday,
+    last_few,
+    last_of,
+    of_last_month,
+    of_month,
+    part_of,
+    since_first,
+)
 from .dates import whole_unit
 from .time_ranges import NamedDays, named_at
 from .time_words import YEAR, numbered
@@ -87,7 +98,8 @@ def last() -> re.Pattern[str]:
         r"(?:[到至和](?:周|週|星期|礼拜|禮拜)?(?P<stop>[一二三四五六日天]))?|(?P<weekend>末))?|"
         r"(?<!지)(?:지난|저번)\s*(?:주(?:(?P<weekend_ko>말)|의?\s*(?P<of_week_ko>[월화수목금토일])요일)?"
         r"|(?P<weekday_ko>[월화수목금토일])요일)|"
-        r"(?P<month>(?<![上晚早网身])上[个個]?月|(?<!先)先月|(?<!지)(?:지난|저번)\s*달)|"
+        r"(?P<month>(?<![上晚早网身])上[个個]?月|(?<!先)先月|(?<!지)(?:지난|저번)\s*달)"
+        rf"(?:[的の의]?\s*(?P<day_of_month>{_NUMBER})\s*[日号號일](?![间間]))?|"
         r"(?P<quarter>(?<![晚早网身])上[个個]?季度|前四半期|(?<!지)(?:지난|저번)\s*분기)|"
         r"(?P<year>(?<![过過])去年|(?<!一)昨年|(?<!재)작년)|"
         r"(?P<some>(?<![目以之])前(?:几|幾|两|兩|些)天)|(?P<three>大前天)|"
@@ -196,6 +208,8 @@ def _last(match: re.Match[str], today: date) -> Iterator[Days]:
         yield today - timedelta(days=most), today - timedelta(days=least)
     elif "before" in said:
         yield from before_last(next(unit for unit in ("week", "month", "year") if f"{unit}_before" in said), today)
+    elif "day_of_month" in said:
+        yield from of_last_month(number(match["day_of_month"]), today)
     elif units := said & {"month", "quarter", "year"}:
         yield whole_unit(today, units.pop(), last=True)
     elif said & {"weekend", "weekend_ko"}:

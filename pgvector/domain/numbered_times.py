@@ -9,12 +9,11 @@ import re
 from calendar import monthrange
 from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
-from datetime import date, timedelta
+from datetime import date
 from functools import cache
 
 from . import time_words as words
-from .counted_days import Days
-from .dates import whole_unit
+from .counted_days import Days, of_last_month
 from .patterns import late_pattern
 from .time_ranges import NamedDays, named_at
 from .time_words import YEAR, either
@@ -96,9 +95,8 @@ def numbered_times(plain: str, past: Set[str], today: date, *, only_said: bool) 
         for match in pattern.finditer(plain):
             yield named_at(match, _week(int(match["w"] or match["v"]), match["y"], today))
     for match in _day_of_last_month().finditer(plain):
-        first, last = whole_unit(today, "month", last=True)
-        day = first + timedelta(days=int(match["d"] or match["e"]) - 1)
-        yield NamedDays(*match.span(), [(day, day)] if first <= day <= last else [], reaches=True)
+        day = int(match["d"] or match["e"])
+        yield NamedDays(*match.span(), list(of_last_month(day, today)), reaches=True)
     for language, pattern in _day_alone():
         if language in past or (only_said and language == "en"):
             for match in pattern.finditer(plain):

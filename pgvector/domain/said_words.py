@@ -109,7 +109,7 @@ _LANGUAGES = (
 )
 _TIMES = """
     st nd rd th er ago vor hace fa geleden назад last past between zwischen entre until from bis von hasta day
-    afternoon evening morning night today tonight week so far back heute bisher diese dieser diesem dieses jour
+    afternoon evening morning night today tonight week so far back heute heut bisher diese dieser diesem dieses jour
     aujourd hui cette ce cet semaine mois ci hoy esta este noche oggi questa questo settimana stasera hoje noite
     vandaag vanavond deze dit сегодня этои этом неделе утром днем вечером
 """
@@ -144,8 +144,8 @@ _NUMBER = late_pattern(rf"\d{{1,4}}(?:st|nd|rd|th|er|h|hrs?|mins?|{words.either(
 @cache
 def _today() -> re.Pattern[str]:
     return re.compile(
-        r"\b(?:today|tonight|this (?:morning|afternoon|evening)|heute|aujourd'hui|ce soir|cet apres-midi|hoy|esta noche"
-        r"|esta tarde|oggi|stasera|hoje|esta noite|vandaag|vanavond|сегодня)\b"
+        r"\b(?:today|tonight|this (?:morning|afternoon|evening)|heute?|aujourd'hui|ce soir|cet apres-midi|hoy"
+        r"|esta noche|esta tarde|oggi|stasera|hoje|esta noite|vandaag|vanavond|сегодня)\b"
         r"|(?:今天|今日|오늘).*(?:[了过過]|した|했)"
     )
 

@@ -205,7 +205,8 @@ DAYS_AGO: dict[str, tuple[int, int]] = {
     word: (number, number)
     for word, number in numbered(
         (
-            "this morning,earlier today,heute morgen,heute fruh,ce matin,esta manana,stamattina,esta manha,vanmorgen",
+            "this morning,earlier today,heute morgen,heute fruh,heut morgen,heut fruh,ce matin,esta manana,"
+            "stamattina,esta manha,vanmorgen",
             "yesterday,last night,last evening,gestern,letzte nacht,vergangene nacht,hier,hier soir,hier matin,d'hier,"
             "la nuit derniere,ayer,anoche,ieri,ontem,gisteren,gisteravond,вчера",
             "day before yesterday,vorgestern,avant-hier,anteayer,antier,antes de ayer,anteanoche,l'altro ieri,"

@@ -19,7 +19,7 @@ _FEW = 4  # days from tomorrow on that "the next few days" are
 _SATURDAY = 5
 _FARTHEST = 21  # days, as "next" may be the week after this one
 _TODAY = (
-    r"today|tonight|this (?:morning|afternoon|evening)|heute|aujourd'hui|ce soir|cet apres-midi|hoy"
+    r"today|tonight|this (?:morning|afternoon|evening)|heute?|aujourd'hui|ce soir|cet apres-midi|hoy"
     r"|esta (?:noche|tarde)|oggi|stasera|hoje|vandaag|vanavond|сегодня"
 )
 _NEXT_WEEK = (
@@ -106,7 +106,7 @@ _SIGNS = frozenset(
     split(
         """
         tomorrow ubermorgen morgen manana demain dopodomani domani amanha today tonight morning afternoon
-        evening heute hui soir midi hoy noche tarde oggi stasera hoje vandaag vanavond сегодня week woche
+        evening heute heut hui soir midi hoy noche tarde oggi stasera hoje vandaag vanavond сегодня week woche
         semana semaine settimana неделе days tage tagen dias jours giorni dagen дни
         """
     )

@@ -180,6 +180,8 @@ def test_need_39_counted_back_from_today(text: str, first: date, last: date) -> 
 @pytest.mark.parametrize(
     ("text", "first", "last"),
     [
+        ("Was hab ich heut gesagt?", date(2026, 11, 26), date(2026, 11, 26)),
+        ("Was hab ich heut früh beim Arzt gesagt?", date(2026, 11, 26), date(2026, 11, 26)),
         ("Was hab ich vor ner Woche gesagt?", date(2026, 11, 16), date(2026, 11, 22)),
         ("Was hab ich vor ’nem Monat gesagt?", date(2026, 10, 12), date(2026, 11, 11)),
         ("Was hab ich vor n paar Tagen gesagt?", date(2026, 11, 20), date(2026, 11, 24)),
@@ -194,6 +196,9 @@ def test_need_39_counted_back_from_today(text: str, first: date, last: date) -> 
         ("Was habe ich am 14. des letzten Monats bezahlt?", date(2026, 10, 14), date(2026, 10, 14)),
         ("Was habe ich letzten Monat am 14. bezahlt?", date(2026, 10, 14), date(2026, 10, 14)),
         ("¿Qué pagué el 14 del mes pasado?", date(2026, 10, 14), date(2026, 10, 14)),
+        ("上个月十四号我付了什么？", date(2026, 10, 14), date(2026, 10, 14)),
+        ("先月の14日に何を払った？", date(2026, 10, 14), date(2026, 10, 14)),
+        ("지난달 14일에 뭐 샀지?", date(2026, 10, 14), date(2026, 10, 14)),
         ("지난주 화요일에 뭐 샀지?", date(2026, 11, 17), date(2026, 11, 17)),
         ("지난 주말에 뭐 했어?", date(2026, 11, 21), date(2026, 11, 22)),
         ("去年の夏はどこへ行った？", date(2025, 6, 1), date(2025, 8, 31)),
