@@ -158,6 +158,7 @@ def _changes() -> re.Pattern[str]:
         r"|renamed|extended|updated|called off)"
     )
     had = r"(?<!\bnothing )(?:has|have|had|was|were|is|are|been|got|we|i|they|he|she|it)(?:['\u2019](?:s|ve))?"
+    its = r"(?:it|the|my|our|your|his|her|their|its)"
     time = r"(?:second|minute|hour|day|night|week|month|year)s?"
     english = (
         r"(?<!\bright )(?<!\bjust )(?<!\buntil )(?<!\bup to )(?<!\bby )(?<!\bfor )\bnow\b"
@@ -165,7 +166,7 @@ def _changes() -> re.Pattern[str]:
         r"|\b(?:anymore|instead|correction|from today|no longer(?! than\b))\b|\bany more(?=\s*(?:[.,;:!]|$))"
         rf"|\bt(?:akes|ook) over\b(?! (?:\S+ ){{1,2}}{time}\b(?! ago\b))"
         r"|\bnot (?!(?:only|just|merely|sure|bad)\b)\S+(?: \S+){0,2},? (?:but|it['\u2019]?s|it is)\b"
-        rf"|\b{had} (?:(?:just|now|been) )*{done}\b|\b{done} (?:to|from)\b"
+        rf"|\b{had} (?:(?:just|now|been) )*{done}\b|\b{done}(?: {its}(?: [^\s.,:;?!]+){{0,3}}?)? (?:to|from)\b"
         r"|\b(?:switching|moving|changing) (?:\w+ ){0,3}(?:to|from)\b|\b(?:is|are|was|were|went) back to\b"
         r"|\b(?:the|my|our|his|her|their) new (?!(?:york|zealand|jersey|orleans|delhi|mexico|years?)\b)\w"
     )
