@@ -74,13 +74,13 @@ def _occurrences(text: str, question: str) -> list[tuple[int, str]]:
 
 def _places(stem: str, plain: str) -> Iterator[int]:
     """Yield where words with a stem begin, of many the first. Reading every word of a long text takes far longer."""
-    kind = _kind(stem[0])
-    is_whole = kind == "number" or (kind == "word" and len(stem) < _STEM_CHARS)
+    kind, last = _kind(stem[0]), _kind(stem[-1])
+    is_whole = last == "number" or (kind == "word" and len(stem) < _STEM_CHARS)
     count, place = 0, plain.find(stem)
     while place >= 0 and count < _PLACES_MOST:
         end = place + len(stem)
         begins = kind in _SPACELESS or place == 0 or _kind(plain[place - 1]) != kind
-        if begins and not (is_whole and end < len(plain) and _kind(plain[end]) == kind):
+        if begins and not (is_whole and end < len(plain) and _kind(plain[end]) == last):
             count += 1
             yield place
         place = plain.find(stem, place + 1)
@@ -124,17 +124,37 @@ def _builders(question: str) -> frozenset[str]:
 
 @lru_cache(maxsize=16)
 def _stems(question: str) -> tuple[str, ...]:
-    """Return the stems of a question's words: their beginnings, whole numbers, and signs or pairs in some scripts."""
+    """Return the stems of a question's words: their beginnings, whole numbers, and signs or pairs in some scripts.
+
+    And each number with what stands beside it: in a plan of many days, "day" and "9" are everywhere, "day 9" is once.
+    """
     found: list[str] = []
-    for kind, run in groupby(_plain(question), _kind):
-        word = "".join(run)
+    runs = [(kind, "".join(run)) for kind, run in groupby(_plain(question), _kind)]
+    for kind, word in runs:
         if kind == "sign":
             found += word
         elif kind == "syllable":
             found += map("".join, pairwise(word))
         elif kind == "number" or (kind == "word" and len(word) > 1):
             found.append(word if kind == "number" else word[:_STEM_CHARS])
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys((*found, *_numbered(runs))))
+
+
+def _numbered(runs: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield each number among `runs` of one kind with what stands right beside it: "day 9", "2.2", "3天"."""
+    for place, (kind, run) in enumerate(runs):
+        between, other, following = _beside(runs, place)
+        if kind and other and "number" in (kind, other):
+            one = run[-1] if kind in _SPACELESS else run
+            yield f"{one}{between}{following[0] if other in _SPACELESS else following}"
+
+
+def _beside(runs: Sequence[tuple[str, str]], place: int) -> tuple[str, str, str]:
+    """Return the one character behind a run, if it is part of no word, and the kind and text of the run after it."""
+    kind, run = runs[place + 1] if place + 1 < len(runs) else ("", "")
+    if kind or len(run) != 1:
+        return "", kind, run
+    return run, *(runs[place + 2] if place + 2 < len(runs) else ("", ""))
 
 
 _SPACELESS = ("sign", "syllable")  # of scripts that are written without spaces

@@ -55,6 +55,28 @@ def test_need_19_a_word_beside_the_subject_of_the_whole_text_tells_where_the_ans
     assert "195 degrees for 22 minutes" in excerpt(text, question, 240)
 
 
+@pytest.mark.parametrize("max_chars", [240, 600, 1000])
+@pytest.mark.parametrize(
+    ("line", "question", "answer"),
+    [
+        (
+            "Day {0}: run {2} km easy, do {1} squats, eat {3} eggs, focus {0}F.",
+            "What was the focus on day {}?",
+            "focus {}F",
+        ),
+        ("Tag {0}: {2} km laufen, {1} Kniebeugen, {3} Eier, Ziel {0}Z.", "was war das ziel an tag {}", "Ziel {}Z"),
+        ("- 2.{0}: fixed {2} bugs in {1} files, {3} new options, code {0}C.", "Which code came with 2.{}?", "code {}C"),
+        ("第{0}天：跑{2}公里，做{1}个深蹲，吃{3}个鸡蛋，重点是{0}甲。", "第{}天的重点是什么？", "重点是{}甲"),
+    ],
+)
+def test_need_19_of_a_numbered_list_the_item_that_is_asked_for_is_shown(
+    line: str, question: str, answer: str, max_chars: int
+) -> None:
+    plan = "\n".join(line.format(day, day % 7 + 1, day % 5 + 3, day % 4 + 2) for day in range(1, 31))
+    for day in (3, 5, 9, 12, 28):
+        assert answer.format(day) in excerpt(f"The plan:\n{plan}", question.format(day), max_chars), day
+
+
 def test_need_19_a_word_that_only_builds_the_question_is_not_what_it_is_about() -> None:
     text = f"{FILLER * 9}Ask us how you can be of help. {FILLER * 9}Pay the rent by transfer. {FILLER * 9}"
     assert "by transfer" in excerpt(text, "How can you pay?", 240)
