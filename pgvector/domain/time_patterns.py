@@ -351,8 +351,8 @@ def numeric_dates() -> tuple[re.Pattern[str], ...]:
         rf"\b(?P<d>\d\d?)(?P<sign>[/.])\s?(?P<m>\d\d?)(?P=sign)\s?(?P<y>{YEAR})\b",
         rf"\b(?P<m>\d\d?)/(?P<d>\d\d?)/(?P<y>{YEAR})\b",
         r"\b(?:am|vom|seit|bis|den|dem|ab)\s(?P<d>\d\d?)\.\s?(?P<m>\d\d?)\.(?!\s?\d)",
-        # With two digits of the year, as of few other things behind these words.
-        r"\b(?:am|vom|seit|bis|den|dem|ab|le|du|au|el|del|il|dal|op|em)\s"
+        # With two digits of the year, as of few other things behind these words; "ab 3.10.12" is a version.
+        r"\b(?:am|vom|seit|bis|den|dem|le|du|au|el|del|il|dal|op|em)\s"
         r"(?P<d>\d\d?)(?P<sign>[/.])\s?(?P<m>\d\d?)(?P=sign)\s?(?P<y>\d\d)\b(?![./]?\d)",
     )
     return tuple(re.compile(pattern) for pattern in patterns)

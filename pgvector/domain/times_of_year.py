@@ -162,7 +162,8 @@ def _rows() -> tuple[tuple[str, re.Pattern[str], dict[str, _Part]], ...]:
 def _asian(done: str) -> re.Pattern[str]:
     # A Japanese or Korean name may be the end of a longer word, such as 青春に.
     bounded = r"(?<![\u4e00-\u9fff가-힣](?=[春夏秋冬]に|봄|여름|가을|겨울))(?<![个個](?=[春夏秋冬]))"
-    season = r"(?!(?<=[春夏秋冬]季)[^我你您咱他她大谁誰，,])"  # "春季运动会" is an event
+    # "春季运动会" is an event, "彼女の夏服" a thing.
+    season = r"(?!(?<=[春夏秋冬]季)[^我你您咱他她大谁誰，,])(?!(?<=の[春夏秋冬])[\u4e00-\u9fff])"
     return re.compile(rf"{bounded}(?P<name>{either(_ASIAN)}){season}{done}")
 
 

@@ -209,7 +209,7 @@ def test_need_39_times_as_they_are_said_in_a_chat(text: str, first: date, last: 
 
 
 def test_a_version_and_a_day_that_the_last_month_lacks_are_no_times() -> None:
-    assert days("Was geht ab 3.10.26.4 nicht mehr?") == []
+    assert days("Was geht seit 3.10.26.4 nicht mehr?") == days("Was geht ab 3.10.12 nicht mehr?") == []
     assert days("What did I pay on the 31st of last month?") == [(date(2026, 10, 31),) * 2]
     assert days("Was habe ich letzten Monat am 32. bezahlt?") == []
 

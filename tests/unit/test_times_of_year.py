@@ -182,6 +182,7 @@ def test_need_39_only_such_a_time_is_named(text: str) -> None:
         "他参加了春季跳绳比赛，得到了第二名。",
         "之前有一个夏天我得到了礼物",
         "青春に何を話しましたか？",
+        "彼女の夏服はどこで買いましたか？",
     ],
 )
 def test_what_only_sounds_like_a_part_of_the_year(text: str) -> None:
