@@ -138,6 +138,8 @@ def _away(now: datetime, span: re.Match[str], way: int) -> datetime:
 def _moment(text: str, now: datetime, *, end: bool, zone: Zone) -> datetime:
     """Return the moment that a text means. Raises ValueError or OverflowError."""
     word = text.lower()
+    if word == "now":
+        return now
     if days := _period(word, in_zone(now, zone).date()):
         if end and days[1] == date.max:
             return LAST_MOMENT

@@ -85,6 +85,7 @@ def test_a_week_month_or_year_ends_with_its_last_day(text: str, start: datetime,
         ("3 months ago", datetime(2026, 2, 20, 15, 30, tzinfo=UTC)),
         ("6 months", datetime(2025, 11, 20, 15, 30, tzinfo=UTC)),
         ("1 Year ago", datetime(2025, 5, 20, 15, 30, tzinfo=UTC)),
+        ("Now", NOW),
     ],
 )
 def test_a_moment_is_the_same_as_a_start_and_as_an_end(text: str, moment: datetime) -> None:
