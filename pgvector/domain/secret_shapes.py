@@ -140,7 +140,15 @@ _WORDS = (
     "passord", "adgangskode", "salasana", "parool", "\u015fifre", "m\u1eadt kh\u1ea9u", "kata sandi",
     "\u0643\u0644\u0645\u0629 \u0627\u0644\u0645\u0631\u0648\u0631", "\u05e1\u05d9\u05e1\u05de\u05d4",
 )  # fmt: skip
-_WORDS_ARE = r"(?:\s{1,3}(?:ist|lautet|es|est|\u00e9|is)(?=[\s:])|\s?[\u662f\u4e3a\u70ba\u306f\ub294\uc740])"
+# "la senha do wifi é ...", "das Passwort für das WLAN ist ..."
+_WORDS_OF = (
+    r"(?:\s(?:de|del|dell[ao]|du|des|di|da|do|para|per|pour|f[u\u00fc]r|von|vom|zu[mr]|van|voor)"
+    r"(?:\s[^\s.,;:!?]{1,30}){1,4}?)"
+)
+_WORDS_ARE = (
+    rf"(?:(?:{_WORDS_OF}\s|\s{{1,3}})(?:ist|lautet|es|est|[\u00e8\u00e9]|is)(?=[\s:])"
+    r"|\s?[\u662f\u4e3a\u70ba\u306f\ub294\uc740])"
+)
 _OPTIONS = (
     "password",
     "passwd",
@@ -363,10 +371,10 @@ SHAPES: Final = (
         rf"(?![a-z])(?:_?\d)?{_CLOSE}"
         rf"(?:(?:{_SIGN}|{_VALUE}){_QUOTED}|{_GAP}{_EQUALS}{_GAP}{_BARE}"
         rf"|(?:{_GAP}{_COLON}(?=[\s`]){_GAP}|\s{{1,3}}(?:is|was|ist|lautet|es|est|[\u00e8\u00e9]):?\s{{1,3}}){_TOLD}"
-        rf"|(?:{_COLON}|{_ARROW}|{_VALUE}|{_OF}\s(?:is|was):?\s|{_BECAME}|{_CODE}|{_BLOCK}){_MIXED}|{_ELEMENT}|{_LITERAL})",
+        rf"|(?:{_COLON}|{_ARROW}|{_VALUE}|(?:{_OF}\s(?:is|was)|{_WORDS_OF}\s(?:ist|lautet|es|est|[\u00e8\u00e9])):?\s|{_BECAME}|{_CODE}|{_BLOCK}){_MIXED}|{_ELEMENT}|{_LITERAL})",
         rf"(?:(?<=pass)(?:word|wd|phrase)|(?<=pwd)|(?<=_pass)|(?<=[\"']pass))(?![a-z])(?:_?\d)?{_CLOSE}"
         rf"(?:{_GAP}(?:[:=\uff1a\uff1d|\u2192>',`\u00e8\u00e9-]|is|was|has|now|changed|reset|set|updated|lautet|es|value)"
-        rf"|{_OF}\s(?:is|was)|,?\s{{1,40}}[\"']?value)",
+        rf"|{_OF}\s(?:is|was)|{_WORDS_OF}\s(?:ist|lautet|es|est|[\u00e8\u00e9])|,?\s{{1,40}}[\"']?value)",
         folded=True,
     ),
     SecretShape(
