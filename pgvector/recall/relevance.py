@@ -17,6 +17,7 @@ from ..domain.types import Hit, RowId, Store
 from .asking import asks, asks_what_we_did
 from .bars import MinSimilarity
 from .block import ask_alike, goes_on_about
+from .endings import said_to_end
 from .numbered_names import names_another
 from .questions import questions_in
 from .ranking import is_question
@@ -98,9 +99,9 @@ def by_question(hits: Iterable[Hit], text: str) -> dict[str, list[Hit]]:
 
 
 def _with_what_goes_on(found: Sequence[Hit], answering: Collection[RowId], text: str) -> list[Hit]:
-    """Return the rows `answering`, in the order in which they were found, with what goes on about them."""
-    going_on = goes_on_about(found, [hit for hit in found if hit.row in answering], text)
-    further = {hit.row: hit for hit in going_on}
+    """Return the rows `answering`, in the order in which they were found, with what goes on about them or ends them."""
+    shown = [hit for hit in found if hit.row in answering]
+    further = {hit.row: hit for hit in (*goes_on_about(found, shown, text), *said_to_end(found, shown, text))}
     worth = {hit.row: hit for hit in found if hit.row in answering or hit.row in further}
     return list((worth | further).values())
 

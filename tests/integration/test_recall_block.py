@@ -274,3 +274,46 @@ def test_need_37_what_the_trouble_was_is_told_with_the_trouble(
     first, second = plain_lines(make_provider(config, session_id="session-2").prefetch("Why does the crane stall?"))
     assert trouble in first and cause in second
     assert not make_provider(config, session_id="session-3").prefetch("Where does the ferry dock?")
+
+
+@pytest.mark.parametrize(
+    ("told", "ended", "question"),
+    [
+        (
+            "Our CI runs on Jenkins.",
+            "We don't use Jenkins any more, builds are on GitHub Actions.",
+            "Which CI do we have?",
+        ),
+        ("Meine Zahnaerztin ist Frau Brandt.", "Frau Brandt praktiziert nicht mehr.", "Wer ist meine Zahnaerztin?"),
+        ("The dentist is Marta Ruiz.", "Marta Ruiz no longer practises; I go to Vogel.", "Who is the dentist?"),
+    ],
+)
+@pytest.mark.parametrize("as_turns", [True, False])
+def test_need_43_what_ends_a_statement_stands_beside_it(
+    told: str,
+    ended: str,
+    question: str,
+    as_turns: bool,
+    make_provider: MakeProvider,
+    embedder: ScriptedEmbedder,
+    dsn: str,
+) -> None:
+    provider = make_provider({"embed_url": embedder.url})
+    other = "Ada no longer plays the piano on Sundays."
+    for number, text in enumerate((told, ended, other)):
+        if as_turns:
+            provider.sync_turn(text, "Noted.", session_id=f"day-{number}")
+        else:
+            provider.on_memory_write("add", "memory", text)
+        landed(provider)
+    block = provider.prefetch(question)
+    assert told in block and ended in block
+    assert other not in block
+
+
+def test_need_43_what_was_said_before_ends_nothing(make_provider: MakeProvider, embedder: ScriptedEmbedder) -> None:
+    provider = make_provider({"embed_url": embedder.url})
+    for number, text in enumerate(("We do not use Jenkins any more.", "Our CI runs on Jenkins.")):
+        provider.sync_turn(text, "Noted.", session_id=f"day-{number}")
+        landed(provider)
+    assert [line for line in plain_lines(provider.prefetch("Which CI do we have?")) if "any more" in line] == []
