@@ -40,9 +40,9 @@ DECLARE
     letters   constant text := '[a-zA-Z0-9\u00c0-\u024f\u0370-\u0481\u048a-\u052f\u05d0-\u05ea\u0620-\u064a\u0671-\u06d3\u1e00-\u1fff\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]';
     hidden    constant text := '[\u00ad\u200b\u200c\u2060\ufeff]+';
     unseen    constant text := hidden || '(?=' || letters || ')|(?<=' || letters || ')' || hidden;
-    -- Of a name that goes on for thousands of letters, digits, _ and - the parser asks at each _ whether the rest is a host's,
-    -- which takes time by the square of its length: after 100 characters, the next _ ends one name and begins another.
-    endless   constant text := '([A-Za-z0-9_-]{100}[A-Za-z0-9-]*)_';
+    -- In a name, number, address or path that goes on for thousands of characters the parser looks at each sign as far ahead as
+    -- it goes, which takes time by the square of its length: after 200 characters, the next sign ends one and begins another.
+    endless   constant text := '([A-Za-z0-9_.:/@~%&+-]{200}[A-Za-z0-9]*)[_.:/@~%&+-]';
     -- Pieces overlap, so that what one cut goes through is whole in the other.
     size      constant integer := 20000;
     overlap   constant integer := 200;
@@ -174,7 +174,7 @@ DECLARE
     filled boolean := EXISTS (SELECT FROM memory_entries) OR EXISTS (SELECT FROM conversations);
 BEGIN
     INSERT INTO hermes_migrations (version, name, checksum, completed_at)
-    VALUES (8, 'words', 'e4aca818aedf4691a9ebf7be1489addf03328347e0fd7b7655bb5bb9f4cb415a', CASE WHEN NOT filled THEN now() END)
+    VALUES (8, 'words', 'f7a1108075840957e27eea4cd50f010dec927c7bf734165e3235e2dd42e40e19', CASE WHEN NOT filled THEN now() END)
     ON CONFLICT (version) DO NOTHING;
     IF filled AND (SELECT completed_at IS NULL FROM hermes_migrations WHERE version = 8) THEN
         RAISE NOTICE 'stored rows keep their words until this has read them anew: hermes-pgvector migrate --admin-dsn "dbname=% user=%"',

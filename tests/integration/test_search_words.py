@@ -260,10 +260,13 @@ def test_need_19_what_stands_far_into_a_text_is_found(make_provider: MakeProvide
         "a_b-" * 50_000,
         "\uff41\uff3f" * 50_000,
         "a_\u0301" * 50_000,
+        "@1a" * 20_000,
+        "./" * 100_000,
+        "1.2.3-" * 30_000,
     ],
     ids=[
         "identifiers", "dots", "one word", "ligatures", "cjk", "signs", "digits and letters",
-        "underscores", "wide underscores", "underscores with accents",
+        "underscores", "wide underscores", "underscores with accents", "addresses", "paths", "versions",
     ],
 )  # fmt: skip
 def test_need_19_any_long_text_is_stored(text: str, admin_dsn: str, make_provider: MakeProvider) -> None:
@@ -273,8 +276,9 @@ def test_need_19_any_long_text_is_stored(text: str, admin_dsn: str, make_provide
     assert Database(admin_dsn).column("SELECT content = %s FROM memory_entries", text) == [True]
 
 
-def test_need_20_a_name_of_hundreds_of_characters_is_found(make_provider: MakeProvider) -> None:
-    name = "_".join(f"walrus{number}" for number in range(100))
+@pytest.mark.parametrize("sign", ["_", "/", "."])
+def test_need_20_a_name_of_hundreds_of_characters_is_found(sign: str, make_provider: MakeProvider) -> None:
+    name = sign.join(f"walrus{number}" for number in range(100))
     provider = make_provider()
     provider.on_memory_write("add", "memory", f"It stands in src/harbour.py::{name}, at the end.")
     provider.on_memory_write("add", "memory", "A walrus swims.")
