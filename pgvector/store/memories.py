@@ -109,6 +109,7 @@ class MemoryWriter:
         """Store an entry that the host wrote to its file."""
         row = of_file(op) | self.content(op, op.content) | {"announced": True, "anew": True}
         self.store(row)
+        self.conn.execute(query("own_again"), row)
         self.note_in_file(row)
         self.counts["memories_added"] += 1
 

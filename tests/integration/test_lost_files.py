@@ -263,6 +263,23 @@ def test_need_31_a_held_removal_is_confirmed_or_dismissed_and_can_be_undone(
     assert set(recalled(provider, "crane", scope="all")) == set(COLOURS)
 
 
+def test_need_15_what_was_dismissed_and_told_again_goes_when_it_is_taken_out(
+    make_provider: MakeProvider, home: Path, ask: Callable[..., Any]
+) -> None:
+    stored(home, make_provider)
+    (home / "memories" / "MEMORY.md").unlink()
+    session(make_provider)
+    ask("removals", "dismiss", "--all")
+    provider = session(make_provider, gateway_session_key="", platform="cli")
+    write_entries(home, COLOURS[1])
+    provider.on_memory_write("add", "memory", COLOURS[1])
+    landed(provider)
+    write_entries(home, "The gate is open")
+    provider.on_memory_write("remove", "memory", "", {"old_text": COLOURS[1]})
+    landed(provider)
+    assert COLOURS[1] not in recalled(provider, "crane", scope="all")
+
+
 def test_need_31_all_that_is_removed_is_what_the_files_of_this_home_lack(
     make_provider: MakeProvider, home: Path, tmp_path: Path, dsn: str, ask: Callable[..., Any], cli: Run
 ) -> None:

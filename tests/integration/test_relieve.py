@@ -475,6 +475,41 @@ def test_what_was_moved_and_forgotten_is_stored_again_only_where_it_is_written_a
     assert stored == (["Norwind pays net 60"] if written == "anew" else [])
 
 
+def test_a_line_forgotten_in_the_theme_that_wrote_it_does_not_come_back_with_a_copy_of_the_file(
+    make_provider: MakeProvider, home: Path, dsn: str, ask: Ask
+) -> None:
+    session(make_provider).shutdown()
+    path = write_entries(home, *CRANES, "Norwind pays net 60")
+    sales = make_provider(gateway_session_key="sales")
+    sales.on_memory_write("add", "memory", "Norwind pays net 60")
+    landed(sales)
+    session(make_provider).shutdown()
+    before = path.stat()
+    ask("relieve", "--entry", "7", "--yes")
+    session(make_provider).shutdown()
+    (row,) = ask("list", "--theme", "sales")
+    ask("forget", row["ref"], "--yes")
+    write_entries(home, *CRANES, "Norwind pays net 60")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    session(make_provider).shutdown()
+    assert Database(dsn).themes_of_memory("Norwind pays net 60") == []
+
+
+def test_a_line_that_is_written_again_after_it_was_moved_and_forgotten_can_be_moved_again(
+    make_provider: MakeProvider, home: Path, dsn: str, ask: Ask
+) -> None:
+    write_entries(home, *CRANES, "Norwind pays net 60")
+    session(make_provider).shutdown()
+    ask("relieve", "--entry", "7", "--yes")
+    session(make_provider).shutdown()
+    (ref,) = [row["ref"] for row in ask("list") if row["content"].startswith("Norwind")]
+    ask("forget", ref, "--yes")
+    write_entries(home, *CRANES, "Norwind pays net 60")
+    assert reasons(ask("relieve"))["Norwind pays net 60"] == []
+    ask("relieve", "--entry", "7", "--yes")
+    assert Database(dsn).themes_of_memory("Norwind pays net 60") == ["default"]
+
+
 def test_what_was_moved_is_not_meant_when_the_host_takes_out_an_entry_like_it(
     make_provider: MakeProvider, home: Path, dsn: str, ask: Ask
 ) -> None:

@@ -11,7 +11,7 @@ SELECT wanted.number, place.theme, m.id, m.updated_at, m.owners, m.state, m.expi
        WITH ORDINALITY AS wanted(target, content, file_time, number)
  CROSS JOIN LATERAL (SELECT hermes_digest(wanted.content) AS digest) AS of_text
  CROSS JOIN LATERAL (
-    SELECT f.agent_identity AS theme, true AS noted FROM hermes_mirror AS f
+    SELECT f.agent_identity AS theme, f.kept_at IS NULL AS noted FROM hermes_mirror AS f
      WHERE f.origin = %(origin)s AND f.target = wanted.target AND f.digest = of_text.digest
     UNION ALL
     SELECT %(theme)s, false

@@ -125,6 +125,14 @@ ON CONFLICT (agent_identity, origin, target, digest) DO UPDATE
    SET announced = hermes_mirror.announced OR excluded.announced,
        noted_at = greatest(hermes_mirror.noted_at, excluded.noted_at), held_at = NULL, held_why = NULL, kept_at = NULL;
 
+-- name: own_again
+-- The file holds an entry again that was kept when it had lost it, and owns the memory as before.
+UPDATE memory_entries AS m SET owners = array_remove(m.owners, 'kept')
+  FROM hermes_mirror AS f
+ WHERE m.agent_identity = %(theme)s AND m.target = %(target)s AND m.digest = hermes_digest(%(content)s) AND 'kept' = ANY(m.owners)
+   AND f.agent_identity = %(theme)s AND f.origin = %(origin)s AND f.target = m.target AND f.digest = m.digest
+   AND f.kept_at IS NOT NULL;
+
 -- name: take_over_mirrored
 -- exempt: moves an entry of this host's own file from the theme it was guessed for to the theme that wrote it. One that was
 -- imported long before belongs to the profile: the host also announces what it does not write because the file holds it.
@@ -404,12 +412,16 @@ DELETE FROM hermes_mirror WHERE origin = %(formerly)s AND noted_at <= %(until)s;
 -- `relieve` took it out, of which a database that was set back knows nothing. `files_own`: nobody but memory files keeps it.
 WITH now_in_file AS (
     SELECT DISTINCT content, hermes_digest(content) AS digest FROM unnest(%(contents)s::text[]) AS content),
--- One that was kept when the file had lost it, and that somebody forgot then, is new when it is written there again.
+-- One that was kept when the file had lost it, and that somebody forgot then, is new when it is written there again, unless the
+-- file is older than that.
 seen AS (
     SELECT agent_identity, digest, noted_at, held_at, kept_at FROM hermes_mirror AS f
      WHERE origin = %(origin)s AND target = %(target)s
        AND (kept_at IS NULL OR EXISTS (SELECT FROM memory_entries AS m
-                                        WHERE m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest))),
+                                        WHERE m.agent_identity = f.agent_identity AND m.target = f.target AND m.digest = f.digest)
+            OR EXISTS (SELECT FROM hermes_tombstones AS t
+                        WHERE t.agent_identity = f.agent_identity AND t.target = f.target AND t.digest = f.digest
+                          AND t.origin <> %(origin)s AND t.removed_at >= %(file_time)s))),
 dropped AS (
     SELECT digest FROM hermes_tombstones
      WHERE origin = %(origin)s AND target = %(target)s AND comes_after(removed_at; %(noted_at)s)),
