@@ -186,7 +186,9 @@ def _given_metadata(args: Args, context: WriteContext) -> Result:
     if metadata is not None and not isinstance(metadata, Mapping):
         raise InvalidArgument("`metadata` must be an object of names and values, or left out")
     if len(json.dumps(clean_json(metadata), ensure_ascii=False)) > _METADATA_MOST_CHARS:
-        raise InvalidArgument(f"`metadata` is longer than {_METADATA_MOST_CHARS:,} characters as JSON")
+        raise InvalidArgument(
+            f"`metadata` is longer than {_METADATA_MOST_CHARS:,} characters as JSON; say what is long in `content`"
+        )
     kept = context.policy.keep.metadata(metadata or {}, context.runtime.counts)
     return {key: value for key, value in kept.items() if key not in _ORIGIN}
 

@@ -186,7 +186,7 @@ def test_need_19_of_a_text_beyond_the_limit_both_ends_are_remembered(make_provid
 def test_need_01_metadata_without_end_is_refused_in_words(make_provider: MakeProvider, dsn: str) -> None:
     provider = make_provider(ALL)
     said = refusal(provider, "remember", content="Atlas is blue", metadata={f"name {n}": "x" for n in range(100_000)})
-    assert said == "`metadata` is longer than 20,000 characters as JSON"
+    assert said == "`metadata` is longer than 20,000 characters as JSON; say what is long in `content`"
     assert Database(dsn).column("SELECT 1 FROM memory_entries") == []
 
 
