@@ -7,7 +7,7 @@ import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
-from difflib import SequenceMatcher
+from difflib import Match, SequenceMatcher
 
 Diff = list[list[str]]  # each an op (`=` kept, `-` removed, `+` added) and a text
 
@@ -22,7 +22,7 @@ _LEFT_OUT = " … "
 
 
 class WordDiffs:
-    """Compares the texts of one answer; when its time is used up, a diff is just what is between equal ends."""
+    """Compares the texts of one answer; when its time is used up, what is left is told as one change."""
 
     def __init__(self) -> None:
         self._until = time.monotonic() + _BUDGET_S
@@ -40,13 +40,25 @@ class WordDiffs:
         for parts in (_WORDS, _LINES):
             left, right = parts.findall(old), parts.findall(new)
             if time.monotonic() < self._until and _cost(left, right) <= _COST_MOST:
-                return _compared(left, right)
+                return _compared(left, right, self._until)
         return [["-", old], ["+", new]]
 
 
-def _compared(left: Sequence[str], right: Sequence[str]) -> Diff:
+class _Matcher(SequenceMatcher[str]):
+    """Finds equal parts until a moment (monotonic), and then no more: for each one it looks at all that is left."""
+
+    def __init__(self, left: Sequence[str], right: Sequence[str], until: float) -> None:
+        super().__init__(None, left, right, autojunk=False)
+        self._until = until
+
+    def find_longest_match(self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None) -> Match:
+        """Return the longest equal part of two ranges, an empty one when it is too late."""
+        return super().find_longest_match(alo, ahi, blo, bhi) if time.monotonic() < self._until else Match(alo, blo, 0)
+
+
+def _compared(left: Sequence[str], right: Sequence[str], until: float) -> Diff:
     found: Diff = []
-    for op, a, b, c, d in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+    for op, a, b, c, d in _Matcher(left, right, until).get_opcodes():
         if op == "equal":
             found.append(["=", "".join(left[a:b])])
         else:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -554,6 +555,16 @@ def test_need_16_a_long_session_is_read_in_pieces(facts: Facts, dsn: str) -> Non
 def test_trap_24_an_answer_of_another_form_is_refused(said: str) -> None:
     with pytest.raises(EmbedderError):
         read_answer(said, 3, masker(()))
+
+
+@pytest.mark.parametrize("blanks", ["\n" * 2_000, " " * 2_000 + "\n" * 2_000, "\n \n" * 1_000])
+def test_trap_24_an_answer_full_of_blank_lines_takes_no_time(blanks: str) -> None:
+    """Models that are to write JSON may go on with blank lines until they are stopped."""
+    began = time.process_time()
+    with pytest.raises(EmbedderError):
+        read_answer(f'```json{blanks}{{"facts": []', 3, masker(()))
+    assert read_answer(f'```json{blanks}{{"facts": []}}{blanks}```', 3, masker(())) == ([], 0)
+    assert time.process_time() - began < 2
 
 
 def test_trap_24_of_an_answer_only_what_fits_is_taken() -> None:

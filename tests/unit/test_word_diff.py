@@ -56,6 +56,15 @@ def test_huge_texts_take_no_longer(letters: str) -> None:
     assert sum(len(text) for _, text in found) < 20_000
 
 
+def test_every_second_word_of_a_huge_text_changed_takes_no_longer() -> None:
+    """Each equal word by itself costs little, and there are thousands of them, as in a table with new figures."""
+    before, after = (" ".join(f"n{row:x} {new}{row:x}" for row in range(COMPARED // 11)) for new in "ab")
+    began = time.process_time()
+    found = WordDiffs().diff(before, after)
+    assert time.process_time() - began < 2
+    assert found[:4] == [["=", "n0 "], ["-", "a0 "], ["+", "b0 "], ["=", "n1 "]], "as far as it came, word by word"
+
+
 def test_many_texts_take_no_longer_than_a_few() -> None:
     chosen, diffs = random.Random(1), WordDiffs()
     texts = [" ".join(chosen.choices("abcdefgh", k=800)) for _ in range(100)]
