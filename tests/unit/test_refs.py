@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from hermes_memory_pgvector.admin.common.refs import Ref, parse_refs
@@ -31,6 +33,13 @@ def test_a_row_is_named_by_its_number(words: list[str], meant: str) -> None:
 def test_what_names_no_row_is_refused(word: str) -> None:
     with pytest.raises(InvalidArgument, match="m123"):
         parse_refs([word])
+
+
+def test_each_row_of_many_takes_as_long_to_read() -> None:
+    """As many as fit into a request of the page, which are read before they are counted."""
+    began = time.process_time()
+    assert len(parse_refs([f"m{number}" for number in range(200_000)])) == 200_000
+    assert time.process_time() - began < 3
 
 
 def test_what_is_printed_is_read() -> None:

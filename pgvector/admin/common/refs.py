@@ -49,13 +49,13 @@ def parse_refs(words: Sequence[str]) -> list[Ref]:
     Raises WrongUsage, also for a blank argument: a shell variable may be unset.
     """
     refs: list[Ref] = []
-    rest = " ".join(word.strip().lower().replace(",", " ") for word in words).strip()
-    while rest:
-        match = _REF.match(rest)
+    given, at = " ".join(" ".join(words).lower().replace(",", " ").split()), 0
+    while at < len(given):
+        match = _REF.match(given, at)
         if match is None or match[1] not in _WORDS or int(match[2]) >= 2**63:
-            raise WrongUsage(f"{rest.split()[0]!r} names no row; write {WAYS}")
+            raise WrongUsage(f"{given[at:].split()[0]!r} names no row; write {WAYS}")
         refs.append(Ref(_WORDS[match[1]], int(match[2])))
-        rest = rest[match.end() :].lstrip()
+        at = match.end() + 1
     if words and not refs:
         raise WrongUsage(f"the id is empty; write {WAYS}")
     return list(dict.fromkeys(refs))
