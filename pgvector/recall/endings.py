@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ..domain.function_words import plain, stem_of, telling_words
 from ..domain.patterns import late_pattern
-from ..domain.types import Hit
+from ..domain.types import Hit, RowId
 
 _TEXT_MAX_CHARS = 600  # a longer text says several things
 _CLAUSE_ENDS = late_pattern(r"[,;:.!\n]+(?:\s+|$)|\s+[-\u2013\u2014]\s+|(?<=\?)\s+")
@@ -19,18 +19,19 @@ _SHORTENED = late_pattern(r"\w+n['\u2019]t\b|['\u2019](?:m|s|ve|re|ll|d)\b")
 _IF = late_pattern(r"(?:if|unless|when|wenn|falls|si|cuando|quand)\b")
 
 
-def said_to_end(hits: Iterable[Hit], shown: Sequence[Hit], question: str) -> Iterator[Hit]:
-    """Yield those of `hits` that say of an older statement among those `shown` that it holds no longer.
+def said_to_end(hits: Sequence[Hit], shown: Iterable[Hit], question: str) -> dict[RowId, list[Hit]]:
+    """Return those of `hits` that say of an older statement among those `shown` that it holds no longer, by its row.
 
     "We do not use Jenkins any more" has nothing of "Which CI do we have?". It ends "Our CI runs on Jenkins": half of
     its words are words of that, which the question lacks.
     """
     asked = _stems(question)
-    told = [(hit, _stems(hit.content) - asked) for hit in shown]
-    for hit in hits:
-        ended = list(_ended_in(hit.content))
-        if any(_ends(hit, clause, *each) for clause in ended for each in told):
-            yield hit
+    ended = [(hit, clauses) for hit in hits if (clauses := list(_ended_in(hit.content)))]
+    found: dict[RowId, list[Hit]] = {}
+    for other in shown if ended else ():
+        words = _stems(other.content) - asked
+        found[other.row] = [hit for hit, clauses in ended if any(_ends(hit, each, other, words) for each in clauses)]
+    return found
 
 
 def _ends(hit: Hit, clause: frozenset[str], other: Hit, words: frozenset[str]) -> bool:

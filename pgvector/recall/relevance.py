@@ -99,10 +99,17 @@ def by_question(hits: Iterable[Hit], text: str) -> dict[str, list[Hit]]:
 
 
 def _with_what_goes_on(found: Sequence[Hit], answering: Collection[RowId], text: str) -> list[Hit]:
-    """Return the rows `answering`, in the order in which they were found, with what goes on about them or ends them."""
+    """Return the rows `answering`, in the order in which they were found, with what goes on about them.
+
+    What says that one of them holds no longer stands before it: where only one of the two has room, it is the newer.
+    """
     shown = [hit for hit in found if hit.row in answering]
-    further = {hit.row: hit for hit in (*goes_on_about(found, shown, text), *said_to_end(found, shown, text))}
-    worth = {hit.row: hit for hit in found if hit.row in answering or hit.row in further}
+    further = {hit.row: hit for hit in goes_on_about(found, shown, text)}
+    ended_by = said_to_end(found, shown, text)
+    worth: dict[RowId, Hit] = {}
+    for hit in found:
+        if hit.row in answering or hit.row in further:
+            worth |= {each.row: each for each in (*ended_by.get(hit.row, ()), hit)}
     return list((worth | further).values())
 
 
