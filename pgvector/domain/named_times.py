@@ -14,7 +14,7 @@ from . import east_asian_times as east_asian
 from . import function_words
 from . import time_patterns as patterns
 from . import time_words as words
-from .counted_days import Days, around, before_last, is_unit, last_few, last_of, of_month, weekdays_ago
+from .counted_days import YEARS, Days, around, before_last, is_unit, last_few, last_of, of_month, weekdays_ago
 from .dates import Zone, in_zone, midnight, whole_unit
 from .numbered_times import names_a_number, numbered_times
 from .patterns import late_pattern
@@ -190,10 +190,15 @@ def _narrowest(spans: list[Days], today: date) -> list[Days]:
     """
     for outer in spans:
         if is_unit(outer, today):
-            inside = [each for each in spans if each != outer and outer[0] <= each[0] and each[1] <= outer[1]]
+            inside = [each for each in spans if each != outer and _is_within(each, outer, today)]
             if inside:
                 return inside
     return spans
+
+
+def _is_within(one: Days, outer: Days, today: date) -> bool:
+    """Return whether a time is one of another, at least its beginning: a winter is of the year in which it began."""
+    return outer[0] <= one[0] <= outer[1] and (one[0] > outer[0] or min(one[1], today) <= outer[1])
 
 
 def _begun(text: str, named: Iterable[NamedDays], today: date, *, ahead: bool) -> list[Days]:
@@ -278,6 +283,8 @@ def _end_of_named_week(plain: str, today: date) -> date:
 def _dated(match: re.Match[str], today: date) -> Iterator[Days]:
     groups = match.groupdict()
     day, year = groups["d"], groups.get("y")
-    yield from of_month(
-        f"20{year}" if year and len(year) == 2 else year, int(groups["m"]), (int(day) if day else None,), today
-    )
+    if year and len(year) == 2:
+        year = f"20{year}"
+        if abs(int(year) - today.year) >= YEARS:  # "3.10.12" is a version of some program
+            return
+    yield from of_month(year, int(groups["m"]), (int(day) if day else None,), today)

@@ -15,7 +15,7 @@ from functools import cache
 from . import time_words as words
 from .counted_days import Days, of_last_month
 from .patterns import late_pattern
-from .time_ranges import NamedDays, named_at
+from .time_ranges import NamedDays, is_since, named_at
 from .time_words import YEAR, either
 
 _SIGN = late_pattern(
@@ -49,21 +49,26 @@ def week() -> re.Pattern[str]:
     )
 
 
+def _english_day(group: str) -> str:
+    """Return the pattern for a number that is no "3rd floor"."""
+    return rf"(?P<{group}>\d{{1,2}})(?:st|nd|rd|th)\b(?:{_END}|(?=\s+(?:{either(words.BEHIND_TIMES)})\b))"
+
+
+def _german_day(group: str) -> str:
+    """Return the pattern for a number that is no "3. Stock"."""
+    done = (
+        r"ge\w{2,20}(?:t|en)|bezahlt|besprochen|beschlossen|vereinbart|erzahlt|entschieden|passiert|notiert|hab\w{0,2}"
+        r"|hat\w{0,3}|war\w{0,2}|ich|wir|du|ihr|er|sie|mir|uns"
+    )
+    return rf"(?P<{group}>\d{{1,2}})\.(?:{_END}|(?=\s+(?:{done})\b))"
+
+
 @cache
 def _day_alone() -> Sequence[tuple[str, re.Pattern[str]]]:
     """Return the patterns for a day of a month that is not named, in the group d, by language."""
-    done = (
-        r"ge\w{2,20}(?:t|en)|besprochen|beschlossen|vereinbart|erzahlt|entschieden|passiert|notiert|hab\w{0,2}|hat\w{0,3}"
-        r"|war\w{0,2}|ich|wir|du|ihr|er|sie|mir|uns"
-    )
     return (
-        (
-            "en",
-            re.compile(
-                rf"\bon the (?P<d>\d{{1,2}})(?:st|nd|rd|th)\b(?:{_END}|(?=\s+(?:{either(words.BEHIND_TIMES)})\b))"
-            ),
-        ),
-        ("de", re.compile(rf"\bam (?P<d>\d{{1,2}})\.(?:{_END}|(?=\s+(?:{done})\b))")),
+        ("en", re.compile(rf"\bon the {_english_day('d')}")),
+        ("de", re.compile(rf"\bam {_german_day('d')}")),
         ("fr", re.compile(rf"\ble (?P<d>\d{{1,2}}){_END}")),
         ("es", re.compile(rf"\bel (?:dia )?(?P<d>\d{{1,2}}){_END}")),
     )
@@ -71,13 +76,13 @@ def _day_alone() -> Sequence[tuple[str, re.Pattern[str]]]:
 
 @cache
 def _day_of_last_month() -> re.Pattern[str]:
-    """Return the pattern for a day of the last month, in the group d or e."""
+    """Return the pattern for a day of the last month, in the group d, e or f."""
     month = (
         r"(?:des )?(?:letzten|vorigen|vergangenen) monats|del mes pasado|du mois dernier|del mese scorso|do mes passado"
     )
     return re.compile(
         rf"\b(?P<d>\d{{1,2}})(?:(?:st|nd|rd|th) of last month|\.? (?:{month}))\b"
-        r"|\b(?:last month on the|letzten monat am) (?P<e>\d{1,2})(?:st|nd|rd|th|\.(?!\d))"
+        rf"|\b(?:last month on the {_english_day('e')}|letzten monat am {_german_day('f')})"
     )
 
 
@@ -95,8 +100,9 @@ def numbered_times(plain: str, past: Set[str], today: date, *, only_said: bool) 
         for match in pattern.finditer(plain):
             yield named_at(match, _week(int(match["w"] or match["v"]), match["y"], today))
     for match in _day_of_last_month().finditer(plain):
-        day = int(match["d"] or match["e"])
-        yield NamedDays(*match.span(), list(of_last_month(day, today)), reaches=True)
+        days = of_last_month(int(match["d"] or match["e"] or match["f"]), today)
+        since = is_since(plain, match.start())
+        yield NamedDays(*match.span(), [(first, today if since else last) for first, last in days], reaches=True)
     for language, pattern in _day_alone():
         if language in past or (only_said and language == "en"):
             for match in pattern.finditer(plain):

@@ -78,8 +78,8 @@ _LANGUAGES = (
         s se souviens sur t toi tu un une vous y
         acuerdas al algo cual cuales cuenta cuentame decir del dime el ella era eran es fue fueron ha habia han has he
         hemos hola las lo los me nos nosotros nuestra nuestro o por recuerdame recuerdas sobre su te una uno yo
-        abbiamo all altro avete avevamo che chi ci ciao con cosa cose da dei della delle di e erano gli hai ho i in
-        io lei li ma mi nei nel nella noi quale quali ricordi si sono stato ti
+        abbiamo all altro avete avevamo che chi ci ciao con cosa cose da dall dalla dei della delle di e erano gli hai
+        ho i in io lei li ma mi nei nel nella noi quale quali ricordi si sono stato ti
         ao aos com das do dos ele em eram esse foi foram isso lembra lembras na nas no ola os para quais qual voce
         ok
         """,

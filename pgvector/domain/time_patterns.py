@@ -341,6 +341,14 @@ def days_ago(*, french: bool) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w)(?!(?<=\bthe )last|(?<=\bdie )letzte)({known})\b{shift}")
 
 
+_BEHIND = r"(?<=\b{}\s)"
+
+
+def _behind(leads: str) -> str:
+    """Return what matches behind each of these words, which so stay outside of the match: they may mean a range."""
+    return f"(?:{'|'.join(map(_BEHIND.format, leads.split()))})"
+
+
 @cache
 def numeric_dates() -> tuple[re.Pattern[str], ...]:
     """Return the patterns for a date in digits, with the group m, and y and d if they are present."""
@@ -350,9 +358,9 @@ def numeric_dates() -> tuple[re.Pattern[str], ...]:
         rf"\b(?P<y>{YEAR})(?P<sign>[/.])(?P<m>\d\d?)(?P=sign)(?P<d>\d\d?)\b",
         rf"\b(?P<d>\d\d?)(?P<sign>[/.])\s?(?P<m>\d\d?)(?P=sign)\s?(?P<y>{YEAR})\b",
         rf"\b(?P<m>\d\d?)/(?P<d>\d\d?)/(?P<y>{YEAR})\b",
-        r"\b(?:am|vom|seit|bis|den|dem|ab)\s(?P<d>\d\d?)\.\s?(?P<m>\d\d?)\.(?!\s?\d)",
+        rf"{_behind('am vom seit bis zum den dem ab')}(?P<d>\d\d?)\.\s?(?P<m>\d\d?)\.(?!\s?\d)",
         # With two digits of the year, as of few other things behind these words; "ab 3.10.12" is a version.
-        r"\b(?:am|vom|seit|bis|den|dem|le|du|au|el|del|il|dal|op|em)\s"
+        rf"{_behind('am vom seit bis zum den dem le du au el del il dal op em')}"
         r"(?P<d>\d\d?)(?P<sign>[/.])\s?(?P<m>\d\d?)(?P=sign)\s?(?P<y>\d\d)\b(?![./]?\d)",
     )
     return tuple(re.compile(pattern) for pattern in patterns)

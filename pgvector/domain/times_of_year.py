@@ -162,6 +162,7 @@ def _rows() -> tuple[tuple[str, re.Pattern[str], dict[str, _Part]], ...]:
 def _asian(done: str) -> re.Pattern[str]:
     # A Japanese or Korean name may be the end of a longer word, such as 青春に.
     bounded = r"(?<![\u4e00-\u9fff가-힣](?=[春夏秋冬]に|봄|여름|가을|겨울))(?<![个個](?=[春夏秋冬]))"
+    bounded += "(?<![^年](?=の))(?<!毎年(?=の))"  # "日本の夏" is of every year
     # "春季运动会" is an event, "彼女の夏服" a thing.
     season = r"(?!(?<=[春夏秋冬]季)[^我你您咱他她大谁誰，,])(?!(?<=の[春夏秋冬])[\u4e00-\u9fff])"
     return re.compile(rf"{bounded}(?P<name>{either(_ASIAN)}){season}{done}")
@@ -205,9 +206,11 @@ def asian_parts_of_year(text: str, done: str, today: date) -> Iterator[NamedDays
 
 
 def without_parts_of_year(plain: str) -> str:
-    """Return a text without the parts of a year that may be times."""
+    """Return a text without the parts of a year that may be times, and "early" and the like before them."""
     for _, pattern, _ in () if signs().isdisjoint(re.findall(r"\w+", plain)) else _rows():
-        plain = pattern.sub(lambda match: " " if _may_be_a_time(match) else match[0], plain)
+        for match in reversed([*filter(_may_be_a_time, pattern.finditer(plain))]):
+            part = share_before(plain, match.start())
+            plain = f"{plain[: part[0] if part else match.start()]} {plain[match.end() :]}"
     return _asian("").sub(" ", plain) if has_cjk(plain) else plain
 
 

@@ -202,6 +202,14 @@ def test_need_39_counted_back_from_today(text: str, first: date, last: date) -> 
         ("지난주 화요일에 뭐 샀지?", date(2026, 11, 17), date(2026, 11, 17)),
         ("지난 주말에 뭐 했어?", date(2026, 11, 21), date(2026, 11, 22)),
         ("去年の夏はどこへ行った？", date(2025, 6, 1), date(2025, 8, 31)),
+        ("去年の冬は何をした？", date(2025, 12, 1), date(2026, 2, 28)),
+        ("今年の秋、何を買った？", date(2026, 9, 1), date(2026, 11, 30)),
+        ("What did I say in November this year?", date(2026, 11, 1), date(2026, 11, 30)),
+        ("Was hab ich seit 14.10. gesagt?", date(2026, 10, 14), NOW.date()),
+        ("Was hab ich seit 14.10.26 gesagt?", date(2026, 10, 14), NOW.date()),
+        ("Cosa ho detto dal 14/10/26?", date(2026, 10, 14), NOW.date()),
+        ("Was hab ich vom 3.10.26 bis zum 5.10.26 gesagt?", date(2026, 10, 3), date(2026, 10, 5)),
+        ("What did I spend since the 14th of last month?", date(2026, 10, 14), NOW.date()),
     ],
 )
 def test_need_39_times_as_they_are_said_in_a_chat(text: str, first: date, last: date) -> None:
@@ -212,6 +220,35 @@ def test_a_version_and_a_day_that_the_last_month_lacks_are_no_times() -> None:
     assert days("Was geht seit 3.10.26.4 nicht mehr?") == days("Was geht ab 3.10.12 nicht mehr?") == []
     assert days("What did I pay on the 31st of last month?") == [(date(2026, 10, 31),) * 2]
     assert days("Was habe ich letzten Monat am 32. bezahlt?") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Was ging mit dem 3.11.10 kaputt?",
+        "Was hab ich seit 3.10.12 gesagt?",
+        "Quand est sorti le 3.11.10 ?",
+        "日本の夏は暑いと言いましたか",
+        "毎年の夏は何をした？",
+    ],
+)
+def test_versions_and_what_is_so_each_year_are_no_times(text: str) -> None:
+    assert days(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What did we fix last month on the 3rd floor?",
+        "Was haben wir letzten Monat am 3. Stock gebaut?",
+        "上个月3号线坏了吗",
+        "上个月3日游去了哪里",
+        "지난달 3일간 뭐 했어",
+        "지난달 3일 동안 뭐 했어?",
+    ],
+)
+def test_a_number_of_something_else_is_no_day_of_last_month(text: str) -> None:
+    assert days(text) == [(date(2026, 10, 1), date(2026, 10, 31))]
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,12 @@ def test_need_39_the_early_and_the_late_part_of_a_season(text: str, latest: tupl
         "Was haben wir letzten Sommer gemacht?",
         "Was haben wir Ende letzter Woche gemacht?",
         "第三季度我们做了什么？",
+        "What did we discuss in early spring?",
+        "What did we discuss at the start of summer?",
+        "Was war Ende des Sommers?",
+        "¿Qué dije a principios del verano?",
+        "Cosa ho detto dall'estate?",
+        "Cosa ho detto dalla primavera?",
     ],
 )
 def test_need_39_only_such_a_time_is_named(text: str) -> None:
