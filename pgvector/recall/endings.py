@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ..domain.function_words import plain, stem_of, telling_words
 from ..domain.patterns import late_pattern
 from ..domain.types import Hit, RowId
+from .ranking import is_question
 
 _TEXT_MAX_CHARS = 600  # a longer text says several things
 _CLAUSE_ENDS = late_pattern(r"[,;:.!\n]+(?:\s+|$)|\s+[-\u2013\u2014]\s+|(?<=\?)\s+")
@@ -23,20 +24,26 @@ def said_to_end(hits: Sequence[Hit], shown: Iterable[Hit], question: str) -> dic
     """Return those of `hits` that say of an older statement among those `shown` that it holds no longer, by its row.
 
     "We do not use Jenkins any more" has nothing of "Which CI do we have?". It ends "Our CI runs on Jenkins": half of
-    its words are words of that, which the question lacks.
+    its words are words of that, which the question lacks. What was stated again since then holds.
     """
-    asked = _stems(question)
-    ended = [(hit, clauses) for hit in hits if (clauses := list(_ended_in(hit.content)))]
+    ended = {hit.row: (hit, clauses) for hit in hits if (clauses := list(_ended_in(hit.content)))}
+    asked = _stems(question) if ended else frozenset[str]()
+    told = [(hit, _stems(hit.content) - asked) for hit in (shown if ended else ())]
+    stated = [(hit, words) for hit, words in told if hit.row not in ended and not is_question(hit)]
     found: dict[RowId, list[Hit]] = {}
-    for other in shown if ended else ():
-        words = _stems(other.content) - asked
-        found[other.row] = [hit for hit, clauses in ended if any(_ends(hit, each, other, words) for each in clauses)]
+    for other, words in told:
+        since = max([other.at, *(hit.at for hit, held in stated if words <= held and hit.theme == other.theme)])
+        found[other.row] = [
+            hit
+            for hit, clauses in ended.values()
+            if hit.theme == other.theme and hit.at > since and any(_is_of(clause, words) for clause in clauses)
+        ]
     return found
 
 
-def _ends(hit: Hit, clause: frozenset[str], other: Hit, words: frozenset[str]) -> bool:
-    """Return whether a clause of a text ends what another one says with these words."""
-    return hit.at > other.at and hit.theme == other.theme and 2 * len(clause & words) >= max(1, len(clause))
+def _is_of(clause: frozenset[str], words: frozenset[str]) -> bool:
+    """Return whether a clause is about what another text says with these words."""
+    return 2 * len(clause & words) >= max(1, len(clause))
 
 
 def _ended_in(text: str) -> Iterator[frozenset[str]]:

@@ -101,7 +101,8 @@ def by_question(hits: Iterable[Hit], text: str) -> dict[str, list[Hit]]:
 def _with_what_goes_on(found: Sequence[Hit], answering: Collection[RowId], text: str) -> list[Hit]:
     """Return the rows `answering`, in the order in which they were found, with what goes on about them.
 
-    What says that one of them holds no longer stands before it: where only one of the two has room, it is the newer.
+    What says that one of them holds no longer stands before it: where only one of the two has room, it is the newer,
+    but what was told at a time that is asked about.
     """
     shown = [hit for hit in found if hit.row in answering]
     further = {hit.row: hit for hit in goes_on_about(found, shown, text)}
@@ -109,7 +110,8 @@ def _with_what_goes_on(found: Sequence[Hit], answering: Collection[RowId], text:
     worth: dict[RowId, Hit] = {}
     for hit in found:
         if hit.row in answering or hit.row in further:
-            worth |= {each.row: each for each in (*ended_by.get(hit.row, ()), hit)}
+            ending = ended_by.get(hit.row, [])
+            worth |= {each.row: each for each in ([hit, *ending] if hit.told_then else [*ending, hit])}
     return list((worth | further).values())
 
 

@@ -317,3 +317,27 @@ def test_need_43_what_was_said_before_ends_nothing(make_provider: MakeProvider, 
         provider.sync_turn(text, "Noted.", session_id=f"day-{number}")
         landed(provider)
     assert [line for line in plain_lines(provider.prefetch("Which CI do we have?")) if "any more" in line] == []
+
+
+def test_need_43_what_was_said_again_is_not_ended(make_provider: MakeProvider, embedder: ScriptedEmbedder) -> None:
+    provider = make_provider({"embed_url": embedder.url})
+    said = ("Our CI runs on Jenkins.", "We don't use Jenkins any more.", "Our CI runs on Jenkins again.")
+    for number, text in enumerate(said):
+        provider.sync_turn(text, "Noted.", session_id=f"day-{number}")
+        landed(provider)
+    lines = plain_lines(provider.prefetch("Which CI do we have?"))
+    assert "again" in lines[0], lines
+    assert [line for line in lines if "any more" in line] == []
+
+
+def test_need_43_what_held_at_the_time_that_is_asked_about_stands_before_its_end(
+    make_provider: MakeProvider, embedder: ScriptedEmbedder, dsn: str
+) -> None:
+    provider = make_provider({"embed_url": embedder.url})
+    told, ended = "Our CI runs on Jenkins.", "We don't use Jenkins any more."
+    for number, text in enumerate((told, ended)):
+        provider.sync_turn(text, "Noted.", session_id=f"day-{number}")
+        landed(provider)
+    age(dsn, told, days=10)
+    block = provider.prefetch("Which CI did we have ten days ago?")
+    assert -1 < block.find(told) < block.find(ended), block
