@@ -215,14 +215,14 @@ def _last(match: re.Match[str], today: date) -> Iterator[Days]:
     elif said & {"weekend", "weekend_ko"}:
         yield from last_of("weekend", today)
     else:
-        weekday = match["weekday"] or match["weekday_ko"] or match["of_week_ko"]
-        yield _of_last_week(weekday, match["stop"], today)
+        yield _of_last_week(match, today)
 
 
-def _of_last_week(weekday: str | None, stop: str | None, today: date) -> Days:
-    """Return the last week, or its days from `weekday` to `stop`."""
+def _of_last_week(match: re.Match[str], today: date) -> Days:
+    """Return the last week, or of it the day or the days that a match names."""
     monday, sunday = whole_unit(today, "week", last=True)
+    weekday = match["weekday"] or match["weekday_ko"] or match["of_week_ko"]
     if weekday is None:
         return monday, sunday
-    first, last = _WEEKDAYS[weekday], _WEEKDAYS[stop or weekday]
+    first, last = _WEEKDAYS[weekday], _WEEKDAYS[match["stop"] or weekday]
     return monday + timedelta(days=first), monday + timedelta(days=max(first, last))

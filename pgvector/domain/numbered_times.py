@@ -99,14 +99,18 @@ def numbered_times(plain: str, past: Set[str], today: date, *, only_said: bool) 
     for pattern in (calendar_week(), week()) if only_said else (calendar_week(),):
         for match in pattern.finditer(plain):
             yield named_at(match, _week(int(match["w"] or match["v"]), match["y"], today))
-    for match in _day_of_last_month().finditer(plain):
-        days = of_last_month(int(match["d"] or match["e"] or match["f"]), today)
-        since = is_since(plain, match.start())
-        yield NamedDays(*match.span(), [(first, today if since else last) for first, last in days], reaches=True)
+    yield from _days_of_last_month(plain, today)
     for language, pattern in _day_alone():
         if language in past or (only_said and language == "en"):
             for match in pattern.finditer(plain):
                 yield named_at(match, _last_days(int(match["d"]), today))
+
+
+def _days_of_last_month(plain: str, today: date) -> Iterator[NamedDays]:
+    for match in _day_of_last_month().finditer(plain):
+        days = of_last_month(int(match["d"] or match["e"] or match["f"]), today)
+        since = is_since(plain, match.start())
+        yield NamedDays(*match.span(), [(first, today if since else last) for first, last in days], reaches=True)
 
 
 def _week(number: int, year: str | None, today: date) -> Iterator[Days]:

@@ -238,18 +238,24 @@ def _current(lines: Sequence[Line], *, timed: bool) -> list[Line]:
     for line in lines:
         alike = [places.setdefault(key, {}) for said in line.stated for key in values_in(said)]
         for place in sorted(set(chain.from_iterable(each.values() for each in alike))):
-            other = kept[place]
-            newer, older = (line, other) if line.told.at > other.told.at else (other, line)
-            held_then = timed and older.told_then and not newer.told_then
-            if not held_then and (part := _replaced_part(older, newer)):
-                last = max(filter(None, (newer.replaced, (part, older.told.at))), key=itemgetter(1))
-                kept[place] = newer._replace(replaced=last)
+            if one := _one_of(line, kept[place], timed=timed):
+                kept[place] = one
                 break
         else:
             for each in alike:
                 each.setdefault(line.told.content, len(kept))
             kept.append(line)
     return kept
+
+
+def _one_of(line: Line, other: Line, *, timed: bool) -> Line | None:
+    """Return the newer of two lines with what it replaces, the last of several; None if the two do not contradict."""
+    newer, older = (line, other) if line.told.at > other.told.at else (other, line)
+    held_then = timed and older.told_then and not newer.told_then
+    part = "" if held_then else _replaced_part(older, newer)
+    if not part:
+        return None
+    return newer._replace(replaced=max(filter(None, (newer.replaced, (part, older.told.at))), key=itemgetter(1)))
 
 
 def _replaced_part(older: Line, newer: Line) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import NamedTuple
 
 from ..domain.function_words import plain, stem_of, telling_words
 from ..domain.patterns import late_pattern
@@ -20,25 +22,39 @@ _SHORTENED = late_pattern(r"\w+n['\u2019]t\b|['\u2019](?:m|s|ve|re|ll|d)\b")
 _IF = late_pattern(r"(?:if|unless|when|wenn|falls|si|cuando|quand)\b")
 
 
+class _Told(NamedTuple):
+    """A text that is shown, and the beginnings of those of its words that the question lacks."""
+
+    hit: Hit
+    words: frozenset[str]
+
+
 def said_to_end(hits: Sequence[Hit], shown: Iterable[Hit], question: str) -> dict[RowId, list[Hit]]:
     """Return those of `hits` that say of an older statement among those `shown` that it holds no longer, by its row.
 
     "We do not use Jenkins any more" has nothing of "Which CI do we have?". It ends "Our CI runs on Jenkins": half of
     its words are words of that, which the question lacks. What was stated again since then holds.
     """
-    ended = {hit.row: (hit, clauses) for hit in hits if (clauses := list(_ended_in(hit.content)))}
-    asked = _stems(question) if ended else frozenset[str]()
-    told = [(hit, _stems(hit.content) - asked) for hit in (shown if ended else ())]
-    stated = [(hit, words) for hit, words in told if hit.row not in ended and not is_question(hit)]
-    found: dict[RowId, list[Hit]] = {}
-    for other, words in told:
-        since = max([other.at, *(hit.at for hit, held in stated if words <= held and hit.theme == other.theme)])
-        found[other.row] = [
-            hit
-            for hit, clauses in ended.values()
-            if hit.theme == other.theme and hit.at > since and any(_is_of(clause, words) for clause in clauses)
-        ]
-    return found
+    ending = {hit.row: (hit, clauses) for hit in hits if (clauses := list(_ended_in(hit.content)))}
+    if not ending:
+        return {}
+    asked = _stems(question)
+    told = [_Told(hit, _stems(hit.content) - asked) for hit in shown]
+    stated = [each for each in told if each.hit.row not in ending and not is_question(each.hit)]
+    return {each.hit.row: list(_ends_of(each, _last_stated(each, stated), ending.values())) for each in told}
+
+
+def _last_stated(told: _Told, stated: Iterable[_Told]) -> datetime:
+    """Return when what a text says was stated last."""
+    again = (each.hit.at for each in stated if told.words <= each.words and each.hit.theme == told.hit.theme)
+    return max([told.hit.at, *again])
+
+
+def _ends_of(told: _Told, since: datetime, ending: Iterable[tuple[Hit, Sequence[frozenset[str]]]]) -> Iterator[Hit]:
+    """Yield what ends a text that was stated last at `since`."""
+    for hit, clauses in ending:
+        if hit.theme == told.hit.theme and hit.at > since and any(_is_of(clause, told.words) for clause in clauses):
+            yield hit
 
 
 def _is_of(clause: frozenset[str], words: frozenset[str]) -> bool:

@@ -234,11 +234,8 @@ def restore(
         notes: list[str] = []
         if really and found:
             note_actor(conn, operator(verb))
-            numbers, unreadable = _bring_back(conn, found)
-            if unreadable and refs is not None:
-                raise InvalidArgument("; ".join(unreadable))
+            numbers, notes = _bring_back(conn, found, each_counts=refs is not None)
             found = [each for each in found if each.removal in numbers]
-            notes = [*unreadable, *not_recalled(conn, list(numbers.values()))]
             record_where_allowed(conn, verb, {"themes": sorted(themes)}, {"memories": len(numbers)})
     rows = [each.row(numbers.get(each.removal)) for each in found]
     return Outcome("restore", really, {"memories": len(rows)}, rows, notes=notes)
@@ -261,10 +258,13 @@ def _restorable(
     return found
 
 
-def _bring_back(conn: DeadlineConnection, found: Sequence[RemovedMemory]) -> tuple[dict[int, int], list[str]]:
-    """Restore memories, with the owner `restored`; return their numbers by the number of the removal.
+def _bring_back(
+    conn: DeadlineConnection, found: Sequence[RemovedMemory], *, each_counts: bool
+) -> tuple[dict[int, int], list[str]]:
+    """Restore memories, with the owner `restored`; return their numbers by that of the removal, and notes on them.
 
-    Of each that the history does not keep in a form that can be stored, because somebody else wrote it, return a note.
+    Of each that the history does not keep in a form that can be stored, because somebody else wrote it, return a note;
+    raise InvalidArgument for it if `each_counts`.
     """
     restored: dict[int, int] = {}
     unreadable: list[str] = []
@@ -280,4 +280,6 @@ def _bring_back(conn: DeadlineConnection, found: Sequence[RemovedMemory]) -> tup
         if row is not None:
             restored[each.removal] = int(row.id)
             conn.execute(query("clear_tombstone"), {"theme": row.theme, "target": row.target, "content": row.content})
-    return restored, unreadable
+    if unreadable and each_counts:
+        raise InvalidArgument("; ".join(unreadable))
+    return restored, [*unreadable, *not_recalled(conn, list(restored.values()))]
