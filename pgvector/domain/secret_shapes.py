@@ -149,6 +149,7 @@ _WORDS_ARE = (
     rf"(?:(?:{_WORDS_OF}\s|\s{{1,3}})(?:ist|lautet|es|est|[\u00e8\u00e9]|is)(?=[\s:])"
     r"|\s?[\u662f\u4e3a\u70ba\u306f\ub294\uc740])"
 )
+_OF_IS = rf"(?:{_OF}\s(?:is|was)|{_WORDS_OF}\s(?:ist|lautet|es|est|[\u00e8\u00e9]))"
 _OPTIONS = (
     "password",
     "passwd",
@@ -371,10 +372,10 @@ SHAPES: Final = (
         rf"(?![a-z])(?:_?\d)?{_CLOSE}"
         rf"(?:(?:{_SIGN}|{_VALUE}){_QUOTED}|{_GAP}{_EQUALS}{_GAP}{_BARE}"
         rf"|(?:{_GAP}{_COLON}(?=[\s`]){_GAP}|\s{{1,3}}(?:is|was|ist|lautet|es|est|[\u00e8\u00e9]):?\s{{1,3}}){_TOLD}"
-        rf"|(?:{_COLON}|{_ARROW}|{_VALUE}|(?:{_OF}\s(?:is|was)|{_WORDS_OF}\s(?:ist|lautet|es|est|[\u00e8\u00e9])):?\s|{_BECAME}|{_CODE}|{_BLOCK}){_MIXED}|{_ELEMENT}|{_LITERAL})",
+        rf"|(?:{_COLON}|{_ARROW}|{_VALUE}|{_OF_IS}:?\s|{_BECAME}|{_CODE}|{_BLOCK}){_MIXED}|{_ELEMENT}|{_LITERAL})",
         rf"(?:(?<=pass)(?:word|wd|phrase)|(?<=pwd)|(?<=_pass)|(?<=[\"']pass))(?![a-z])(?:_?\d)?{_CLOSE}"
         rf"(?:{_GAP}(?:[:=\uff1a\uff1d|\u2192>',`\u00e8\u00e9-]|is|was|has|now|changed|reset|set|updated|lautet|es|value)"
-        rf"|{_OF}\s(?:is|was)|{_WORDS_OF}\s(?:ist|lautet|es|est|[\u00e8\u00e9])|,?\s{{1,40}}[\"']?value)",
+        rf"|{_OF_IS}|,?\s{{1,40}}[\"']?value)",
         folded=True,
     ),
     SecretShape(
