@@ -140,7 +140,7 @@ def test_what_about_another_thing_may_be_a_new_subject() -> None:
         ("De quoi avons-nous parlé lundi ?", "Et mardi ?", "De quoi avons-nous parlé mardi ?"),
         ("¿De qué hablamos el lunes?", "¿Y el martes?", "¿De qué hablamos el martes?"),
         ("周一我们聊了什么？", "周二呢？", "周二我们聊了什么？"),
-        ("周一我们聊了什么？", "那昨天呢？", "昨天我们聊了什么？"),
+        ("上周我们聊了什么？", "那昨天呢？", "昨天我们聊了什么？"),
     ],
 )
 def test_another_time_takes_the_place_of_the_one_that_was_asked_for(about: str, message: str, searched: str) -> None:
