@@ -108,6 +108,13 @@ walked AS MATERIALIZED (
 candidates AS MATERIALIZED (
     SELECT id, agent_identity FROM walked ORDER BY bits LIMIT %(depth)s)
 
+-- fragment: walked_by_embedding(table; passes)
+WITH candidates AS MATERIALIZED (
+    SELECT id, embedding <=> %(vector)s AS distance FROM {table}
+     WHERE {passes} AND readable({table})
+     ORDER BY embedding <=> %(vector)s LIMIT %(depth)s)
+SELECT id, 1 - distance AS similarity FROM candidates ORDER BY distance + 0 LIMIT %(limit)s
+
 -- fragment: told_nearness(t)
 -- The similarity of a row by its code, or by its signature if it has no code: a sign tells as much as 2.6 bits of a code.
 cos(pi() * coalesce(({t}.code <~> (SELECT hermes_code(%(vector)s::vector))) / 2.6,
@@ -180,6 +187,43 @@ origin = CASE WHEN excluded.removed_at >= hermes_tombstones.removed_at THEN excl
 -- Pauses last ten minutes at most. What is to wait for longer got that while the server's clock was ahead.
 (embed_after IS NULL OR embed_after < now() OR embed_after > now() + interval '2 hours')
 
+-- fragment: due_themes(table)
+SELECT agent_identity AS theme
+  FROM (SELECT id, agent_identity FROM {table}
+         WHERE embedding IS NULL AND sig IS NULL AND may_be_embedded()
+         ORDER BY id LIMIT %(limit)s) AS due
+ GROUP BY agent_identity ORDER BY min(id)
+
+-- fragment: claim_due(table)
+UPDATE {table} AS t SET embed_after = now() + make_interval(secs => %(lease_s)s)
+ WHERE t.agent_identity = %(theme)s
+   AND t.id IN (SELECT id FROM {table}
+                 WHERE agent_identity = %(theme)s AND embedding IS NULL AND sig IS NULL
+                   AND may_be_embedded()
+                 ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+RETURNING t.id, t.content
+
+-- fragment: postpone(table)
+UPDATE {table} SET embed_after = now() + make_interval(secs => %(pause_s)s)
+ WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) AND embedding IS NULL
+
+-- fragment: clear_chunks(chunks; table)
+-- Rows that another process has embedded meanwhile are left alone.
+DELETE FROM {chunks} WHERE agent_identity = %(theme)s AND row_id = ANY(%(ids)s)
+   AND EXISTS (SELECT FROM {table} AS t WHERE t.agent_identity = %(theme)s AND t.id = row_id AND t.embedding IS NULL)
+
+-- fragment: fill(table; chunks; same_text)
+WITH filled AS (
+    UPDATE {table} SET embedding = %(embedding)s, sig = binary_quantize(%(embedding)s::vector),
+           code = hermes_code(%(embedding)s::vector), embed_after = NULL
+     WHERE agent_identity = %(theme)s AND id = %(id)s AND embedding IS NULL AND {same_text}
+    RETURNING id, agent_identity)
+INSERT INTO {chunks} (row_id, part, agent_identity, first_char, embedding, sig)
+SELECT filled.id, chunk.part, filled.agent_identity, chunk.first_char, chunk.embedding, binary_quantize(chunk.embedding)
+  FROM filled
+ CROSS JOIN unnest(%(first_chars)s::integer[], %(embeddings)s::vector[])
+       WITH ORDINALITY AS chunk(first_char, embedding, part)
+
 -- fragment: kept_vector()
 embedding = coalesce(memory_entries.embedding, excluded.embedding), sig = coalesce(memory_entries.sig, excluded.sig),
        code = coalesce(memory_entries.code, excluded.code)
@@ -243,6 +287,12 @@ AND of_kind() AND updated_at >= %(since)s::timestamptz AND updated_at < %(until)
 (%(role)s::text IS NULL OR role = %(role)s)
 AND ts >= %(since)s::timestamptz AND ts < %(until)s::timestamptz
 
+-- fragment: row_passes(asked; table; chunks; passes)
+-- Whether the row of a part passes the filters and may be read, where that is asked.
+CASE WHEN {asked} THEN EXISTS (
+             SELECT FROM {table} AS t WHERE t.id = row_id AND t.agent_identity = {chunks}.agent_identity
+                AND {passes} AND readable(t)) ELSE true END
+
 -- fragment: same_row(t)
 -- An id belongs to one theme only as long as nobody sets a sequence back, as a restore of the data alone does.
 {t}.id = candidates.id AND {t}.agent_identity = candidates.agent_identity
@@ -290,10 +340,14 @@ SELECT nearest.*, before, after, brevity
         OFFSET 0) AS beside ON true
  ORDER BY place
 
+-- fragment: beginning(t)
+-- The beginning of a very long text, whose size is known without reading it.
+CASE WHEN octet_length({t}.content) <= 100000 THEN {t}.content ELSE left({t}.content, 20000) END AS content
+
 -- fragment: shown_beside(t)
 -- The columns of a turn that is shown beside another one.
 {t}.id, {t}.agent_identity AS theme, {t}.role AS kind, {t}.session_id,
-              CASE WHEN octet_length({t}.content) <= 100000 THEN {t}.content ELSE left({t}.content, 20000) END AS content,
+              beginning({t}),
               {t}.ts AS at, NULL::float8 AS similarity, 0 AS nearest_char, 0 AS first_char,
               CASE WHEN octet_length({t}.content) > 100000 THEN octet_length({t}.content) ELSE 0 END AS size
 
@@ -349,6 +403,16 @@ newest_words AS MATERIALIZED (
 -- The lexeme of the theme, which the text index holds for each row.
 ('''' || hermes_theme_lexeme(%(theme)s) || '''')::tsquery
 
+-- fragment: match_in_scope()
+CASE WHEN %(any_theme)s::boolean THEN %(match)s::tsquery ELSE theme_word() && %(match)s::tsquery END
+
+-- fragment: match_or_theme()
+CASE WHEN %(any_theme)s::boolean THEN %(match)s::tsquery
+              WHEN %(match)s::text IS NULL THEN theme_word() ELSE theme_word() && %(match)s::tsquery END
+
+-- fragment: match_unless_wide()
+CASE WHEN (SELECT wide FROM newest_words) THEN theme_word() ELSE theme_word() && %(match)s::tsquery END
+
 -- fragment: theme_unless_any()
 CASE WHEN NOT %(any_theme)s::boolean THEN %(theme)s END
 
@@ -356,10 +420,15 @@ CASE WHEN NOT %(any_theme)s::boolean THEN %(theme)s END
 -- Falls from 1, for a text without words, towards 0; it is a half at `pivot` lexemes.
 (1 / (1 + length({tsv}) / {pivot}))
 
--- fragment: by_coverage(pivot)
--- The rows `hits` by the weight of the words they hold, long ones behind short ones. Weights are whole millionths, so that rows
--- with the same words have the same sum in any order of addition. In a tiny theme all rows come here, and most hold no word:
--- one test for all words at once excludes those.
+-- fragment: by_coverage(passes; pivot)
+-- The rows of `matching` that pass, and those of `recent`, by the weight of the words they hold, long ones behind short ones.
+-- Weights are whole millionths, so that rows with the same words have the same sum in any order of addition. In a tiny theme all
+-- rows come here, and most hold no word: one test for all words at once excludes those.
+hits AS NOT MATERIALIZED (
+    (SELECT id, tsv FROM matching
+     WHERE {passes}
+     LIMIT 10000)
+    UNION ALL SELECT id, tsv FROM recent),
 pairs AS MATERIALIZED (
     SELECT id, brevity, word
       FROM (SELECT id, tsv, brevity(tsv; {pivot}) AS brevity FROM hits
@@ -383,6 +452,13 @@ SELECT id, coverage, coverage * brevity AS score,
        ARRAY(SELECT word FROM weights WHERE held = 0) AS absent
   FROM weighed ORDER BY score DESC, id DESC LIMIT %(limit)s
 
+-- fragment: counted_in_theme(table; chunks; time)
+SELECT count(*) AS rows, EXISTS (SELECT FROM {chunks} WHERE agent_identity = %(theme)s) AS parts FROM (
+    SELECT 1 FROM {table} WHERE agent_identity = %(theme)s ORDER BY {time} DESC LIMIT 5001) AS counted
+
+-- fragment: counted_in_all(table; chunks)
+SELECT count(*) AS rows, EXISTS (SELECT FROM {chunks}) AS parts FROM (SELECT 1 FROM {table} LIMIT 5001) AS counted
+
 -- fragment: counted_words()
 -- The words of a question, which in_sample counts in the rows of `sample`.
 words AS MATERIALIZED (
@@ -393,24 +469,22 @@ SELECT matcher, (SELECT count(*) FROM sample) AS sampled,
        (SELECT count(*) FROM sample WHERE tsv @@ query) AS holding
   FROM words
 
--- fragment: holding_phrase()
+-- fragment: holding_phrase(passes)
 -- See phrase_search_memories.
+measured AS (
+    SELECT id, content, sum(least(octet_length(content), 16000000)) OVER (ROWS UNBOUNDED PRECEDING) AS bytes
+      FROM (SELECT id, content FROM matching
+             WHERE (agent_identity = %(theme)s OR %(any_theme)s::boolean)
+               AND {passes}
+             LIMIT 10000) AS passed)
 SELECT id FROM measured
  WHERE bytes < 20000000
    AND position((SELECT hermes_folded(%(phrase)s)) IN hermes_folded(left(content, 4000000))) > 0
  ORDER BY id DESC LIMIT %(limit)s
 
--- fragment: likest_words()
+-- fragment: likest_words(table)
 -- See near_words_memories. A slip adds or leaves out two letters at most (`is_slip`); the lengths are compared first, as
 -- similarity takes twenty times as long, and the vocabulary may be one of log lines.
-SELECT word, lexeme
-  FROM unnest(%(words)s::text[]) AS word
- CROSS JOIN LATERAL (
-    SELECT lexeme FROM vocabulary
-     WHERE CASE WHEN abs(length(lexeme) - length(word)) <= 2 THEN similarity(lexeme, word) >= 0.2 ELSE false END
-     ORDER BY similarity(lexeme, word) DESC, lexeme LIMIT 20) AS near
-
--- fragment: vocabulary_of(table)
 vocabulary AS MATERIALIZED (
     SELECT DISTINCT lexeme FROM (
         SELECT held.lexeme FROM (
@@ -422,6 +496,12 @@ vocabulary AS MATERIALIZED (
          CROSS JOIN LATERAL unnest(read.tsv) AS held
          LIMIT 100000) AS looked_at
      WHERE left(lexeme, 1) = ANY(%(initials)s::text[]))
+SELECT word, lexeme
+  FROM unnest(%(words)s::text[]) AS word
+ CROSS JOIN LATERAL (
+    SELECT lexeme FROM vocabulary
+     WHERE CASE WHEN abs(length(lexeme) - length(word)) <= 2 THEN similarity(lexeme, word) >= 0.2 ELSE false END
+     ORDER BY similarity(lexeme, word) DESC, lexeme LIMIT 20) AS near
 
 -- fragment: readable_turn(rows)
 -- Whether a turn found in the text index may be read; in the session's own theme that takes no metadata.
@@ -453,9 +533,19 @@ CASE WHEN octet_length(own.content) <= 100000 THEN 0
 -- The CASE keeps the planner from using the indexes of the theme.
 CASE WHEN agent_identity = %(theme)s THEN true ELSE %(any_theme)s END
 
+-- fragment: of_theme(t)
+-- The same for one theme only.
+CASE WHEN {t}.agent_identity = %(theme)s THEN true ELSE false END
+
 -- fragment: of_session()
--- Whether a turn `c` belongs to the session of `edge`. See `in_theme` for the CASE.
-c.session_id = edge.session_id AND CASE WHEN c.agent_identity = %(theme)s THEN true ELSE false END AND readable(c)
+-- Whether a turn `c` belongs to the session of `edge`.
+c.session_id = edge.session_id AND of_theme(c) AND readable(c)
+
+-- fragment: first_asked(session)
+-- What the user said first in a session.
+ARRAY(SELECT left(said.content, %(chars)s) FROM conversations AS said
+              WHERE said.session_id = {session} AND said.role = 'user' AND of_theme(said)
+              ORDER BY said.ts, said.id LIMIT %(asked)s) AS asked
 
 -- fragment: told_in_time(time)
 -- Whether a row was written in one of the periods that a question names (2), around one of them (1), or not (0). Events are

@@ -70,11 +70,7 @@ nearest_memories();
 
 -- name: vector_search_memories_walk_embedding
 -- exempt: the explicit scope 'all', as vector_search_memories_walk_sig.
-WITH candidates AS MATERIALIZED (
-    SELECT id, embedding <=> %(vector)s AS distance FROM memory_entries
-     WHERE memory_passes_in_sight() AND readable(memory_entries)
-     ORDER BY embedding <=> %(vector)s LIMIT %(depth)s)
-SELECT id, 1 - distance AS similarity FROM candidates ORDER BY distance + 0 LIMIT %(limit)s;
+walked_by_embedding(memory_entries; memory_passes_in_sight());
 
 -- name: estimate_matches_memories
 -- exempt: the explicit scope 'all'. As estimate_rows_memories, of the rows that pass a filter.
@@ -118,11 +114,7 @@ nearest_turns();
 
 -- name: vector_search_turns_walk_embedding
 -- exempt: the explicit scope 'all', as vector_search_memories_walk_sig.
-WITH candidates AS MATERIALIZED (
-    SELECT id, embedding <=> %(vector)s AS distance FROM conversations
-     WHERE turn_passes_in_sight() AND readable(conversations)
-     ORDER BY embedding <=> %(vector)s LIMIT %(depth)s)
-SELECT id, 1 - distance AS similarity FROM candidates ORDER BY distance + 0 LIMIT %(limit)s;
+walked_by_embedding(conversations; turn_passes_in_sight());
 
 -- name: vector_search_turns_cold
 -- exempt: the explicit scope 'all', of what is readable. Turns that a graph of vectors lacks, because `compact` has dropped
@@ -146,9 +138,7 @@ EXPLAIN (FORMAT JSON) SELECT FROM conversations WHERE turn_passes_in_sight();
 -- As vector_search_memories, for the parts of long texts; a row counts by its nearest part. The filter is evaluated only if
 -- there is one.
 WITH near_candidates(memory_chunks; row_id, part; agent_identity = %(theme)s
-       AND CASE WHEN %(restricted)s OR %(own)s::text IS NULL THEN EXISTS (
-             SELECT FROM memory_entries AS t WHERE t.id = row_id AND t.agent_identity = memory_chunks.agent_identity
-                AND memory_passes() AND readable(t)) ELSE true END; %(depth)s)
+       AND row_passes(%(restricted)s OR %(own)s::text IS NULL; memory_entries; memory_chunks; memory_passes()); %(depth)s)
 SELECT row_id AS id, 1 - min(embedding <=> %(vector)s) AS similarity
   FROM candidates JOIN memory_chunks USING (row_id, part, agent_identity)
  GROUP BY row_id ORDER BY 2 DESC, row_id LIMIT %(limit)s;
@@ -156,9 +146,7 @@ SELECT row_id AS id, 1 - min(embedding <=> %(vector)s) AS similarity
 -- name: chunk_search_memories_all
 -- exempt: the explicit scope 'all', as vector_search_memories_all.
 WITH near_candidates(memory_chunks; row_id, part; reachable(memory_chunks)
-       AND CASE WHEN %(restricted)s THEN EXISTS (
-             SELECT FROM memory_entries AS t WHERE t.id = row_id AND t.agent_identity = memory_chunks.agent_identity
-                AND memory_passes() AND readable(t)) ELSE true END; %(depth)s),
+       AND row_passes(%(restricted)s; memory_entries; memory_chunks; memory_passes()); %(depth)s),
 passed AS MATERIALIZED (
     SELECT row_id, k.embedding <=> %(vector)s AS distance
       FROM candidates JOIN memory_chunks AS k USING (row_id, part, agent_identity)
@@ -169,9 +157,7 @@ SELECT row_id AS id, 1 - min(distance) AS similarity, is_thin() AS thin
 
 -- name: chunk_search_turns
 WITH near_candidates(conversation_chunks; row_id, part; agent_identity = %(theme)s
-       AND CASE WHEN %(restricted)s OR %(own)s::text IS NULL THEN EXISTS (
-             SELECT FROM conversations AS t WHERE t.id = row_id AND t.agent_identity = conversation_chunks.agent_identity
-                AND turn_passes_in_any_session() AND readable(t)) ELSE true END; %(depth)s)
+       AND row_passes(%(restricted)s OR %(own)s::text IS NULL; conversations; conversation_chunks; turn_passes_in_any_session()); %(depth)s)
 with_turns_beside(SELECT row_id AS id, 1 - min(turn_distance(k)) AS similarity
   FROM candidates JOIN conversation_chunks AS k USING (row_id, part, agent_identity)
  GROUP BY row_id ORDER BY 2 DESC, row_id LIMIT %(limit)s);
@@ -179,9 +165,7 @@ with_turns_beside(SELECT row_id AS id, 1 - min(turn_distance(k)) AS similarity
 -- name: chunk_search_turns_all
 -- exempt: the explicit scope 'all', as vector_search_memories_all.
 WITH near_candidates(conversation_chunks; row_id, part; reachable(conversation_chunks)
-       AND CASE WHEN %(restricted)s THEN EXISTS (
-             SELECT FROM conversations AS t WHERE t.id = row_id AND t.agent_identity = conversation_chunks.agent_identity
-                AND turn_passes_in_any_session() AND readable(t)) ELSE true END; %(depth)s),
+       AND row_passes(%(restricted)s; conversations; conversation_chunks; turn_passes_in_any_session()); %(depth)s),
 passed AS MATERIALIZED (
     SELECT row_id, turn_distance(k) AS distance
       FROM candidates JOIN conversation_chunks AS k USING (row_id, part, agent_identity)
@@ -284,20 +268,18 @@ SELECT number, tsvector_to_array(hermes_lexemes(body, language)) AS terms,
 -- name: count_some_memories
 -- How many rows a theme has, counted up to 5,001, beyond which the number does not matter; and whether any row is so long that
 -- its parts have to be searched.
-SELECT count(*) AS rows, EXISTS (SELECT FROM memory_chunks WHERE agent_identity = %(theme)s) AS parts FROM (
-    SELECT 1 FROM memory_entries WHERE agent_identity = %(theme)s ORDER BY created_at DESC LIMIT 5001) AS counted;
+counted_in_theme(memory_entries; memory_chunks; created_at);
 
 -- name: count_some_memories_all
 -- exempt: the explicit scope 'all'.
-SELECT count(*) AS rows, EXISTS (SELECT FROM memory_chunks) AS parts FROM (SELECT 1 FROM memory_entries LIMIT 5001) AS counted;
+counted_in_all(memory_entries; memory_chunks);
 
 -- name: count_some_turns
-SELECT count(*) AS rows, EXISTS (SELECT FROM conversation_chunks WHERE agent_identity = %(theme)s) AS parts FROM (
-    SELECT 1 FROM conversations WHERE agent_identity = %(theme)s ORDER BY ts DESC LIMIT 5001) AS counted;
+counted_in_theme(conversations; conversation_chunks; ts);
 
 -- name: count_some_turns_all
 -- exempt: the explicit scope 'all'.
-SELECT count(*) AS rows, EXISTS (SELECT FROM conversation_chunks) AS parts FROM (SELECT 1 FROM conversations LIMIT 5001) AS counted;
+counted_in_all(conversations; conversation_chunks);
 
 -- name: query_terms_memories
 -- In how many rows of a sample each word of a question occurs; up to 5,000 rows are searched exactly and need no sample.
@@ -371,7 +353,7 @@ expected_rows(conversations);
 WITH given_words(),
 newest_words_in(memory_entries; created_at),
 matching memories_with(id, agent_identity, tsv, target, metadata, updated_at; %(theme)s;
-         CASE WHEN (SELECT wide FROM newest_words) THEN theme_word() ELSE theme_word() && %(match)s::tsquery END),
+         match_unless_wide()),
 recent AS MATERIALIZED (
     SELECT id, tsv
       FROM (SELECT id, agent_identity, tsv, target, metadata, updated_at FROM memory_entries
@@ -380,13 +362,9 @@ recent AS MATERIALIZED (
              ORDER BY created_at DESC LIMIT 1000) AS newest
      WHERE memory_passes() AND not_hidden(newest; hidden.agent_identity = %(theme)s) AND readable(newest)
        AND (tsv @@ (SELECT %(match)s::tsquery)) IS NOT TRUE),
-hits AS NOT MATERIALIZED (
-    (SELECT id, tsv FROM matching
-     WHERE agent_identity = %(theme)s
-       AND memory_passes() AND not_hidden(matching; hidden.agent_identity = %(theme)s) AND readable(matching)
-     LIMIT 10000)
-    UNION ALL SELECT id, tsv FROM recent),
-by_coverage((SELECT pivot FROM newest_words));
+by_coverage(agent_identity = %(theme)s
+            AND memory_passes() AND not_hidden(matching; hidden.agent_identity = %(theme)s) AND readable(matching);
+            (SELECT pivot FROM newest_words));
 
 -- name: lexical_search_memories_all
 -- exempt: the explicit scope 'all', of what is readable.
@@ -401,18 +379,14 @@ recent AS MATERIALIZED (
              WHERE readable(last) LIMIT 1000) AS newest
      WHERE memory_passes() AND not_hidden(newest; true)
        AND (tsv @@ (SELECT %(match)s::tsquery)) IS NOT TRUE),
-hits AS NOT MATERIALIZED (
-    (SELECT id, tsv FROM matching
-     WHERE memory_passes() AND not_hidden(matching; true) AND readable(matching)
-     LIMIT 10000)
-    UNION ALL SELECT id, tsv FROM recent),
-by_coverage(%(pivot)s::float8);
+by_coverage(memory_passes() AND not_hidden(matching; true) AND readable(matching);
+            %(pivot)s::float8);
 
 -- name: lexical_search_turns
 WITH given_words(),
 newest_words_in(conversations; ts),
 matching turns_with(id, agent_identity, tsv, role, ts; %(theme)s;
-         CASE WHEN (SELECT wide FROM newest_words) THEN theme_word() ELSE theme_word() && %(match)s::tsquery END),
+         match_unless_wide()),
 recent AS MATERIALIZED (
     SELECT id, tsv
       FROM (SELECT id, agent_identity, tsv, role, ts, metadata FROM conversations
@@ -424,13 +398,9 @@ recent AS MATERIALIZED (
      WHERE (%(role)s::text IS NULL OR role = %(role)s)
        AND readable(newest)
        AND (tsv @@ (SELECT %(match)s::tsquery)) IS NOT TRUE),
-hits AS NOT MATERIALIZED (
-    (SELECT id, tsv FROM matching
-     WHERE agent_identity = %(theme)s
-       AND turn_passes() AND readable_turn(matching)
-     LIMIT 10000)
-    UNION ALL SELECT id, tsv FROM recent),
-by_coverage((SELECT pivot FROM newest_words));
+by_coverage(agent_identity = %(theme)s
+            AND turn_passes() AND readable_turn(matching);
+            (SELECT pivot FROM newest_words));
 
 -- name: lexical_search_turns_session
 WITH given_words(),
@@ -447,14 +417,10 @@ recent AS MATERIALIZED (
              ORDER BY ts DESC LIMIT 5000) AS newest
      WHERE (%(role)s::text IS NULL OR role = %(role)s)
        AND (tsv @@ (SELECT %(match)s::tsquery)) IS NOT TRUE),
-hits AS NOT MATERIALIZED (
-    (SELECT id, tsv FROM matching
-     WHERE agent_identity = %(theme)s
-       AND session_id = %(session_id)s
-       AND turn_passes()
-     LIMIT 10000)
-    UNION ALL SELECT id, tsv FROM recent),
-by_coverage(%(pivot)s::float8);
+by_coverage(agent_identity = %(theme)s
+            AND session_id = %(session_id)s
+            AND turn_passes();
+            %(pivot)s::float8);
 
 -- name: lexical_search_turns_all
 -- exempt: the explicit scope 'all', of what is readable.
@@ -469,53 +435,34 @@ recent AS MATERIALIZED (
              WHERE readable(last) LIMIT 1000) AS newest
      WHERE turn_passes()
        AND (tsv @@ (SELECT %(match)s::tsquery)) IS NOT TRUE),
-hits AS NOT MATERIALIZED (
-    (SELECT id, tsv FROM matching
-     WHERE turn_passes() AND readable_turn(matching)
-     LIMIT 10000)
-    UNION ALL SELECT id, tsv FROM recent),
-by_coverage(%(pivot)s::float8);
+by_coverage(turn_passes() AND readable_turn(matching);
+            %(pivot)s::float8);
 
 -- name: phrase_search_memories
 -- The rows that hold a phrase of the question verbatim, newest first. Candidates are the rows with all its words. At most
 -- 10,000 rows and 20 MB of text are tested, and of each row the first four million characters; the size of a text is known
 -- without reading it.
 WITH matching memories_with(id, agent_identity, content, target, metadata, updated_at; theme_unless_any();
-         CASE WHEN %(any_theme)s::boolean THEN %(match)s::tsquery ELSE theme_word() && %(match)s::tsquery END),
-measured AS (
-    SELECT id, content, sum(least(octet_length(content), 16000000)) OVER (ROWS UNBOUNDED PRECEDING) AS bytes
-      FROM (SELECT id, content FROM matching
-             WHERE (agent_identity = %(theme)s OR %(any_theme)s::boolean)
-               AND memory_passes() AND not_hidden(matching; (hidden.agent_identity = %(theme)s OR %(any_theme)s::boolean)) AND readable(matching)
-             LIMIT 10000) AS passed)
-holding_phrase();
+         match_in_scope()),
+holding_phrase(memory_passes()
+                 AND not_hidden(matching; (hidden.agent_identity = %(theme)s OR %(any_theme)s::boolean)) AND readable(matching));
 
 -- name: phrase_search_turns
 WITH matching turns_with(id, agent_identity, content, session_id, role, ts; theme_unless_any();
-         CASE WHEN %(any_theme)s::boolean THEN %(match)s::tsquery ELSE theme_word() && %(match)s::tsquery END),
-measured AS (
-    SELECT id, content, sum(least(octet_length(content), 16000000)) OVER (ROWS UNBOUNDED PRECEDING) AS bytes
-      FROM (SELECT id, content FROM matching
-             WHERE (agent_identity = %(theme)s OR %(any_theme)s::boolean)
-               AND turn_passes_in_any_session() AND readable_turn(matching)
-             LIMIT 10000) AS passed)
-holding_phrase();
+         match_in_scope()),
+holding_phrase(turn_passes_in_any_session() AND readable_turn(matching));
 
 -- name: near_words_memories
 -- Words of the theme that resemble a word of the question, most similar first; needs pg_trgm. `match` limits the rows to
 -- those with a word that begins alike, and is null if the theme is small enough to do without.
 WITH rows memories_with(id, agent_identity, tsv; theme_unless_any();
-         CASE WHEN %(any_theme)s::boolean THEN %(match)s::tsquery
-              WHEN %(match)s::text IS NULL THEN theme_word() ELSE theme_word() && %(match)s::tsquery END),
-vocabulary_of(memory_entries)
-likest_words();
+         match_or_theme()),
+likest_words(memory_entries);
 
 -- name: near_words_turns
 WITH rows turns_with(id, agent_identity, tsv; theme_unless_any();
-         CASE WHEN %(any_theme)s::boolean THEN %(match)s::tsquery
-              WHEN %(match)s::text IS NULL THEN theme_word() ELSE theme_word() && %(match)s::tsquery END),
-vocabulary_of(conversations)
-likest_words();
+         match_or_theme()),
+likest_words(conversations);
 
 -- name: fetch_memories
 -- Rows are looked up one by one by key, whatever size of the table a planner assumes; see the fragment nearest_memories. Of a
@@ -619,7 +566,7 @@ WITH own AS (
        AND kind IN ('procedure', 'reflection') AND is_current(m) AND readable(m)
      ORDER BY updated_at DESC, id DESC LIMIT %(limit)s)
 SELECT own.id, agent_identity AS theme, target AS kind, metadata ->> 'session_id' AS session_id,
-       CASE WHEN octet_length(content) <= 100000 THEN content ELSE left(content, 20000) END AS content, updated_at AS at,
+       beginning(own), updated_at AS at,
        NULL::float8 AS similarity, 0 AS nearest_char, 0 AS first_char, 0 AS size, said_of(own),
        tsvector_to_array(hermes_lexemes(applies_when, text_language)) AS terms
   FROM own ORDER BY updated_at DESC, id DESC;
@@ -643,7 +590,7 @@ WITH RECURSIVE before(session_id, ts, met, number) AS (
 SELECT said.*
   FROM before CROSS JOIN LATERAL (
        SELECT id, agent_identity AS theme, role AS kind, session_id,
-              CASE WHEN octet_length(content) <= 100000 THEN content ELSE left(content, 20000) END AS content, ts AS at,
+              beginning(c), ts AS at,
               NULL::float8 AS similarity
          FROM conversations AS c
         WHERE c.session_id = before.session_id AND c.agent_identity || '' = %(theme)s

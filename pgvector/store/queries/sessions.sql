@@ -17,35 +17,27 @@ WITH RECURSIVE walk AS (
      WHERE walk.number < %(limit)s + %(offset)s),
 page AS MATERIALIZED (SELECT session_id, number FROM walk WHERE number > %(offset)s)
 SELECT page.session_id, held.turns, held.first_at, held.last_at, opening.parent_session_id, opening.content AS opening,
-       ARRAY(SELECT left(c.content, %(chars)s) FROM conversations AS c
-              WHERE c.session_id = page.session_id AND c.role = 'user'
-                AND CASE WHEN c.agent_identity = %(theme)s THEN true ELSE false END
-              ORDER BY c.ts, c.id LIMIT %(asked)s) AS asked
+       first_asked(page.session_id)
   FROM page
  CROSS JOIN LATERAL (SELECT count(*) AS turns, min(ts) AS first_at, max(ts) AS last_at FROM conversations AS c
-                      WHERE c.session_id = page.session_id
-                        AND CASE WHEN c.agent_identity = %(theme)s THEN true ELSE false END) AS held
+                      WHERE c.session_id = page.session_id AND of_theme(c)) AS held
   LEFT JOIN LATERAL (SELECT left(c.content, %(chars)s) AS content, c.metadata ->> 'parent_session_id' AS parent_session_id
                        FROM conversations AS c
-                      WHERE c.session_id = page.session_id
-                        AND CASE WHEN c.agent_identity = %(theme)s THEN true ELSE false END
+                      WHERE c.session_id = page.session_id AND of_theme(c)
                       ORDER BY c.ts, c.id LIMIT 1) AS opening ON true
  ORDER BY page.number;
 
 -- name: describe_session
 SELECT count(*) AS turns, min(ts) AS first_at, max(ts) AS last_at,
        (SELECT o.metadata ->> 'parent_session_id' FROM conversations AS o
-         WHERE o.session_id = %(session_id)s AND CASE WHEN o.agent_identity = %(theme)s THEN true ELSE false END
+         WHERE o.session_id = %(session_id)s AND of_theme(o)
          ORDER BY o.ts, o.id LIMIT 1) AS parent_session_id,
        (SELECT left(o.content, %(chars)s) FROM conversations AS o
-         WHERE o.session_id = %(session_id)s AND CASE WHEN o.agent_identity = %(theme)s THEN true ELSE false END
+         WHERE o.session_id = %(session_id)s AND of_theme(o)
          ORDER BY o.ts, o.id LIMIT 1) AS opening,
-       ARRAY(SELECT left(o.content, %(chars)s) FROM conversations AS o
-              WHERE o.session_id = %(session_id)s AND o.role = 'user'
-                AND CASE WHEN o.agent_identity = %(theme)s THEN true ELSE false END
-              ORDER BY o.ts, o.id LIMIT %(asked)s) AS asked
+       first_asked(%(session_id)s)
   FROM conversations AS c
- WHERE c.session_id = %(session_id)s AND CASE WHEN c.agent_identity = %(theme)s THEN true ELSE false END;
+ WHERE c.session_id = %(session_id)s AND of_theme(c);
 
 -- name: transcript_of_session
 -- The turns in the order in which they were said, from those after a given turn on.

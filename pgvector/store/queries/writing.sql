@@ -592,79 +592,36 @@ SELECT wanted.number, known.embedding
 
 -- name: due_themes_memories
 -- exempt: names of themes, no stored text. Those whose rows are to be embedded next, oldest first.
-SELECT agent_identity AS theme
-  FROM (SELECT id, agent_identity FROM memory_entries
-         WHERE embedding IS NULL AND sig IS NULL AND may_be_embedded()
-         ORDER BY id LIMIT %(limit)s) AS due
- GROUP BY agent_identity ORDER BY min(id);
+due_themes(memory_entries);
 
 -- name: due_themes_turns
 -- exempt: as due_themes_memories.
-SELECT agent_identity AS theme
-  FROM (SELECT id, agent_identity FROM conversations
-         WHERE embedding IS NULL AND sig IS NULL AND may_be_embedded()
-         ORDER BY id LIMIT %(limit)s) AS due
- GROUP BY agent_identity ORDER BY min(id);
+due_themes(conversations);
 
 -- name: claim_due_memories
-UPDATE memory_entries AS m SET embed_after = now() + make_interval(secs => %(lease_s)s)
- WHERE m.agent_identity = %(theme)s
-   AND m.id IN (SELECT id FROM memory_entries
-                 WHERE agent_identity = %(theme)s AND embedding IS NULL AND sig IS NULL
-                   AND may_be_embedded()
-                 ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
-RETURNING m.id, m.content;
+claim_due(memory_entries);
 
 -- name: claim_due_turns
-UPDATE conversations AS c SET embed_after = now() + make_interval(secs => %(lease_s)s)
- WHERE c.agent_identity = %(theme)s
-   AND c.id IN (SELECT id FROM conversations
-                 WHERE agent_identity = %(theme)s AND embedding IS NULL AND sig IS NULL
-                   AND may_be_embedded()
-                 ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
-RETURNING c.id, c.content;
+claim_due(conversations);
 
 -- name: postpone_memories
-UPDATE memory_entries SET embed_after = now() + make_interval(secs => %(pause_s)s)
- WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) AND embedding IS NULL;
+postpone(memory_entries);
 
 -- name: postpone_turns
-UPDATE conversations SET embed_after = now() + make_interval(secs => %(pause_s)s)
- WHERE agent_identity = %(theme)s AND id = ANY(%(ids)s) AND embedding IS NULL;
+postpone(conversations);
 
 -- name: clear_chunks_memories
--- Rows that another process has embedded meanwhile are left alone.
-DELETE FROM memory_chunks WHERE agent_identity = %(theme)s AND row_id = ANY(%(ids)s)
-   AND EXISTS (SELECT FROM memory_entries AS t WHERE t.agent_identity = %(theme)s AND t.id = row_id AND t.embedding IS NULL);
+clear_chunks(memory_chunks; memory_entries);
 
 -- name: clear_chunks_turns
-DELETE FROM conversation_chunks WHERE agent_identity = %(theme)s AND row_id = ANY(%(ids)s)
-   AND EXISTS (SELECT FROM conversations AS t WHERE t.agent_identity = %(theme)s AND t.id = row_id AND t.embedding IS NULL);
+clear_chunks(conversation_chunks; conversations);
 
 -- name: fill_memories
 -- The digest makes sure that the text did not change meanwhile.
-WITH filled AS (
-    UPDATE memory_entries SET embedding = %(embedding)s, sig = binary_quantize(%(embedding)s::vector),
-           code = hermes_code(%(embedding)s::vector), embed_after = NULL
-     WHERE agent_identity = %(theme)s AND id = %(id)s AND embedding IS NULL AND digest = hermes_digest(%(content)s)
-    RETURNING id, agent_identity)
-INSERT INTO memory_chunks (row_id, part, agent_identity, first_char, embedding, sig)
-SELECT filled.id, chunk.part, filled.agent_identity, chunk.first_char, chunk.embedding, binary_quantize(chunk.embedding)
-  FROM filled
- CROSS JOIN unnest(%(first_chars)s::integer[], %(embeddings)s::vector[])
-       WITH ORDINALITY AS chunk(first_char, embedding, part);
+fill(memory_entries; memory_chunks; digest = hermes_digest(%(content)s));
 
 -- name: fill_turns
-WITH filled AS (
-    UPDATE conversations SET embedding = %(embedding)s, sig = binary_quantize(%(embedding)s::vector),
-           code = hermes_code(%(embedding)s::vector), embed_after = NULL
-     WHERE agent_identity = %(theme)s AND id = %(id)s AND embedding IS NULL AND content = %(content)s
-    RETURNING id, agent_identity)
-INSERT INTO conversation_chunks (row_id, part, agent_identity, first_char, embedding, sig)
-SELECT filled.id, chunk.part, filled.agent_identity, chunk.first_char, chunk.embedding, binary_quantize(chunk.embedding)
-  FROM filled
- CROSS JOIN unnest(%(first_chars)s::integer[], %(embeddings)s::vector[])
-       WITH ORDINALITY AS chunk(first_char, embedding, part);
+fill(conversations; conversation_chunks; content = %(content)s);
 
 -- name: bring_tombstones
 -- A memory that is stored here was confirmed later, and gets no tombstone. Of several removals of a text, as of themes that an
