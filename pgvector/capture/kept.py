@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from ..domain.gil import SHORT_SLICE, in_slices, yielding_gil
-from ..domain.operations import Operation, ReconcileFile, RemoveMemory, ReplaceMemory, StoreTurn, encode
+from ..domain.operations import Operation, ReconcileFile, ReplaceMemory, StoreTurn, encode
 from .spool import Spool
 from .spool_format import COLUMNS, readable, row_of
 
@@ -101,10 +101,7 @@ def without_texts(op: Operation, gone: Callable[[str], bool]) -> Operation | Non
         return op
     match op:
         case ReplaceMemory():
-            return RemoveMemory(
-                theme=op.theme, at=op.at, op_id=op.op_id, seq=op.seq, again=op.again, target=op.target,
-                origin=op.origin, noted_at=op.noted_at, old_text=op.old_text,
-            )  # fmt: skip
+            return replace(op.without_text(), metadata={})  # which may hold the text as well
         case ReconcileFile():
             return replace(op, contents=tuple(text for text in op.contents if not gone(text)))
         case StoreTurn():

@@ -142,6 +142,13 @@ class AddMemory(FileOperation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveMemory(FileOperation):
+    """End the file's ownership of the entry that `old_text` identifies."""
+
+    old_text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaceMemory(FileOperation):
     """Replace the text of the entry that `old_text` identifies."""
 
@@ -152,12 +159,10 @@ class ReplaceMemory(FileOperation):
         """Return the texts that get a vector."""
         return [self.content]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveMemory(FileOperation):
-    """End the file's ownership of the entry that `old_text` identifies."""
-
-    old_text: str
+    def without_text(self) -> RemoveMemory:
+        """Return what is left of it without the new text: the old one goes."""
+        left = {each.name: getattr(self, each.name) for each in fields(RemoveMemory)}
+        return RemoveMemory(**left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

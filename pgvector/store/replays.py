@@ -18,7 +18,6 @@ from ..domain.operations import (
     Metadata,
     Operation,
     RememberMemory,
-    RemoveMemory,
     ReplaceMemory,
     StoreTurn,
 )
@@ -84,8 +83,8 @@ def without_dropped(conn: DeadlineConnection, ops: Sequence[Operation]) -> list[
     """
     said = [op for op in ops if isinstance(op, AddMemory | ReplaceMemory)]
     dropped = _dropped_since(conn, said) if said else ()
-    left = (_without_text(op) if op.op_id in dropped else op for op in ops)
-    return [op for op in left if op is not None]
+    left = (op for op in ops if op.op_id not in dropped or isinstance(op, ReplaceMemory))
+    return [op.without_text() if isinstance(op, ReplaceMemory) and op.op_id in dropped else op for op in left]
 
 
 def _dropped_since(conn: DeadlineConnection, said: Sequence[AddMemory | ReplaceMemory]) -> set[UUID]:
@@ -100,15 +99,6 @@ def _dropped_since(conn: DeadlineConnection, said: Sequence[AddMemory | ReplaceM
         "since": min(times),
     }
     return {found.op_id for found in conn.execute(query("dropped_since"), row)}
-
-
-def _without_text(op: Operation) -> RemoveMemory | None:
-    if not isinstance(op, ReplaceMemory):
-        return None
-    return RemoveMemory(
-        theme=op.theme, at=op.at, op_id=op.op_id, seq=op.seq, again=op.again, target=op.target, origin=op.origin,
-        noted_at=op.noted_at, metadata=op.metadata, old_text=op.old_text,
-    )  # fmt: skip
 
 
 def remove_again(conn: DeadlineConnection, who: Metadata, removals: Sequence[Removed]) -> int:
