@@ -26,7 +26,7 @@ from .excerpt import excerpt, part_found
 from .fuse import stretched
 
 if TYPE_CHECKING:
-    from ..embed.reranker import Reranker, Scores
+    from ..embed.reranker import Reranker
 
 ENDPOINT_S, BUNDLED_S = 1.0, 0.1  # longest time that reranking may take, unless a setting says otherwise
 TEXT_MAX_CHARS = 2000  # of a text sent to an endpoint; of a longer one, the part that answers
@@ -62,9 +62,36 @@ class Reorderer(ABC):
     def reads(self, question: str, languages: Collection[str]) -> bool:
         """Return whether the model can score texts in `languages` for this question."""
 
-    @abstractmethod
     def reorder(self, question: str, hits: Sequence[Hit], end: float) -> tuple[list[Hit], bool]:
-        """Return the hits, best first, by the moment `end` (monotonic), and whether the order is a cross-encoder's."""
+        """Return the hits, best first, by the moment `end` (monotonic), and whether the order is a cross-encoder's.
+
+        If the scores are late, wrong or missing, that is counted and the hits keep their order. So do those behind the
+        ones that were scored.
+        """
+        first, began = hits[: self.candidates], time.monotonic()
+        scores: Sequence[float] = ()
+        try:
+            scores = self._scores(question, first, min(end, began + self._deadline_s))
+        except TimeoutError:
+            self.counts["rerank_late"] += 1
+        except EmbedderError:
+            self.counts["rerank_failures"] += 1
+        if not scores:
+            return list(hits), False
+        self.counts["reranked"] += 1
+        self._latencies.add("rerank", time.monotonic() - began)
+        return [*self._ordered(first[: len(scores)], scores), *hits[len(scores) :]], True
+
+    @abstractmethod
+    def _scores(self, question: str, hits: Sequence[Hit], until: float) -> Sequence[float]:
+        """Return the scores of the first hits, higher for a better answer; none if there is nothing to score.
+
+        Raises TimeoutError if they are not there at the moment `until` (monotonic), or EmbedderError.
+        """
+
+    @abstractmethod
+    def _ordered(self, hits: Sequence[Hit], scores: Sequence[float]) -> list[Hit]:
+        """Return the hits, best first, with their scores."""
 
     @abstractmethod
     def load(self) -> None:
@@ -84,7 +111,7 @@ class Reorderer(ABC):
 
 
 class EndpointReorderer(Reorderer):
-    """Puts the first `candidates` hits into the order of an endpoint's scores. Safe to call from several threads."""
+    """Takes the order of an endpoint's scores."""
 
     def __init__(
         self, reranker: Reranker, latencies: Latencies, *, candidates: int, deadline_s: float, prefetch: bool
@@ -97,48 +124,33 @@ class EndpointReorderer(Reorderer):
         """Return True: which languages the model reads is up to the operator who chose it."""
         return True
 
-    def reorder(self, question: str, hits: Sequence[Hit], end: float) -> tuple[list[Hit], bool]:
-        """Return the hits, best first, by the moment `end` (monotonic), and whether they are in the endpoint's order.
-
-        If the answer is late, wrong or missing, that is counted and the hits keep their order.
-        """
-        first = hits[: self.candidates]
-        if len(first) < 2:
-            return list(hits), False
-        try:
-            scores = self._scores(question, [excerpt(hit.content, question, TEXT_MAX_CHARS) for hit in first], end)
-        except TimeoutError:
-            self.counts["rerank_late"] += 1
-            return list(hits), False
-        except EmbedderError:
-            self.counts["rerank_failures"] += 1
-            return list(hits), False
-        self.counts["reranked"] += 1
-        # sorted() is stable: hits with equal scores keep the order of the search.
-        best = sorted(zip(first, scores, strict=True), key=lambda each: -each[1])
-        ranked = [hit._replace(rerank_rank=rank, rerank_score=score) for rank, (hit, score) in enumerate(best, 1)]
-        return [*ranked, *hits[self.candidates :]], True
-
-    def _scores(self, question: str, texts: Sequence[str], end: float) -> Scores:
-        started = time.monotonic()
-        wait_s = min(self._deadline_s, end - started)
+    def _scores(self, question: str, hits: Sequence[Hit], until: float) -> Sequence[float]:
+        if len(hits) < 2:
+            return ()
+        texts = [excerpt(hit.content, question, TEXT_MAX_CHARS) for hit in hits]
+        wait_s = until - time.monotonic()
         if wait_s < _MIN_S:
             raise TimeoutError
         # On a thread of its own: resolving a host name can take longer than any deadline.
-        call = partial(self._reranker.scores, question, texts, timeout_s=wait_s)
-        future = self._background.submit(call)
+        future = self._background.submit(partial(self._reranker.scores, question, texts, timeout_s=wait_s))
         if future is None:
             raise TimeoutError
-        scores = result_by(future, started + wait_s)
-        self._latencies.add("rerank", time.monotonic() - started)
-        return scores
+        return result_by(future, until)
+
+    def _ordered(self, hits: Sequence[Hit], scores: Sequence[float]) -> list[Hit]:
+        # sorted() is stable: hits with equal scores keep the order of the search.
+        best = sorted(zip(hits, scores, strict=True), key=lambda each: -each[1])
+        return [hit._replace(rerank_rank=rank, rerank_score=score) for rank, (hit, score) in enumerate(best, 1)]
 
     def load(self) -> None:
         """Do nothing: the model is elsewhere."""
 
 
 class BundledReorderer(Reorderer):
-    """Blends the order of the first `candidates` hits with the bundled cross-encoder's scores."""
+    """Blends the order of the search with the bundled cross-encoder's scores, of as many hits as it scores in time.
+
+    These have a `relevance`.
+    """
 
     def __init__(self, encoder: CrossEncoder, latencies: Latencies, *, candidates: int, deadline_s: float) -> None:
         few = min(candidates, MAX_CANDIDATES)
@@ -150,56 +162,42 @@ class BundledReorderer(Reorderer):
 
         A question with a quoted phrase is not for a model to judge: the rows that hold the phrase come first.
         """
-        if self._encoder.state() in ("none", "open"):
-            return False  # no rows are fetched and cut for a model that is not there
+        if not self._is_usable():  # no rows are fetched and cut for a model that is not there
+            return False
         if len(question) > QUESTION_MAX_CHARS or set(languages) != {LANGUAGE} or phrases(question):
             return False
         return not is_of_other_script(question)
 
-    def reorder(self, question: str, hits: Sequence[Hit], end: float) -> tuple[list[Hit], bool]:
-        """Return the hits, best first, and whether the model's scores are blended in, for as many as it scored in time.
+    def _is_usable(self) -> bool:
+        return self._encoder.state() not in ("none", "open")
 
-        Scored hits have a `relevance`; the others follow in their original order.
-        """
-        first = hits[: self.candidates]
-        if not first:
-            return list(hits), False
-        began = time.monotonic()
+    def _scores(self, question: str, hits: Sequence[Hit], until: float) -> Sequence[float]:
         # The time that a question names is met by when a row was told, and rarely by its words.
-        untimed = without_times(question, datetime.now(UTC)) if any(hit.told_then for hit in first) else question
+        untimed = without_times(question, datetime.now(UTC)) if any(hit.told_then for hit in hits) else question
         # Of a long text the part that words locate if they decide, else the one that the vector leg found.
-        pieces = [excerpt(hit.content, question, PIECE_MAX_CHARS, near=part_found(hit)) for hit in first]
-        try:
-            asked = [untimed if hit.told_then else question for hit in first]
-            pairs = list(zip(asked, pieces, strict=True))
-            logits = self._encoder.logits_of(pairs, until=min(end, began + self._deadline_s))
-        except EmbedderError:
-            self.counts["rerank_failures"] += 1
-            return list(hits), False
-        if not logits:
-            self.counts["rerank_late"] += self._encoder.state() not in ("none", "open")
-            return list(hits), False
-        self.counts["reranked"] += 1
-        self.counts["rerank_cut_short"] += len(logits) < len(first)
-        self._latencies.add("rerank", time.monotonic() - began)
-        return [*_blended(first[: len(logits)], logits), *hits[len(logits) :]], True
+        pieces = [excerpt(hit.content, question, PIECE_MAX_CHARS, near=part_found(hit)) for hit in hits]
+        asked = [untimed if hit.told_then else question for hit in hits]
+        logits = self._encoder.logits_of(list(zip(asked, pieces, strict=True)), until=until)
+        if hits and not logits and self._is_usable():
+            raise TimeoutError
+        self.counts["rerank_cut_short"] += 0 < len(logits) < len(hits)
+        return logits
+
+    def _ordered(self, hits: Sequence[Hit], scores: Sequence[float]) -> list[Hit]:
+        """Return the hits by the weighted mean of their score and the model's, both scaled to 0..1."""
+        found, judged = stretched([hit.score for hit in hits]), stretched(scores)
+        blend = [(1 - MODEL_WEIGHT) * one + MODEL_WEIGHT * other for one, other in zip(found, judged, strict=True)]
+        # sorted() is stable: hits with equal scores keep the order of the search.
+        order = sorted(range(len(hits)), key=lambda place: -blend[place])
+        return [
+            hits[place]._replace(rerank_rank=rank, rerank_score=(how := _chance(scores[place])), relevance=how)
+            for rank, place in enumerate(order, 1)
+        ]
 
     def load(self) -> None:
         """Load the model now, if it is installed. Raises EmbedderError."""
         if self._encoder.state() == "idle":
             self._encoder.load()
-
-
-def _blended(hits: Sequence[Hit], logits: Sequence[float]) -> list[Hit]:
-    """Return the hits by the weighted mean of their score and the model's, both scaled to 0..1."""
-    found, judged = stretched([hit.score for hit in hits]), stretched(logits)
-    blend = [(1 - MODEL_WEIGHT) * one + MODEL_WEIGHT * other for one, other in zip(found, judged, strict=True)]
-    # sorted() is stable: hits with equal scores keep the order of the search.
-    order = sorted(range(len(hits)), key=lambda place: -blend[place])
-    return [
-        hits[place]._replace(rerank_rank=rank, rerank_score=(how := _chance(logits[place])), relevance=how)
-        for rank, place in enumerate(order, 1)
-    ]
 
 
 def _chance(logit: float) -> float:
