@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 from uuid import UUID
 
-from pgvector import Vector
 from psycopg.types.json import Jsonb
 
 from ..domain.gil import yielding_gil
@@ -28,9 +26,8 @@ from ..domain.operations import (
     TurnOperation,
     UndoTurns,
 )
-from ..domain.theme import Languages
 from .connection import DeadlineConnection, pipelined
-from .memories import Embeddings, MemoryWriter, forget_old_texts, lock_homes, lock_theme, lock_themes, note_actor
+from .memories import StoreWriter, forget_old_texts, lock_homes, lock_theme, lock_themes, note_actor
 from .memory_files import LONG, import_ahead, reconcile
 from .replays import forget_again, forgotten_since, remove_again, stored_turns, without_dropped
 from .sql import query
@@ -91,96 +88,66 @@ def _is_long(op: Operation) -> bool:
     return isinstance(op, ReconcileFile) and len(op.contents) > LONG
 
 
-def apply_ahead(
-    conn: DeadlineConnection,
-    ops: Sequence[Operation],
-    embeddings: Embeddings,
-    languages: Languages,
-    counts: Counter[str],
-    *,
-    keep_removed: bool,
-) -> bool:
+def apply_ahead(write: StoreWriter, ops: Sequence[Operation]) -> bool:
     """Import a part of the long file with which `ops` begin; return False if there is none, or little of it is left."""
     first = ops[0] if ops else None
     if not isinstance(first, ReconcileFile) or not _is_long(first):
         return False
-    if not lacking(conn, [first]):
+    if not lacking(write.conn, [first]):
         return False  # what an older reading held must not come back
-    write = MemoryWriter(conn, embeddings, languages, counts)
-    lock_theme(conn, first.theme)
-    with pipelined(conn):
-        note_actor(conn, first.metadata, origin=first.origin, keep_removed=keep_removed)
+    lock_theme(write.conn, first.theme)
+    with pipelined(write.conn):
+        write.note_actor(first.metadata, first.origin)
         return import_ahead(write, first)
 
 
-def apply_operations(
-    conn: DeadlineConnection,
-    ops: Sequence[Operation],
-    embeddings: Embeddings,
-    languages: Languages,
-    *,
-    keep_removed: bool,
-) -> Counter[str]:
-    """Apply the operations in their order; return counts of what happened.
-
-    `keep_removed`: a memory that its file dropped can be restored, and the earlier texts of a memory can be read.
-    """
-    counts: Counter[str] = Counter()
+def apply_operations(write: StoreWriter, ops: Sequence[Operation]) -> None:
+    """Apply the operations in their order."""
     # Before any theme is locked: nothing ends a COPY whose client was stopped in the middle of it.
-    _apply_turns(conn, [op for op in ops if isinstance(op, TurnOperation)], embeddings, languages, counts)
-    write = MemoryWriter(conn, embeddings, languages, counts)
-    _apply_memories(write, [op for op in ops if not isinstance(op, TurnOperation)], keep_removed=keep_removed)
-    return counts
+    _apply_turns(write, [op for op in ops if isinstance(op, TurnOperation)])
+    _apply_memories(write, [op for op in ops if not isinstance(op, TurnOperation)])
 
 
-def _apply_turns(
-    conn: DeadlineConnection,
-    ops: Sequence[TurnOperation],
-    embeddings: Embeddings,
-    languages: Languages,
-    counts: Counter[str],
-) -> None:
+def _apply_turns(write: StoreWriter, ops: Sequence[TurnOperation]) -> None:
     """Insert turns, as many at once as have no undo between them."""
     for _, group in groupby(ops, type):
         some = list(group)
-        counts["turn_rows"] += _insert_turns(
-            conn, [op for op in some if isinstance(op, StoreTurn)], embeddings, languages
-        )
-        counts["turns_undone"] += sum(_undo_turns(conn, op) for op in some if isinstance(op, UndoTurns))
+        write.counts["turn_rows"] += _insert_turns(write, [op for op in some if isinstance(op, StoreTurn)])
+        write.counts["turns_undone"] += sum(_undo_turns(write.conn, op) for op in some if isinstance(op, UndoTurns))
 
 
-def _apply_memories(write: MemoryWriter, ops: Sequence[Operation], *, keep_removed: bool) -> None:
+def _apply_memories(write: StoreWriter, ops: Sequence[Operation]) -> None:
     lock_themes(write.conn, (op.theme for op in ops))
     lock_homes(write.conn, (op.origin for op in ops if isinstance(op, FileOperation)))
     left = without_dropped(write.conn, ops)
     write.counts["memories_kept_removed"] += len(ops) - len(left)
     with pipelined(write.conn):
         for op in left:
-            _apply_memory(write, op, keep_removed=keep_removed)
-    if not keep_removed:
+            _apply_memory(write, op)
+    if not write.keep_removed:
         for theme in sorted({op.theme for op in ops if isinstance(op, ReplaceMemory)}):
             forget_old_texts(write.conn, theme)
 
 
-def _apply_memory(write: MemoryWriter, op: Operation, *, keep_removed: bool) -> None:
+def _apply_memory(write: StoreWriter, op: Operation) -> None:
     if isinstance(op, ForgetMemories):
         write.counts["memories_removed_again"] += forget_again(write.conn, op)
     elif isinstance(op, MemoryOperation):
         forgotten = forgotten_since(write.conn, op)
-        _write_memory(write, op, keep_removed=keep_removed)
+        _write_memory(write, op)
         if forgotten:
             who = op.who if isinstance(op, RememberMemory) else {}
             write.counts["memories_removed_again"] += remove_again(write.conn, who, forgotten)
 
 
-def _write_memory(write: MemoryWriter, op: MemoryOperation, *, keep_removed: bool) -> None:
+def _write_memory(write: StoreWriter, op: MemoryOperation) -> None:
     who = op.who if isinstance(op, RememberMemory) and op.who else op.metadata
     origin = op.origin if isinstance(op, FileOperation) else ""
     if isinstance(op, AddMemory | ReplaceMemory):
         # No file removed what moves to its writer's theme so, and its text stays in no other theme's history.
         note_actor(write.conn, who, origin=origin)
         write.take_over(op)
-    note_actor(write.conn, who, origin=origin, keep_removed=keep_removed)
+    write.note_actor(who, origin)
     match op:
         case AddMemory():
             write.add(op)
@@ -194,19 +161,17 @@ def _write_memory(write: MemoryWriter, op: MemoryOperation, *, keep_removed: boo
             reconcile(write, op)
 
 
-def _insert_turns(
-    conn: DeadlineConnection, ops: Sequence[StoreTurn], embeddings: Embeddings, languages: Languages
-) -> int:
+def _insert_turns(write: StoreWriter, ops: Sequence[StoreTurn]) -> int:
     """Insert every message of these turns, in order; return how many.
 
     It uses one COPY or, where row-level security forbids that, one INSERT.
     """
     said = [(op, message) for op in ops for message in op.messages]
-    rows = (_row(op, message, embeddings, languages) for op, message in yielding_gil(said))
-    if said and conn.row_security:
-        _insert(conn, list(rows))
+    rows = (_row(write, op, message) for op, message in yielding_gil(said))
+    if said and write.conn.row_security:
+        _insert(write.conn, list(rows))
     elif said:
-        with conn.cursor() as cursor, cursor.copy(query("copy_turns")) as copy:
+        with write.conn.cursor() as cursor, cursor.copy(query("copy_turns")) as copy:
             copy.set_types(_TURN_TYPES)
             for row in rows:
                 copy.write_row(tuple(row.values()))
@@ -231,16 +196,15 @@ def _at(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def _row(op: StoreTurn, message: Message, embeddings: Embeddings, languages: Languages) -> _Row:
+def _row(write: StoreWriter, op: StoreTurn, message: Message) -> _Row:
     """Return the values of one row by name, in the order of copy_turns."""
-    vector = embeddings.get(message.content)
     return {
         "session_id": op.session_id,
         "theme": op.theme,
         "role": message.role,
         "content": message.content,
         "at": _at(op.at),
-        "embedding": None if vector is None else Vector(vector),
+        "embedding": write.vector_of(message.content),
         "metadata": Jsonb(op.metadata),
-        "language": languages.of(op.theme),
+        "language": write.languages.of(op.theme),
     }

@@ -26,7 +26,7 @@ from ..domain.theme import Languages
 from ..domain.types import EmbeddingSpace, same_model
 from .applying import apply_ahead, apply_operations, claim, cut_at_long_files, lacking, seen
 from .connection import DeadlineConnection, answering, translated, writable
-from .memories import Embeddings
+from .memories import Embeddings, StoreWriter
 from .pipeline import Pipeline
 from .pool import Pool, connect, follow_path, pool_for
 from .read_routing import ReadSource, Replica
@@ -245,10 +245,11 @@ class Backend:
         """Apply all operations, or a part of the long file that comes first; return whether more are left to apply."""
         if embeddings and not self._holds_own(conn):
             embeddings = {}
-        if apply_ahead(conn, ops, embeddings, self.languages, counts, keep_removed=self._history_texts):
+        write = StoreWriter(conn, embeddings, self.languages, counts, self._history_texts)
+        if apply_ahead(write, ops):
             return True
         fresh = claim(conn, ops)
-        counts.update(apply_operations(conn, fresh, embeddings, self.languages, keep_removed=self._history_texts))
+        apply_operations(write, fresh)
         counts["replayed"] += len({op.op_id for op in ops}) - len(fresh)
         return False
 

@@ -93,13 +93,26 @@ class _Found(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryWriter:
-    """Writes memories within the caller's transaction, and adds what happened to `counts`."""
+class StoreWriter:
+    """Writes within the caller's transaction, and adds what happened to `counts`.
+
+    `keep_removed`: a memory that its file dropped can be restored, and the earlier texts of a memory can be read.
+    """
 
     conn: DeadlineConnection
     embeddings: Embeddings
     languages: Languages
     counts: Counter[str]
+    keep_removed: bool
+
+    def note_actor(self, known: Mapping[str, Any], origin: str = "") -> None:
+        """Record who makes the changes that follow, see `note_actor`."""
+        note_actor(self.conn, known, origin=origin, keep_removed=self.keep_removed)
+
+    def vector_of(self, text: str) -> Vector | None:
+        """Return the vector of a text, None if there is none yet."""
+        found = self.embeddings.get(text)
+        return None if found is None else Vector(found)
 
     def take_over(self, op: AddMemory | ReplaceMemory) -> None:
         """Give the writer an entry that another session has read from the file before this write was stored."""
@@ -195,14 +208,13 @@ class MemoryWriter:
 
         `said`, what is stated besides the text, takes precedence over a line of notation in it.
         """
-        found = self.embeddings.get(text)
         said = said.over(parse_notation(text))
         structure = said.settled()
         return columns_of(structure) | {
             "structure": structure,
             "said_kind": said.kind,
             "content": text,
-            "embedding": None if found is None else Vector(found),
+            "embedding": self.vector_of(text),
             "metadata": Jsonb(op.metadata),
             "language": self.languages.of(op.theme),
         }

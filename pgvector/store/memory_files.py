@@ -18,7 +18,7 @@ from ..domain.gil import yielding_gil
 from ..domain.operations import ReconcileFile
 from ..domain.types import MEMORY_FILES
 from .connection import DeadlineConnection
-from .memories import MemoryWriter, of_file
+from .memories import StoreWriter, of_file
 from .sql import query
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ _COMPARED_CHARS = 2000
 LONG = 500  # entries that one transaction imports; on a busy server one with thousands would time out again and again
 
 
-def reconcile(write: MemoryWriter, op: ReconcileFile) -> None:
+def reconcile(write: StoreWriter, op: ReconcileFile) -> None:
     """Apply a reading of one file: import new entries, drop those taken out, hold those lost at once."""
     row, changes = _difference(write, op)
     for change in changes["buried"]:
@@ -51,7 +51,7 @@ def reconcile(write: MemoryWriter, op: ReconcileFile) -> None:
         _import(write, op, change)
 
 
-def import_ahead(write: MemoryWriter, op: ReconcileFile) -> bool:
+def import_ahead(write: StoreWriter, op: ReconcileFile) -> bool:
     """Import the first new entries of a long file; return False if what is left fits into one transaction.
 
     Nothing is dropped: that needs the whole file, and is done when the operation is applied.
@@ -64,7 +64,7 @@ def import_ahead(write: MemoryWriter, op: ReconcileFile) -> bool:
     return True
 
 
-def _difference(write: MemoryWriter, op: ReconcileFile) -> tuple[dict[str, Any], dict[str, list[Any]]]:
+def _difference(write: StoreWriter, op: ReconcileFile) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     """Return the file as query parameters, and by kind how its entries differ from what was read from it before."""
     row = of_file(op) | {
         "contents": list(op.contents),
@@ -93,14 +93,14 @@ def _in_order(op: ReconcileFile, new: Sequence[Any]) -> list[Any]:
     return sorted(new, key=lambda each: places[each.content])
 
 
-def _entry(write: MemoryWriter, op: ReconcileFile, change: Any) -> dict[str, Any]:
+def _entry(write: StoreWriter, op: ReconcileFile, change: Any) -> dict[str, Any]:
     said = write.content(op, change.content)
     # A file may be old: what was said of a subject after it was written stays current.
     at = min(op.at, op.file_time) if said["structure"].subject is not None else op.at
     return of_file(op) | said | {"at": datetime.fromtimestamp(at, UTC), "announced": False, "anew": False}
 
 
-def _import(write: MemoryWriter, op: ReconcileFile, change: Any) -> None:
+def _import(write: StoreWriter, op: ReconcileFile, change: Any) -> None:
     """Store an entry of the file. One that this file dropped before is restored as it was, in the theme it had."""
     entry = _entry(write, op, change)
     restored = None
@@ -116,7 +116,7 @@ def _import(write: MemoryWriter, op: ReconcileFile, change: Any) -> None:
 
 
 def _part_with_gone(
-    write: MemoryWriter, op: ReconcileFile, row: dict[str, object], changes: dict[str, list[Any]]
+    write: StoreWriter, op: ReconcileFile, row: dict[str, object], changes: dict[str, list[Any]]
 ) -> None:
     gone = changes["gone"]
     row["digests"] = [each.digest for each in gone]
@@ -126,7 +126,7 @@ def _part_with_gone(
         _let_go(write, op, row, gone)
 
 
-def _hold(write: MemoryWriter, op: ReconcileFile, row: dict[str, object], gone: Sequence[Any], why: str) -> None:
+def _hold(write: StoreWriter, op: ReconcileFile, row: dict[str, object], gone: Sequence[Any], why: str) -> None:
     """Keep the entries that are gone until somebody decides."""
     write.conn.execute(query("hold_removals"), row | {"why": why})
     lost = sum(each.id is not None for each in gone)
@@ -141,7 +141,7 @@ def _hold(write: MemoryWriter, op: ReconcileFile, row: dict[str, object], gone: 
         )
 
 
-def _let_go(write: MemoryWriter, op: ReconcileFile, row: dict[str, object], gone: Sequence[Any]) -> None:
+def _let_go(write: StoreWriter, op: ReconcileFile, row: dict[str, object], gone: Sequence[Any]) -> None:
     for change in gone:
         if change.id is not None:
             write.conn.execute(query("let_go_of_memory"), row | {"theme": change.theme, "id": change.id})

@@ -66,7 +66,8 @@ def add_in(conn: DeadlineConnection, context: CommandContext, op: RememberMemory
     _check_replaced(conn, op.theme, op.structure, before)
     stored_rows.check_turns(conn, op.structure.sources or ())
     new = typed(_NEW_THEME).format(theme=op.theme) if _may_be_a_slip(conn, context, op.theme) else ""
-    apply_operations(conn, [op], {}, context.backend.languages, keep_removed=context.settings.history_texts)
+    languages, keep_removed = context.backend.languages, context.settings.history_texts
+    apply_operations(memories.StoreWriter(conn, {}, languages, Counter(), keep_removed), [op])
     found = memories.id_of(conn, op.theme, op.target, op.content)
     if found is None:
         raise InvalidArgument("the memory was removed again while it was added")
