@@ -42,7 +42,7 @@ from hermes_memory_pgvector.admin.index.build_memory import build_memory
 from hermes_memory_pgvector.domain.types import Filters, Scope
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store import vector_search
+from tests.support.candidates import vector_candidates
 
 PARTS = ("recall", "drain", "verbs", "vacuum")
 QUESTIONS = 8  # a scope
@@ -197,7 +197,7 @@ class Asking:
 
             def call(_: str, vector: Any, graph_rows: int = graph_rows) -> None:
                 with self._runtime.backend.connection(60) as conn:
-                    vector_search.vector_candidates(
+                    vector_candidates(
                         conn, "turns", Scope("all", ""), Filters(), vector.tolist(), limit=40, graph_rows=graph_rows
                     )
 

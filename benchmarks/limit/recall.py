@@ -40,7 +40,7 @@ from truth import Asked
 
 from hermes_memory_pgvector.domain.types import Filters, Scope, Store
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from hermes_memory_pgvector.store.vector_search import vector_candidates
+from tests.support.candidates import vector_candidates
 
 STORES: dict[Store, str] = {"memories": "memory_entries", "turns": "conversations"}
 TOOLS: dict[Store, str] = {"memories": "recall_memory", "turns": "recall_conversation"}

@@ -30,9 +30,8 @@ from hermes_memory_pgvector.admin.compact import compaction
 from hermes_memory_pgvector.domain.theme import Languages, ThemeRules
 from hermes_memory_pgvector.domain.types import Filters, Scope
 from hermes_memory_pgvector.recall.fuse import fuse
-from hermes_memory_pgvector.store.lexical import lexical_candidates
 from hermes_memory_pgvector.store.pool import connect
-from hermes_memory_pgvector.store.vector_search import vector_candidates
+from tests.support.candidates import lexical_candidates, vector_candidates
 
 K = 10
 DAYS = 365

@@ -35,6 +35,7 @@ from hermes_memory_pgvector.domain.types import Filters, Scope
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store import vector_search
 from hermes_memory_pgvector.store.backend import Backend
+from tests.support.candidates import vector_candidates
 
 NEVER = 10**12  # rows of a table
 SERVER = {
@@ -85,7 +86,7 @@ def in_themes(
                     of_backend = Cpu(conn.info.backend_pid)
                 before = of_backend()
                 with backend.connection(60) as conn:
-                    found = vector_search.vector_candidates(
+                    found = vector_candidates(
                         conn, "turns", Scope("theme", one.theme), Filters(), one.vector.tolist(), limit=40
                     )
                 cpu["product"] += of_backend() - before
@@ -121,7 +122,7 @@ def in_all(backend: Backend, asked: Sequence[Asked]) -> list[dict[str, Any]]:
             with backend.connection(60) as conn:
                 used = Cpu(conn.info.backend_pid)
                 cpu_before, before = used(), time.perf_counter()
-                found = vector_search.vector_candidates(
+                found = vector_candidates(
                     conn, "turns", Scope("all", ""), Filters(), one.vector.tolist(), limit=40, graph_rows=graph_rows
                 )
                 taken.append((time.perf_counter() - before) * 1000)

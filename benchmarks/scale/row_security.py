@@ -26,10 +26,10 @@ from hermes_memory_pgvector.admin.common import row_security
 from hermes_memory_pgvector.domain.operations import Message, StoreTurn
 from hermes_memory_pgvector.domain.types import EmbeddingSpace, Filters, Scope
 from hermes_memory_pgvector.store.backend import Backend
-from hermes_memory_pgvector.store.lexical import lexical_candidates
 from hermes_memory_pgvector.store.pipeline import Pipeline
 from hermes_memory_pgvector.store.pool import connect
-from hermes_memory_pgvector.store.vector_search import as_sent, ask_hits, ask_neighbours, vector_candidates
+from hermes_memory_pgvector.store.vector_search import as_sent, ask_hits, ask_neighbours
+from tests.support.candidates import lexical_candidates, vector_candidates
 
 DIMS = 384
 THEMES = 20  # of equal share

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from ..domain.function_words import without_function_words
 from ..domain.named_times import without_counted_times
 from ..domain.types import Candidate, Filters, Scope, Store
-from .connection import DeadlineConnection
 from .pipeline import Pipeline, Rows
 from .question_words import (
     QuestionWord,
@@ -100,24 +99,6 @@ def _spellings(read: Sequence[Set[frozenset[str]]]) -> dict[str, Set[str]]:
     for others, written in zip(read[::2], read[1::2], strict=True):
         terms = frozenset[str]().union(*written)
         found |= dict.fromkeys(terms, frozenset[str]().union(*others) - terms)
-    return found
-
-
-def lexical_candidates(
-    conn: DeadlineConnection,
-    store: Store,
-    scope: Scope,
-    filters: Filters,
-    text: str,
-    *,
-    limit: int,
-    languages: Sequence[str] = ("english",),
-) -> list[Candidate]:
-    """Return what a single LexicalSearch finds."""
-    pipe = Pipeline(conn)
-    size = ask_size(pipe, store, scope)
-    question = QuestionReader(pipe, text, languages)
-    (found,) = search_words([LexicalSearch(pipe, store, scope, filters, question, size_of(size).rows, limit=limit)])
     return found
 
 

@@ -47,22 +47,6 @@ _MOST_WORDS = 3  # words of a question that are looked for in a very long text
 _TABLES: dict[Store, str] = {"memories": "memory_entries", "turns": "conversations"}
 
 
-def vector_candidates(
-    conn: DeadlineConnection,
-    store: Store,
-    scope: Scope,
-    filters: Filters,
-    vector: Sequence[float],
-    *,
-    limit: int,
-    graph_rows: int = GRAPH_ROWS,
-    rows: float | None = None,
-) -> list[Candidate]:
-    """Return what a single VectorSearch finds."""
-    pipe, sent = Pipeline(conn), as_sent(vector)
-    return VectorSearch(pipe, store, scope, filters, sent, limit=limit, graph_rows=graph_rows, rows=rows).candidates()
-
-
 def rerank_depth(rows: float) -> int:
     """Return how many of the rows nearest by code are compared by their vectors in a theme of `rows`.
 

@@ -18,8 +18,8 @@ from hermes_memory_pgvector.domain.types import Filters, Scope
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
 from hermes_memory_pgvector.store.pool import connect
 from hermes_memory_pgvector.store.sql import queries
-from hermes_memory_pgvector.store.vector_search import vector_candidates
 from tests.conftest import DIMS, MakeProvider
+from tests.support.candidates import vector_candidates
 from tests.support.databases import Databases
 from tests.support.embedded import BIN_DIR, ask
 from tests.support.memory import runtime_of

@@ -18,8 +18,8 @@ from hermes_memory_pgvector.admin.compact import compaction as operate
 from hermes_memory_pgvector.cli import main
 from hermes_memory_pgvector.domain.types import Filters, Scope
 from hermes_memory_pgvector.server.cluster import EmbeddedServer
-from hermes_memory_pgvector.store.vector_search import vector_candidates
 from tests.conftest import DIMS, MakeProvider
+from tests.support.candidates import vector_candidates
 from tests.support.memory import called, landed, recalled, runtime_of
 from tests.support.model_server import ChatRequest, ModelServer, Reply
 from tests.support.row_security import tenant_of

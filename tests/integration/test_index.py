@@ -20,8 +20,8 @@ from hermes_memory_pgvector.admin.common import hnsw, new_vectors
 from hermes_memory_pgvector.admin.index.build_memory import build_memory, free_bytes
 from hermes_memory_pgvector.domain.types import EmbeddingSpace, Filters, Scope
 from hermes_memory_pgvector.store.pool import connect
-from hermes_memory_pgvector.store.vector_search import vector_candidates
 from tests.conftest import DIMS
+from tests.support.candidates import vector_candidates
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import Database
 from tests.support.waiting import until

@@ -20,10 +20,9 @@ from hermes_memory_pgvector.domain.theme import CHATLESS_PLATFORMS
 from hermes_memory_pgvector.domain.types import Candidate, Filters, Scope, Store
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.store.backend import Backend
-from hermes_memory_pgvector.store.lexical import lexical_candidates
 from hermes_memory_pgvector.store.sql import queries, query
-from hermes_memory_pgvector.store.vector_search import vector_candidates
 from tests.conftest import MakeProvider
+from tests.support.candidates import lexical_candidates, vector_candidates
 from tests.support.databases import Databases
 from tests.support.memory import called, landed, runtime_of, write_entries
 from tests.support.row_security import confine_runtime_role

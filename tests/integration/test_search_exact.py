@@ -12,8 +12,8 @@ from pgvector.psycopg import register_vector
 
 from hermes_memory_pgvector.domain.types import Filters, Scope
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
-from hermes_memory_pgvector.store.vector_search import vector_candidates
 from tests.conftest import MakeProvider
+from tests.support.candidates import vector_candidates
 from tests.support.memory import called, landed, runtime_of
 from tests.support.scripted_embedder import ScriptedEmbedder, hash_vector
 from tests.support.stored import Database

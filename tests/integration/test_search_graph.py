@@ -13,8 +13,8 @@ from pgvector.psycopg import register_vector
 
 from hermes_memory_pgvector.domain.types import Candidate, Filters, Scope, Store
 from hermes_memory_pgvector.store.backend import Backend
-from hermes_memory_pgvector.store.vector_search import vector_candidates
 from tests.conftest import MakeProvider
+from tests.support.candidates import vector_candidates
 from tests.support.databases import Databases
 from tests.support.memory import runtime_of
 

@@ -16,8 +16,9 @@ from ...recall.fuse import fuse
 from ...recall.search import CANDIDATES
 from ...recall.searcher import QUERY_MAX_CHARS
 from ...store.connection import DeadlineConnection
-from ...store.lexical import lexical_candidates
-from ...store.vector_search import vector_candidates
+from ...store.lexical import LexicalSearch, QuestionReader, ask_size, search_words, size_of
+from ...store.pipeline import Pipeline
+from ...store.vector_search import VectorSearch
 from . import compact_rows as store
 
 K = 10
@@ -103,15 +104,16 @@ def _ask(
 ) -> tuple[float, float, float]:
     """Return the three shares of one question. A deleted turn counts as found if the one that replaces it is found."""
     scope, filters, replaced = Scope("theme", asked.theme), Filters(), compacted.replaced
-    vector = asked.vector.to_list()
+    pipe = Pipeline(conn)
     exact = store.nearest_exactly(conn, asked, compacted.scale, K + 1)
-    now = vector_candidates(conn, "turns", scope, filters, vector, limit=CANDIDATES, rows=asked.turns)
+    now = VectorSearch(pipe, "turns", scope, filters, asked.vector, limit=CANDIDATES, rows=asked.turns).candidates()
     after = now
     if compacted.without_vectors:
         after = store.nearest_when_cold(conn, asked, compacted.scale, compacted.before, CANDIDATES)
     after = [each for each in after if each.id not in replaced]
-    text = both_ends(asked.text, QUERY_MAX_CHARS)
-    words = lexical_candidates(conn, "turns", scope, filters, text, limit=CANDIDATES, languages=(language,))
+    question = QuestionReader(pipe, both_ends(asked.text, QUERY_MAX_CHARS), (language,))
+    size = size_of(ask_size(pipe, "turns", scope)).rows
+    (words,) = search_words([LexicalSearch(pipe, "turns", scope, filters, question, size, limit=CANDIDATES)])
     wanted = _first(exact, asked.id)
     together = _first(_fused(now, words), asked.id)
     left = _first(_fused(after, [each for each in words if each.id not in replaced]), asked.id)
