@@ -10,17 +10,18 @@ from typing import NamedTuple
 
 from ..domain.function_words import without_function_words
 from ..domain.named_times import without_counted_times
+from ..domain.text import both_ends
 from ..domain.types import Candidate, Filters, Scope, Store
 from .pipeline import Pipeline, Rows
 from .question_words import (
+    ENDS_CHARS,
+    FUNCTION_SHARE,
+    TIME_SHARE,
     QuestionWord,
     characters,
     choose,
-    ends,
     every,
     exactly,
-    of_a_time,
-    of_the_sentence,
     phrases,
     replaced,
     select,
@@ -61,7 +62,8 @@ class QuestionReader:
         self.as_written = as_written
         self._quoted = phrases(text)
         # The ends of a short question are the whole question.
-        self._texts = [text, *self._quoted, *([ends(text)] if ends(text) != text else [])]
+        self._ends = both_ends(text, ENDS_CHARS)
+        self._texts = [text, *self._quoted, *([self._ends] if self._ends != text else [])]
         self._timeless = without_counted_times(text)
         self._telling = without_function_words(text)
         self._texts += [each for each in (self._timeless, self._telling) if each != text]
@@ -81,12 +83,12 @@ class QuestionReader:
         other_spellings = _spellings([read.pop() for _ in range(2 * len(self._umlauts))])
         telling = frozenset[str]().union(*read.pop()) if self._telling != self.text else terms
         lasting = frozenset[str]().union(*read.pop()) if self._timeless != self.text else terms
-        first = frozenset[str]().union(*read[-1]) if ends(self.text) != self.text else terms
+        first = frozenset[str]().union(*read[-1]) if self._ends != self.text else terms
 
         def read_as(term: str) -> QuestionWord:
-            if term not in telling:
-                return of_the_sentence(term)
-            return word(term) if term in lasting else of_a_time(term)
+            if term not in telling:  # it only tells how the question is built, in a language other than the index's
+                return word(term)._replace(share=FUNCTION_SHARE)
+            return word(term) if term in lasting else word(term)._replace(absent=TIME_SHARE)
 
         chosen = {spelt(read_as(term), other_spellings.get(term, ())): term for term in select(terms, first)}
         quoted = {phrase: frozenset(filter(None, each)) for phrase, each in zip(self._quoted, read[1:], strict=False)}

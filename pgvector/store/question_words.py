@@ -15,15 +15,17 @@ WIDE_BUDGET = 100_000  # the same for the second try of a question that has foun
 MAX_TERMS = 48  # words of a question that are looked up
 PLAIN_TERMS = 32
 MAX_PHRASES = 4  # more quoted strings than that are pasted text, not things to look for
-ENDS_CHARS = 200  # at either end of a question: their words come first if there are too many
+ENDS_CHARS = (
+    400  # of a question, at both ends, where it says what it asks: their words come first if there are too many
+)
 _MAX_TOGETHER = 8  # combinations of common words that are looked up
 _MAX_COMBINED = 24  # of the common words, the rarest, that are combined: more have too many combinations
 _MAX_TERM_CHARS = 199
 # Share of its weight for a term that no row holds, where that says little: half of all pairs of characters span two
 # words, and the numbers of a pasted log occur nowhere else.
 _ABSENT_SHARE = 0.25
-_TIME_SHARE = 0.05  # likewise, for a word of a time such as "two weeks ago": the dates of rows say when they were told
-_FUNCTION_SHARE = 0.05  # of the weight by its rarity, for a word such as "wenn", which in English is left out
+TIME_SHARE = 0.05  # likewise, for a word of a time such as "two weeks ago": the dates of rows say when they were told
+FUNCTION_SHARE = 0.05  # of the weight by its rarity, for a word such as "wenn", which in English is left out
 _CHARACTER_SHARE = 0.5  # of the weight by its rarity, for a character that is part of a pair
 
 # As in hermes_lexemes: scripts that are written without spaces.
@@ -73,11 +75,6 @@ def phrases(text: str) -> list[str]:
     return found if len(found) <= MAX_PHRASES else []
 
 
-def ends(text: str) -> str:
-    """Return the beginning and the end of a question, where it says what it asks."""
-    return text if len(text) <= 2 * ENDS_CHARS else f"{text[:ENDS_CHARS]}\n{text[-ENDS_CHARS:]}"
-
-
 def select(terms: Collection[str], first: Collection[str]) -> list[str]:
     """Return at most MAX_TERMS of a question's terms: those in `first` before others, long ones before short ones.
 
@@ -106,16 +103,6 @@ def word(term: str) -> QuestionWord:
     if is_pair(term):
         return QuestionWord(quoted if len(term) > 1 else f"{quoted}:*", absent=_ABSENT_SHARE)
     return QuestionWord(quoted, absent=_ABSENT_SHARE if any(map(str.isdigit, term)) else 1.0)
-
-
-def of_a_time(term: str) -> QuestionWord:
-    """Return the word for a term of a time that is counted back from today."""
-    return word(term)._replace(absent=_TIME_SHARE)
-
-
-def of_the_sentence(term: str) -> QuestionWord:
-    """Return the word for a term that only tells how the question is built, in a language other than the index's."""
-    return word(term)._replace(share=_FUNCTION_SHARE)
 
 
 def spelt(of: QuestionWord, others: Collection[str]) -> QuestionWord:
