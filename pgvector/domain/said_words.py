@@ -143,11 +143,7 @@ _NUMBER = late_pattern(rf"\d{{1,4}}(?:st|nd|rd|th|er|h|hrs?|mins?|{words.either(
 
 @cache
 def _today() -> re.Pattern[str]:
-    return re.compile(
-        r"\b(?:today|tonight|this (?:morning|afternoon|evening)|heute?|aujourd'hui|ce soir|cet apres-midi|hoy"
-        r"|esta noche|esta tarde|oggi|stasera|hoje|esta noite|vandaag|vanavond|сегодня)\b"
-        r"|(?:今天|今日|오늘).*(?:[了过過]|した|했)"
-    )
+    return re.compile(rf"\b(?:{words.TODAY})\b|(?:今天|今日|오늘).*(?:[了过過]|した|했)")
 
 
 @cache

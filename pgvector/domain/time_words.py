@@ -215,6 +215,11 @@ DAYS_AGO: dict[str, tuple[int, int]] = {
         )
     ).items()
 } | dict.fromkeys(split("the other day,neulich,kurzlich,letztens,l'autre jour,el otro dia,l'altro giorno"), (1, 10))
+# A pattern.
+TODAY = (
+    r"today|tonight|this (?:morning|afternoon|evening)|heute?|aujourd'hui|ce soir|cet apres-midi|hoy"
+    r"|esta (?:noche|tarde|noite)|oggi|stasera|hoje|vandaag|vanavond|сегодня"
+)
 # Of these days the evening and the night.
 NIGHTS = split("last night,last evening,letzte nacht,vergangene nacht,hier soir,la nuit derniere,anoche,gisteravond")
 HIER = "hier"  # "here" in German and Dutch, and yesterday beside one of these words

@@ -18,10 +18,6 @@ _MAX_CHARS = 200  # a longer message says what it is about
 _FEW = 4  # days from tomorrow on that "the next few days" are
 _SATURDAY = 5
 _FARTHEST = 21  # days, as "next" may be the week after this one
-_TODAY = (
-    r"today|tonight|this (?:morning|afternoon|evening)|heute?|aujourd'hui|ce soir|cet apres-midi|hoy"
-    r"|esta (?:noche|tarde)|oggi|stasera|hoje|vandaag|vanavond|сегодня"
-)
 _NEXT_WEEK = (
     r"(?:next|coming|nachste[rn]?|kommende[rn]?|proxima|prossima|volgende|komende) (?:week|woche|semana|settimana)"
     r"|semana (?:que viene|que vem|proxima)|semaine prochaine|settimana prossima|следующеи неделе"
@@ -252,7 +248,7 @@ def _pattern() -> re.Pattern[str]:
         rf"\b(?:(?:{leads})*(?:(?P<leads_weekend>{COMING}|proximo) )?(?P<weekend>{weekends})"
         rf"(?P<behind_weekend> (?:{BEHIND}))?"
         rf"|(?:{leads})*(?P<next_week>{_NEXT_WEEK})|(?:{leads})*(?P<this_week>{_THIS_WEEK})"
-        rf"|(?:{leads})*(?P<few>{_FEW_DAYS})|(?P<after>{AFTER_TOMORROW})|(?P<tomorrow>{TOMORROW})|(?P<today>{_TODAY})"
+        rf"|(?:{leads})*(?P<few>{_FEW_DAYS})|(?P<after>{AFTER_TOMORROW})|(?P<tomorrow>{TOMORROW})|(?P<today>{words.TODAY})"
         rf"|(?<!last )(?<!every )(?<!each )(?<!letzten )(?<!jeden )(?:{leads})*(?:(?P<leads>{COMING}) )?"
         rf"(?:(?P<weekday>{days}){words.MAYBE_DAYTIME}|(?<=on )(?P<short>{short}))(?P<behind> (?:{BEHIND}))?"
         r"(?! (?:dernier|pasado))"
