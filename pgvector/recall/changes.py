@@ -11,7 +11,7 @@ from ..domain.function_words import language_of, plain, stem_of, telling_words
 from ..domain.patterns import late_pattern
 from ..domain.time_words import WEEKDAYS
 
-_TEXT_MAX_CHARS = 600  # a longer text says several things
+TEXT_MAX_CHARS = 600  # a longer text says several things
 _READ_CHARS = 2000
 _QUESTION_MAX_CHARS = 250  # a longer message names many things
 _WORD = late_pattern(r"\w+")
@@ -50,6 +50,11 @@ _FOR_VALUE = late_pattern(
     r"|preis|nummer|combien|quels? jours?|quelle (?:heure|date)|coute\w*|prix|numero|cuant[oa]s?|que (?:hora|dias?)"
     r"|cuestan?|precio|clave)\b|^\W*(?:et |y )?(?:quand|cuando)\b"
 )
+# That something holds no longer. Of "kein Auto mehr" and "n'est plus" only the beginning, so that the rest can be read.
+NO_LONGER = (
+    r"\b(?:no longer(?! than\b)|anymore|any more(?=\s*(?:[.,;:!]|$)| (?:and|because|but|for|in|on|since|so)\b)"
+    r"|nicht mehr(?! als\b)|keine?[mnrs]? (?=\S+ mehr\b)|ya no)\b|\bn(?:e |['\u2019](?:y |en )?)(?=\w+ plus\b)"
+)
 _WAS = late_pattern(r"\bwas\b")  # in German it is "what"
 
 
@@ -59,14 +64,14 @@ def what_changed(text: str) -> str:
 
     In English, German, Spanish and French.
     """
-    sentences = _SENTENCE_ENDS.split(text) if len(text) <= _TEXT_MAX_CHARS else ()
+    sentences = _SENTENCE_ENDS.split(text) if len(text) <= TEXT_MAX_CHARS else ()
     stated = (sentence for sentence in sentences if not sentence.rstrip().endswith("?"))
     return " ".join(sentence for sentence in stated if _says_so(plain(sentence)))
 
 
 def confirmed_change(said: str, reply: str) -> str:
     """Return what somebody said, with the reply, if that notes it as a change: "Updated: Friday at 6"."""
-    return f"{said} {reply}" if len(said) <= _TEXT_MAX_CHARS and _CONFIRMS.match(plain(reply)) else ""
+    return f"{said} {reply}" if len(said) <= TEXT_MAX_CHARS and _CONFIRMS.match(plain(reply)) else ""
 
 
 def _says_so(sentence: str) -> bool:
@@ -163,7 +168,7 @@ def _changes() -> re.Pattern[str]:
     english = (
         r"(?<!\bright )(?<!\bjust )(?<!\buntil )(?<!\bup to )(?<!\bby )(?<!\bfor )\bnow\b"
         r"(?! that\b| and (?:then|again)\b)"
-        r"|\b(?:anymore|instead|correction|from today|no longer(?! than\b))\b|\bany more(?=\s*(?:[.,;:!]|$))"
+        r"|\b(?:instead|correction|from today)\b"
         rf"|\bt(?:akes|ook) over\b(?! (?:\S+ ){{1,2}}{time}\b(?! ago\b))"
         r"|\bnot (?!(?:only|just|merely|sure|bad)\b)\S+(?: \S+){0,2},? (?:but|it['\u2019]?s|it is)\b"
         rf"|\b{had} (?:(?:just|now|been) )*{done}\b|\b{done}(?: {its}(?: [^\s.,:;?!]+){{0,3}}?)? (?:to|from)\b"
@@ -171,7 +176,7 @@ def _changes() -> re.Pattern[str]:
         r"|\b(?:the|my|our|his|her|their) new (?!(?:york|zealand|jersey|orleans|delhi|mexico|years?)\b)\w"
     )
     german = (
-        r"\b(?<!\bbis )(?<!\bgerade )jetzt\b(?! gerade\b)|\b(?:nicht|kein\w*) mehr\b(?! als\b)"
+        r"\b(?<!\bbis )(?<!\bgerade )jetzt\b(?! gerade\b)|\bkein\w* mehr\b(?! als\b)"
         r"|\b(?:inzwischen|mittlerweile|neuerdings|ab sofort|stattdessen|korrektur)\b"
         r"|\b(?<!\bnicht )(?<!\bnichts )(?:verschoben|geandert|umgezogen|gewechselt|abgesagt|storniert|verlegt|ersetzt"
         r"|erhoht|gesenkt|umbenannt)\b|\bstatt (?=\w)"
@@ -180,14 +185,13 @@ def _changes() -> re.Pattern[str]:
     spanish = (
         r"\b(?<!\bpor )(?<!\bhasta )ahora\b(?! mismo\b)"
         r"|\b(?<!\bno ha )(?<!\bnada ha )(?<!\bno han )(?<!\bno se ha )(?:cambi|aplaz|cancel|anul|traslad)ad[oa]s?\b"
-        r"|\b(?:ya no|en vez|en lugar|a partir de hoy|correccion|(?<!\bno )(?:se|lo|la) cambi[oa]|cambi(?:amos|aron)"
+        r"|\b(?:en vez|en lugar|a partir de hoy|correccion|(?<!\bno )(?:se|lo|la) cambi[oa]|cambi(?:amos|aron)"
         r"|(?:muda|sustitui)d[oa]|pospuest[oa]|(?:el|la|mi|nuestr[oa]) nuev[oa])\b"
     )
     french = (
         r"\b(?<!\bjusqu['\u2019]a )(?<!\bpour )maintenant\b"
         r"|\b(?:desormais|dorenavant|au lieu|(?:le|la|mon|ma|notre) nouve\w+)\b"
-        r"|\bn(?:e |['\u2019](?:y |en )?)\w+ plus\b"
         r"|\b(?<!\brien n['\u2019])(?:a|ai|ont|avons|avez|est|ete|sont) (?:ete )?"
         r"(?:change|demenage|reporte|annule|deplace|remplace)e?s?\b"
     )
-    return re.compile(f"{english}|{german}|{spanish}|{french}")
+    return re.compile(f"{NO_LONGER}|{english}|{german}|{spanish}|{french}")

@@ -9,15 +9,11 @@ from typing import NamedTuple
 from ..domain.function_words import plain, stem_of, telling_words
 from ..domain.patterns import late_pattern
 from ..domain.types import Hit, RowId
+from .changes import NO_LONGER, TEXT_MAX_CHARS
 from .ranking import is_question
 
-_TEXT_MAX_CHARS = 600  # a longer text says several things
 _CLAUSE_ENDS = late_pattern(r"[,;:.!\n]+(?:\s+|$)|\s+[-\u2013\u2014]\s+|(?<=\?)\s+")
-# In lower case and without accents.
-_NO_LONGER = late_pattern(
-    r"\b(?:no longer(?! than\b)|anymore|any more(?=\s*(?:[.,;:!]|$)| (?:and|because|but|for|in|on|since|so)\b)"
-    r"|nicht mehr(?! als\b)|keine?[mnrs]? (?=\S+ mehr\b)|ya no)\b|\bn(?:e |['\u2019](?:y |en )?)(?=\w+ plus\b)"
-)
+_NO_LONGER = late_pattern(NO_LONGER)
 _SHORTENED = late_pattern(r"\w+n['\u2019]t\b|['\u2019](?:m|s|ve|re|ll|d)\b")
 _IF = late_pattern(r"(?:if|unless|when|wenn|falls|si|cuando|quand)\b")
 
@@ -64,11 +60,11 @@ def _is_of(clause: frozenset[str], words: frozenset[str]) -> bool:
 
 def _ended_in(text: str) -> Iterator[frozenset[str]]:
     """Yield the words of each clause of a text that says that something holds no longer."""
-    said = plain(text) if len(text) <= _TEXT_MAX_CHARS else ""
+    said = plain(text) if len(text) <= TEXT_MAX_CHARS else ""
     for clause in _CLAUSE_ENDS.split(said) if _NO_LONGER.search(said) else ():
         if not clause.endswith("?") and not _IF.match(clause) and _NO_LONGER.search(clause):
             yield _stems(_NO_LONGER.sub(" ", clause))
 
 
 def _stems(text: str) -> frozenset[str]:
-    return frozenset(stem_of(word) for word in telling_words(_SHORTENED.sub(" ", text[:_TEXT_MAX_CHARS])))
+    return frozenset(stem_of(word) for word in telling_words(_SHORTENED.sub(" ", text[:TEXT_MAX_CHARS])))
