@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from ..domain.dates import Zone, parse_when
@@ -88,9 +89,10 @@ def answer(tool: str, args: Args, here: ToolScope, *, turns: str) -> Result:
     }
     if found.reranked:
         answered["reranked"] = True
-    said = (lowered, narrowed, _left_out(len(hits) - len(results), offset + len(results)))
+    cut = len(hits) - len(results)
+    more = f"{cut} more did not fit: call again with `offset` {offset + len(results)}" if cut else ""
     nothing = "" if hits else here.about(scope) or _nothing(store, filters, offset, turns)
-    if notes := "; ".join(filter(None, (*said, nothing))):
+    if notes := "; ".join(filter(None, (lowered, narrowed, more, nothing))):
         answered["note"] = notes
     return answered
 
@@ -110,10 +112,6 @@ def _found(here: ToolScope, store: Store, asked: Question) -> Answer:
     return found._replace(hits=tuple(folded(found.hits)[asked.offset : end]))
 
 
-def _left_out(count: int, offset: int) -> str:
-    return f"{count} more did not fit: call again with `offset` {offset}" if count else ""
-
-
 def _nothing(store: Store, filters: Filters, offset: int, turns: str) -> str:
     """Return what to do when nothing was found."""
     if offset:
@@ -126,8 +124,7 @@ def _nothing(store: Store, filters: Filters, offset: int, turns: str) -> str:
 
 
 def _filters(store: Store, args: Args, zone: Zone) -> Filters:
-    since = parse_when(args.get("since"), "since", zone=zone)
-    until = parse_when(args.get("until"), "until", end=True, zone=zone)
+    since, until = period_in(args, zone)
     if since is not None and until is not None and since >= until:
         raise InvalidArgument("`since` is not before `until`: nothing can lie between them")
     if store == "memories":
@@ -166,6 +163,28 @@ def _number(given: object) -> float:
         return math.inf
     except ValueError:
         return math.nan
+
+
+def whole(args: Args, name: str, low: int, high: int, default: int | None = None) -> int:
+    """Return a whole number among the arguments, `default` if it is left out. Raises InvalidArgument."""
+    given = args.get(name)
+    if given in (None, "") and default is not None:
+        return default
+    if isinstance(given, (int, float, str)) and not isinstance(given, bool):
+        try:
+            value = int(given)
+        except (ValueError, OverflowError):
+            value = low - 1
+        if low <= value <= high and (isinstance(given, str) or value == given):
+            return value
+    raise InvalidArgument(f"`{name}` must be a whole number from {low} to {high}")
+
+
+def period_in(args: Args, zone: Zone) -> tuple[datetime | None, datetime | None]:
+    """Return the arguments `since` and `until`. Raises InvalidArgument."""
+    return parse_when(args.get("since"), "since", zone=zone), parse_when(
+        args.get("until"), "until", end=True, zone=zone
+    )
 
 
 def one_of(given: object, name: str, choices: tuple[str, ...]) -> str | None:

@@ -22,7 +22,7 @@ from ..domain.types import MEMORY_FILES, TARGETS, Filters, Question, Scope
 from ..store import memories
 from ..store.memories import Entry
 from .hook_operations import within_limit
-from .recall_tools import Args, Result, one_of, query_in
+from .recall_tools import Args, Result, one_of, query_in, whole
 from .session_context import Policy, SessionContext
 from .tool_registry import (
     PREVIEW_MOST,
@@ -248,7 +248,7 @@ def _named(ids: Sequence[int], context: WriteContext, done: str) -> list[Entry]:
 
 
 def _preview(query: str, args: Args, context: WriteContext) -> Result:
-    limit = _whole(args.get("limit"), "limit", 1, PREVIEW_MOST, _PREVIEW_DEFAULT)
+    limit = whole(args, "limit", 1, PREVIEW_MOST, _PREVIEW_DEFAULT)
     asked = Question(
         query,
         Scope("theme", context.theme),
@@ -320,9 +320,7 @@ def _shown(entry: Entry) -> Result:
 
 def _profile(args: Args, context: WriteContext) -> Result:
     context.check_reading()
-    budget = _whole(
-        args.get("max_tokens"), "max_tokens", PROFILE_LEAST_TOKENS, PROFILE_MOST_TOKENS, PROFILE_DEFAULT_TOKENS
-    )
+    budget = whole(args, "max_tokens", PROFILE_LEAST_TOKENS, PROFILE_MOST_TOKENS, PROFILE_DEFAULT_TOKENS)
     only = one_of(args.get("target"), "target", TARGETS)
     targets = (only,) if only else ("user", "memory")
     with context.runtime.backend.connection(context.left_s) as conn:
@@ -375,24 +373,10 @@ def _ids(args: Args) -> list[int]:
     many = list(given) if isinstance(given, (list, tuple)) else [] if given in (None, "") else [given]
     if args.get("id") not in (None, ""):
         many.append(args["id"])
-    ids = list(dict.fromkeys(_whole(each, "id", 1, 2**63 - 1, 0) for each in many))
+    ids = list(dict.fromkeys(whole({"id": each}, "id", 1, 2**63 - 1) for each in many))
     if len(ids) > _IDS_MOST:
         raise InvalidArgument(f"`ids` may name {_IDS_MOST} memories at most")
     return ids
-
-
-def _whole(given: object, name: str, low: int, high: int, default: int) -> int:
-    if given is None or given == "":
-        if default:
-            return default
-    elif isinstance(given, (int, float, str)) and not isinstance(given, bool):
-        try:
-            value = int(given)
-        except (ValueError, OverflowError):
-            value = low - 1
-        if low <= value <= high and (isinstance(given, str) or value == given):
-            return value
-    raise InvalidArgument(f"`{name}` must be a whole number from {low} to {high}")
 
 
 def _listed(ids: Iterable[int]) -> str:

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from ..domain.facts import KINDS, STATES
 from ..domain.text import clean
-from ..host.recall_tools import one_of
+from ..host.recall_tools import one_of, whole
 from ..host.tool_registry import STRUCTURE_TAKEN, schemas
 from ..store.fact_list import CURRENT, FactFilter, facts
 from .client_memory import ClientMemory
-from .tools import REMEMBER, TEXT, TOOLS, Tool, paged, plain_row, whole
+from .tools import REMEMBER, TEXT, TOOLS, Tool, paged, plain_row
 
 _DEFAULT = 50
 _MOST = 500

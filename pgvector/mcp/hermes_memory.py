@@ -21,10 +21,10 @@ from ..domain.fork_safety import fork_lock
 from ..domain.gil import in_slices
 from ..domain.lru import LruDict
 from ..domain.text import clean, on_one_line
-from ..host.recall_tools import MAX_LIMIT, MAX_OFFSET
+from ..host.recall_tools import MAX_LIMIT, MAX_OFFSET, whole
 from ..store.fact_list import FactFilter, facts
 from .client_memory import ClientMemory
-from .tools import TEXT, Tool, whole
+from .tools import TEXT, Tool
 
 FACT_MOST_CHARS: Final = 400
 HOT_MOST_CHARS: Final = 10_000

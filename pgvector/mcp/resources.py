@@ -11,11 +11,12 @@ from ..domain.chunks import estimate_tokens
 from ..domain.errors import InvalidArgument
 from ..domain.text import clean
 from ..domain.theme import is_chat
+from ..host.recall_tools import whole
 from ..recall.render import HEADING, quoted
 from ..store.vector_search import theme_names
 from .client_memory import ClientMemory
 from .sdk import NOT_FOUND, RequestRefused
-from .tools import TURNS_MOST, transcript, whole
+from .tools import TURNS_MOST, transcript
 
 JSON: Final = "application/json"
 _THEMES: Final = "memory://themes"

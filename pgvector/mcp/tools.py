@@ -9,12 +9,11 @@ from datetime import datetime
 from typing import Any, Final
 
 from ..domain.chunks import estimate_tokens
-from ..domain.dates import parse_when
 from ..domain.errors import InvalidArgument
 from ..domain.redaction import mask_places
 from ..domain.text import clean
 from ..domain.types import TARGETS
-from ..host.recall_tools import MAX_LIMIT, one_of
+from ..host.recall_tools import MAX_LIMIT, one_of, period_in, whole
 from ..host.tool_registry import (
     ALSO_TAKEN,
     PROFILE_DEFAULT_TOKENS,
@@ -233,20 +232,6 @@ PROFILE = Tool(
 # -- sessions, record_turn
 
 
-def whole(args: Mapping[str, Any], name: str, low: int, high: int, default: int) -> int:
-    """Return a whole number among the arguments. Raises InvalidArgument."""
-    given = args.get(name)
-    if given is None or given == "":
-        return default
-    try:
-        value = int(str(given))
-    except ValueError:
-        value = low - 1
-    if not low <= value <= high:
-        raise InvalidArgument(f"`{name}` must be a whole number from {low} to {high}")
-    return value
-
-
 def paged(rows: Sequence[Mapping[str, Any]], limit: int, offset: int) -> tuple[list[Mapping[str, Any]], dict[str, str]]:
     """Return as many of the rows as one answer takes, at least one, and a `note` if there may be more than these."""
     shown: list[Mapping[str, Any]] = []
@@ -270,9 +255,7 @@ def _sessions(memory: ClientMemory, args: Mapping[str, Any]) -> Mapping[str, Any
         return _said(memory, session, whole(args, "limit", 1, TURNS_MOST, _TURNS_DEFAULT), offset)
     limit = whole(args, "limit", 1, _SESSIONS_MOST, _SESSIONS_DEFAULT)
     memory.settle()
-    zone = runtime.searcher.zone
-    since = parse_when(args.get("since"), "since", zone=zone)
-    until = parse_when(args.get("until"), "until", end=True, zone=zone)
+    since, until = period_in(args, runtime.searcher.zone)
     with runtime.backend.connection(memory.patience_s) as conn:
         found = stored_sessions.sessions(conn, theme, limit=limit, offset=offset, since=since, until=until)
     shown, note = paged([plain_row(row) for row in found], limit, offset)
