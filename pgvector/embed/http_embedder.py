@@ -115,7 +115,7 @@ class HttpEmbedder:
     def _next_batch(self, texts: Sequence[str], start: int) -> Sequence[str]:
         end, tokens = start, 0
         while end < len(texts) and end - start < self._max_batch_texts:
-            tokens += _estimated_tokens(texts[end])
+            tokens += len(texts[end].encode()) // _BYTES_PER_TOKEN + 1  # too many rather than too few
             if end > start and tokens > self._max_batch_tokens:
                 break
             end += 1
@@ -196,8 +196,3 @@ class HttpEmbedder:
         reply = self._client.send(endpoint, body, request_deadline)
         self._counters.add(embed_wait_ms=round((time.monotonic() - began) * 1000))
         return reply
-
-
-def _estimated_tokens(text: str) -> int:
-    """Return an estimate of the tokens of a text, too high rather than too low."""
-    return len(text.encode()) // _BYTES_PER_TOKEN + 1

@@ -123,7 +123,8 @@ def exchanges_in(hits: Sequence[Hit]) -> list[list[Hit]]:
     """Return the hits grouped by exchange, in the order of each group's first; other hits are groups of their own."""
     rows = {hit.row: hit for hit in hits}
     # An answer that came without its question beside it, as at the end of a session, may be in the question's `around`.
-    asked_by = {(hit.store, other.id): hit.id for hit in rows.values() if (other := _answer_to(hit)) is not None}
+    said = (hit for hit in rows.values() if hit.kind == "user")
+    asked_by = {(hit.store, other.id): hit.id for hit in said if (other := other_half(hit)) is not None}
     exchanges: dict[tuple[str, int], list[Hit]] = {}
     for row, hit in rows.items():
         exchanges.setdefault((hit.store, asked_by.get(row, _first_of_exchange(hit))), []).append(hit)
@@ -134,10 +135,6 @@ def ask_alike(hits: Iterable[Hit], question: str) -> Iterator[Hit]:
     """Yield those of `hits` that ask the same as `question`, except for numbers and a few words."""
     wanted = _words(question)
     return (hit for hit in hits if is_question(hit) and are_alike(_words(hit.content), wanted, _ASKED_ALIKE))
-
-
-def _answer_to(hit: Hit) -> Hit | None:
-    return other_half(hit) if hit.kind == "user" else None
 
 
 def _first_of_exchange(hit: Hit) -> int:

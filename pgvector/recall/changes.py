@@ -65,17 +65,13 @@ def what_changed(text: str) -> str:
     In English, German, Spanish and French.
     """
     sentences = _SENTENCE_ENDS.split(text) if len(text) <= TEXT_MAX_CHARS else ()
-    stated = (sentence for sentence in sentences if not sentence.rstrip().endswith("?"))
-    return " ".join(sentence for sentence in stated if _says_so(plain(sentence)))
+    stated = ((sentence, plain(sentence)) for sentence in sentences if not sentence.rstrip().endswith("?"))
+    return " ".join(sentence for sentence, said in stated if not _IF.match(said) and _changes().search(said))
 
 
 def confirmed_change(said: str, reply: str) -> str:
     """Return what somebody said, with the reply, if that notes it as a change: "Updated: Friday at 6"."""
     return f"{said} {reply}" if len(said) <= TEXT_MAX_CHARS and _CONFIRMS.match(plain(reply)) else ""
-
-
-def _says_so(sentence: str) -> bool:
-    return _IF.match(sentence) is None and _changes().search(sentence) is not None
 
 
 def asks_for_past(question: str) -> bool:

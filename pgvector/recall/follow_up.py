@@ -128,7 +128,7 @@ def goes_on(text: str) -> bool:
     """Return whether a statement is about what was said right before it: "No, I meant 648", "We raised it to 9,500"."""
     if not _tells_something(text):
         return False
-    if _says_it_goes_on(text.strip()):
+    if _corrects().match(text.strip()) or _helped().search(text.strip()):
         return True
     plain = _nothing_stated().sub(" ", _NOTHING.sub(" ", text))
     pronoun = _points_back().search(plain) or _PRONOUN.search(plain)
@@ -160,10 +160,6 @@ def takes_up(text: str, said: str, reply: str) -> bool:
 def _stems(text: str) -> set[str]:
     """Return the beginnings of the words of a text that tell something."""
     return {word[:_STEM_CHARS] for word in telling_words(text) if len(word) >= _TAKEN_UP_LEAST or word.isdecimal()}
-
-
-def _says_it_goes_on(text: str) -> bool:
-    return bool(_corrects().match(text) or _helped().search(text))
 
 
 def in_context(text: str, subject: str, reply: str = "") -> tuple[str, ...]:

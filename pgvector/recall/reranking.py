@@ -189,8 +189,9 @@ class BundledReorderer(Reorderer):
         blend = [(1 - MODEL_WEIGHT) * one + MODEL_WEIGHT * other for one, other in zip(found, judged, strict=True)]
         # sorted() is stable: hits with equal scores keep the order of the search.
         order = sorted(range(len(hits)), key=lambda place: -blend[place])
+        chances = [1 / (1 + math.exp(-score)) for score in scores]
         return [
-            hits[place]._replace(rerank_rank=rank, rerank_score=(how := _chance(scores[place])), relevance=how)
+            hits[place]._replace(rerank_rank=rank, rerank_score=chances[place], relevance=chances[place])
             for rank, place in enumerate(order, 1)
         ]
 
@@ -198,10 +199,6 @@ class BundledReorderer(Reorderer):
         """Load the model now, if it is installed. Raises EmbedderError."""
         if self._encoder.state() == "idle":
             self._encoder.load()
-
-
-def _chance(logit: float) -> float:
-    return 1 / (1 + math.exp(-logit))
 
 
 def reorderer_for(settings: Settings, api_key: str, latencies: Latencies, home: Path) -> Reorderer | None:

@@ -310,7 +310,7 @@ class Backend:
         """Raise SpaceChanged unless `found`, the space that a search's transaction read, is that of our vectors."""
         self._note_space(found)
         if not self.comparable(space):
-            raise SpaceChanged(SpaceChanged.__doc__ or "")
+            raise SpaceChanged
 
     def refresh_space(self) -> None:
         """Check whether the model of the database, or the server, has changed."""

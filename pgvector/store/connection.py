@@ -149,12 +149,7 @@ def translated() -> Iterator[None]:
     try:
         yield
     except psycopg.Error as exc:
-        raise _translation(exc) from exc
-
-
-def _translation(exc: psycopg.Error) -> HermesPgvectorError:
-    """Return our error for one of psycopg's, by the first entry of _TRANSLATIONS that matches."""
-    return next(ours(exc) for kinds, ours in _TRANSLATIONS if isinstance(exc, kinds))
+        raise next(ours(exc) for kinds, ours in _TRANSLATIONS if isinstance(exc, kinds)) from exc
 
 
 def _missing(exc: psycopg.Error) -> HermesPgvectorError:
