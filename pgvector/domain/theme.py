@@ -97,15 +97,12 @@ class Languages:
     def __init__(self, default: str = DEFAULT_LANGUAGE, pairs: Sequence[str] = ()) -> None:
         self._default = default
         split = [pair.rpartition("=") for pair in pairs]
-        self._named = [(normalise_theme(theme), language) for theme, _, language in split]
+        self._named = [(ThemeSet((theme,)), language) for theme, _, language in split]
         self.all: tuple[str, ...] = tuple(dict.fromkeys([default, *(language for _, _, language in split)]))
 
     def of(self, theme: str) -> str:
         """Return the language of one theme."""
-        for named, language in self._named:
-            if theme == named or (named.endswith("*") and theme.startswith(named[:-1])):
-                return language
-        return self._default
+        return next((language for themes, language in self._named if theme in themes), self._default)
 
     def spoken_in(self, scope: Scope) -> tuple[str, ...]:
         """Return the languages of the themes in a scope."""
