@@ -68,11 +68,9 @@ def _is_coming(found: re.Match[str]) -> bool:
 @cache
 def _past() -> re.Pattern[str]:
     """Return the pattern for what somebody did, in English, German, Spanish and French."""
-    irregular = (
-        "went|was|were|had|did|got|came|saw|met|made|ate|took|gave|bought|lost|won|sold|paid|ran|said|told|broke"
-    )
+    did = rf"(?:(?!\w*need\b)\w{{2,20}}ed|{words.IRREGULAR})"
     return re.compile(
-        rf"\b(?:i|we|he|she|they|it|you|there|who)(?: \w+ly| just| also)? (?:(?!\w*need\b)\w{{2,20}}ed|{irregular})\b"
+        rf"\b(?:i|we|he|she|they|it|you|there|who)(?: \w+ly| just| also)? {did}\b"
         r"|\b(?:war|waren|wurde|wurden|hatte|hatten|gab|ging|kam)\b"
         r"|\b(?:hab|habe|haben|hat)\b[^.?!]{0,60}\bge\w{2,20}(?:t|en)\b"
         r"|\b(?:fui|fuimos|fue|fueron|hice|hicimos|hizo|estuve|estuvimos|estuvo|tuve|tuvimos|tuvo|vi|vimos|hubo)\b"

@@ -227,9 +227,9 @@ def _plan() -> re.Pattern[str]:
 @cache
 def _past_verbs() -> _Rows:
     """Return the patterns of the verb right behind who did it, and of what was done with a German auxiliary."""
-    irregular = "broke|came|went|sent|got|made|won|wrote|bought|paid|left|took|gave|saw|met|found|sold|ran|began|fell"
+    english = rf"(?!\w*eed\b|used to\b)(?:\w{{2,20}}ed|{words.IRREGULAR})"
     return (
-        ("en", re.compile(rf"\b(?:who|what|which \w+)\s+(?!\w*eed\b|used to\b)(?:\w{{2,20}}ed|{irregular})\b")),
+        ("en", re.compile(rf"\b(?:who|what|which \w+)\s+{english}\b")),
         ("fr", re.compile(r"\bon (?:en |y |nous |vous )?(?:a|s'est)\b")),
         ("de", re.compile(r"\b(?:hat|hab|habe|haben|habt|hast)\b[^.?!]{0,60}\bge\w{2,20}t\b")),
     )

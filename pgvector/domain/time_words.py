@@ -320,6 +320,11 @@ _DIJO = frozenset(
     )
 )
 PAST = {"en": _WAS, "de": _WAR, "fr": _AVAIT, "es": _DIJO}
+# What somebody did, as a pattern; the regular ones end in "ed".
+IRREGULAR = (
+    "ate|began|bought|broke|came|did|fell|found|gave|got|had|left|lost|made|met|paid|ran|said|saw|sent|sold|told|took|went"
+    "|was|were|won|wrote"
+)
 # With one of these a weekday is more likely any such day than the last one.
 HABITS = frozenset(
     split(
