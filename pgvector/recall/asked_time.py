@@ -10,7 +10,7 @@ from ..domain.dates import Zone, in_zone
 from ..domain.named_times import TimeSpan, asks_for_all, asks_what_was_said, named_periods, session_asked
 from ..domain.types import Filters, Question, RowId, Store
 from ..store.pipeline import Pipeline
-from ..store.told_rows import ask_begun, ask_latest_memories, ask_session_span, ask_told
+from ..store.told_rows import ask_first, ask_session_span, ask_told
 from .fuse import TOLD_THEN, by_time, favour
 
 SHORT_PERIOD = timedelta(days=7, hours=1)  # longest named period of which beginnings of sessions are always proposed
@@ -107,11 +107,9 @@ class AskedTime:
     def _first(self, pipe: Pipeline, store: Store) -> list[int]:
         """Return the first turns of the time's sessions; of memories the newest, if only their time is asked for."""
         scope, filters, spans = self._asked.scope, self._asked.filters, self._short_periods()
-        if not spans or scope.kind == "all":
+        if not spans or scope.kind == "all" or (store == "memories" and not self._decides):
             return []
-        if store == "turns":
-            return [row.id for row in ask_begun(pipe, scope, filters, spans, self._session)]
-        return [row.id for row in ask_latest_memories(pipe, scope, filters, spans)] if self._decides else []
+        return [row.id for row in ask_first(pipe, store, scope, filters, spans, self._session)]
 
     def _short_periods(self) -> list[TimeSpan]:
         """Return the short periods named, or all if only the time is asked for; of a date without a year, the last."""

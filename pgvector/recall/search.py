@@ -28,7 +28,6 @@ from ..store.vector_search import (
     ask_own_graph,
     ask_procedures,
     ask_surroundings,
-    has_own_graph,
     procedures_in,
 )
 from ..store.vectors import ask_space, space_in
@@ -133,7 +132,7 @@ class Search:
         if self._meant:  # a time may be misspelt as well
             self.text = respelt(self.text, self._meant)
             self._time = AskedTime(self.asked, self.text, self._now, self._zone)
-        self._own_graphs = {store for store, asked in graphs.items() if has_own_graph(asked)}
+        self._own_graphs = {store for store, asked in graphs.items() if any(row.found for row in asked)}
 
     def _read_question(self) -> None:
         """Read what `ask_question` asked for."""

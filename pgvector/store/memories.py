@@ -233,8 +233,8 @@ class StoreWriter:
         if not op.old_text:
             return []
         rows = self.conn.execute(query("find_memory"), of_file(op) | {"old_text": op.old_text})
-        found = [_Found(row.id, row.agent_identity, row.content, row.whole, row.owned, row.in_file) for row in rows]
-        return _best(found)
+        found = [_Found(*row) for row in rows]
+        return [old for old in found if old.whole] or [old for old in found if old.in_file] or found
 
     def _let_go_of_replaced(self, op: RemoveMemory) -> bool:
         """Drop an entry of this host's file that somebody else, such as an operator, has given another text since."""
@@ -246,13 +246,9 @@ class StoreWriter:
     def _find_successor(self, op: ReplaceMemory) -> list[_Found]:
         """Return what an entry with `old_text` has become since somebody else replaced it; whole ones before parts."""
         rows = self.conn.execute(query("find_successor"), of_file(op) | {"old_text": op.old_text})
-        found = [_Found(row.id, row.agent_identity, row.content, row.whole, row.owned) for row in rows]
+        found = [_Found(*row) for row in rows]
         whole = [old for old in found if old.whole]
         return whole[:1] or (found if len({old.id for old in found}) > 1 else found[:1])
-
-
-def _best(found: list[_Found]) -> list[_Found]:
-    return [old for old in found if old.whole] or [old for old in found if old.in_file] or found
 
 
 def _same_line(found: list[_Found], old: _Found, new: str) -> list[_Found]:

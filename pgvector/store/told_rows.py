@@ -23,16 +23,15 @@ def ask_told(
     return pipe.ask(f"told_{store}", row | themes_of(scope))
 
 
-def ask_begun(pipe: Pipeline, scope: Scope, filters: Filters, spans: Sequence[TimeSpan], session: str | None) -> Rows:
-    """Ask for the turns with which the theme's sessions, or only `session`, began in `spans`: the firsts first."""
+def ask_first(
+    pipe: Pipeline, store: Store, scope: Scope, filters: Filters, spans: Sequence[TimeSpan], session: str | None
+) -> Rows:
+    """Ask for the turns with which the theme's sessions, or only `session`, began in `spans`: the firsts first.
+
+    Of memories for those of `spans`, newest first.
+    """
     row = {"most": MOST_TOLD, "limit": BEGINNINGS, "told_in": session} | _periods(spans)
-    return pipe.ask("beginnings", where(scope, filters) | row)
-
-
-def ask_latest_memories(pipe: Pipeline, scope: Scope, filters: Filters, spans: Sequence[TimeSpan]) -> Rows:
-    """Ask for the memories of `spans`, newest first."""
-    row = {"most": MOST_TOLD, "limit": BEGINNINGS} | _periods(spans)
-    return pipe.ask("latest_memories", where(scope, filters) | row)
+    return pipe.ask("beginnings" if store == "turns" else "latest_memories", where(scope, filters) | row)
 
 
 def ask_session_span(pipe: Pipeline, scope: Scope, which: str, besides: Sequence[str]) -> Rows:

@@ -89,7 +89,7 @@ class VectorSearch:
     HNSW graph is walked instead; if it gives too few rows, as under a narrow filter, the codes are read after all. Old
     turns without a vector are in no graph of vectors, and are searched in addition. A long text counts by one part.
 
-    With `own_graph`, see `has_own_graph`, an unfiltered question in a theme walks the graph of that theme. `rows` is
+    With `own_graph`, see `ask_own_graph`, an unfiltered question in a theme walks the graph of that theme. `rows` is
     about how many the theme or, for the scope `all`, the table has. `parts` is False if no text is so long that it has
     any.
 
@@ -235,13 +235,8 @@ def own_graph_name(store: Store, theme: str) -> str:
 
 
 def ask_own_graph(pipe: Pipeline, store: Store, theme: str) -> Rows:
-    """Ask about the theme's own graph; read by `has_own_graph`."""
+    """Ask whether the theme has a valid graph of its own that is faster to search than its codes."""
     return pipe.ask("has_own_graph", {"index": own_graph_name(store, theme), "rows": OWN_GRAPH_ROWS})
-
-
-def has_own_graph(asked: Iterable[Any]) -> bool:
-    """Return whether the theme has a valid graph of its own that is faster to search than its codes."""
-    return any(row.found for row in asked)
 
 
 def ask_estimate(pipe: Pipeline, store: Store, scope: Scope) -> Rows:

@@ -179,7 +179,7 @@ SELECT m.id, m.agent_identity, m.content, m.content = %(old_text)s, has_owner(m)
 -- The memory that an entry of this host's own file has become since another host replaced it, newest change first. A part of
 -- the text only matches entries of this host's file: otherwise it would match any text that a memory ever had. What it has become
 -- is not meant if the file got that after this write.
-SELECT m.id, m.agent_identity, m.content, has_owner(m) AS owned, h.old_digest = substr(hermes_digest(%(old_text)s), 1, 8) AS whole
+SELECT m.id, m.agent_identity, m.content, h.old_digest = substr(hermes_digest(%(old_text)s), 1, 8) AS whole, has_owner(m) AS owned
   FROM memory_history AS h
   JOIN memory_entries AS m ON m.id = h.memory_id AND m.agent_identity = h.agent_identity
  WHERE h.agent_identity = %(theme)s AND h.target = %(target)s AND h.action = 'replaced'
