@@ -46,7 +46,7 @@ class HotLimits(NamedTuple):
 
 @dataclass(frozen=True)
 class HotFact:
-    """A memory as the block sees it; `scope_at` is when its scope was last written to."""
+    """A memory that belongs in the block, see hot_facts; `scope_at` is when its scope was last written to."""
 
     id: int
     content: str
@@ -54,9 +54,7 @@ class HotFact:
     kind: str = ""
     subject: str = ""
     scope: str = ""
-    state: str = ""
     pinned: bool = False
-    expires_at: datetime | None = None
     scope_at: datetime | None = None
 
     @cached_property
@@ -83,11 +81,6 @@ class HotFact:
         kinds = list(LETTERS)
         rank = kinds.index(self.kind) if self.kind in LETTERS else len(kinds)
         return rank, self.scope.casefold(), self.subject.casefold(), self.text, self.id
-
-    def is_hot(self, now: datetime) -> bool:
-        """Return whether the fact holds, and is pinned to the block or of a kind that belongs in it."""
-        holds = self.state in ("", "active") and (self.expires_at is None or self.expires_at > now)
-        return holds and (self.pinned or (self.state == "active" and self.letter != "")) and self.text != ""
 
 
 # The newest turns of a theme: the time of each, and the scopes that it names (casefolded).
@@ -156,7 +149,7 @@ def hot_block(facts: Iterable[HotFact], turns: Turns, now: datetime, limits: Hot
     The fuller it would be, the more is done: first lines of the same subject and scope are merged, then facts of cooled
     scopes are dropped, then the oldest facts: constraints after all others, and pinned facts after unpinned ones.
     """
-    hot = _candidates(facts, now)
+    hot = _candidates(facts)
     lines = _Lines(hot, merged=False)
     pressure = _share(lines, limits)
     saved = 0
@@ -170,10 +163,10 @@ def hot_block(facts: Iterable[HotFact], turns: Turns, now: datetime, limits: Hot
     )
 
 
-def _candidates(facts: Iterable[HotFact], now: datetime) -> list[HotFact]:
-    """Return the facts eligible for the block, in its order; of those that make the same line, only the newest."""
+def _candidates(facts: Iterable[HotFact]) -> list[HotFact]:
+    """Return the facts in the order of the block; of those that make the same line, only the newest."""
     by_age = sorted(facts, key=lambda each: (each.said_at, each.id))
-    alike = {_line([fact]): fact for fact in by_age if fact.is_hot(now)}
+    alike = {_line([fact]): fact for fact in by_age if fact.text}
     return sorted(alike.values(), key=lambda fact: fact.place)
 
 

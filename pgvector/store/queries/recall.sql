@@ -528,7 +528,7 @@ SELECT DISTINCT agent_identity AS theme FROM memory_entries AS m WHERE id = ANY(
 -- The facts of a theme that hold now and may appear in its hot block, and when the scope of each was last written about. If a
 -- theme has none, this is one lookup in an index.
 WITH holding AS MATERIALIZED (
-    SELECT id, content, updated_at, kind, subject, scope, state, pinned, expires_at
+    SELECT id, content, updated_at, kind, subject, scope, pinned
       FROM memory_entries
      WHERE agent_identity = %(theme)s AND (state IS NOT NULL OR pinned)
        AND coalesce(state, 'active') = 'active' AND (expires_at IS NULL OR expires_at > now())
@@ -542,8 +542,7 @@ written AS MATERIALIZED (
        AND lower(scope) IN (SELECT lower(scope) FROM holding)
      GROUP BY 1)
 SELECT id, left(content, 2000) AS content, updated_at, coalesce(kind, '') AS kind, coalesce(subject, '') AS subject,
-       coalesce(holding.scope, '') AS scope, coalesce(state, '') AS state, pinned IS TRUE AS pinned, expires_at,
-       coalesce(written.at, updated_at) AS scope_at
+       coalesce(holding.scope, '') AS scope, pinned IS TRUE AS pinned, coalesce(written.at, updated_at) AS scope_at
   FROM holding LEFT JOIN written ON written.scope = lower(holding.scope)
  ORDER BY kind = 'constraint' DESC NULLS LAST, pinned IS TRUE DESC, updated_at DESC, id DESC;
 
