@@ -30,6 +30,7 @@ from .support.no_skips import NoSkips
 from .support.places import server_place
 from .support.pooler import pgbouncer
 from .support.row_security import confine_runtime_role
+from .support.told_once import forget_warnings
 from .support.trust import trust_nobody
 from .support.waiting import until
 
@@ -181,7 +182,7 @@ def fresh_process_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iter
     monkeypatch.setenv("HERMES_HOME", str(tmp_path / "hermes-home"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     guard.failures.clear()
-    guard.forget_warnings()
+    forget_warnings()
     yield
     close_all()
     assert not guard.failures, f"an error reached the border to the host: {dict(guard.failures)}"

@@ -71,9 +71,3 @@ def warn_unknown_themes(themes: Iterable[str], default: str) -> None:
             logger.warning(
                 "hermes-pgvector: the theme %r is not in `allowed_themes`: %r is used instead", theme, default
             )
-
-
-def forget_warnings() -> None:
-    """Let every warning be logged once more; for tests."""
-    _warned.clear()
-    _unknown.clear()

@@ -18,7 +18,6 @@ from hermes_memory_pgvector.admin.common.saving import set_settings
 from hermes_memory_pgvector.admin.doctor.checklist import examine
 from hermes_memory_pgvector.admin.setup.uninstall import plan_removal, remove
 from hermes_memory_pgvector.domain.errors import ConfigurationError
-from hermes_memory_pgvector.host import guard
 from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.host.session_context import load_settings
 from hermes_memory_pgvector.runtime.process import close_all
@@ -28,6 +27,7 @@ from hermes_memory_pgvector.server.layout import default_root, root_of
 from tests.support.embedded import BIN_DIR
 from tests.support.forked_cli import run_forked
 from tests.support.memory import landed, recalled
+from tests.support.told_once import forget_warnings
 
 Run = Callable[..., str]
 
@@ -269,7 +269,7 @@ def test_need_34_a_home_that_was_moved_does_not_begin_anew_without_a_word(
     monkeypatch.setenv("HOME", str(user))
 
     (user / "one").rename(user / "two")
-    guard.forget_warnings()
+    forget_warnings()
     moved = agent(user / "two")
     assert moved.runtime is None
     (said,) = [line for line in records(logging.WARNING) if "was moved here" in line]
@@ -306,7 +306,7 @@ def test_need_34_a_home_that_came_without_its_server_says_so_once(
         provider.on_memory_write("add", "memory", "Atlas is blue")
         landed(provider)
         close_all()
-        guard.forget_warnings()
+        forget_warnings()
     (said,) = [line for line in records(logging.WARNING) if "/there/pg" in line]
     assert "hermes-pgvector export" in said
 
