@@ -18,8 +18,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ..domain.files import make_marker
 from ..domain.gil import yielding_gil
-from .spool_format import FAULTS, PAGE_BYTES, connect, delete_files, make_file, maker_of
+from .spool_format import FAULTS, PAGE_BYTES, connect, delete_files, maker_of
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +88,7 @@ def _write(path: Path, frames: Sequence[_Frame], into: Path) -> None:
     """Write the file with the frames up to the last commit into another one."""
     ends = [number for number, frame in enumerate(frames) if frame.whole and frame.size]
     delete_files(into)  # of a process that was killed here
-    make_file(into)
+    make_marker(into, anew=True)
     with open(path, "rb") as before, open(into, "r+b") as file:
         shutil.copyfileobj(before, file)
         for frame in frames[: ends[-1] + 1] if ends else ():

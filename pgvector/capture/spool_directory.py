@@ -20,14 +20,14 @@ from pathlib import Path
 
 from ..config.settings import Settings
 from ..domain.errors import SpoolBusy, SpoolError
-from ..domain.files import leave_to_owner, make_folder, note_text, read_regular_file
+from ..domain.files import leave_to_owner, make_folder, make_marker, note_text, read_regular_file
 from ..server.home_record import DATABASES, EMBEDDED_PLACE
 from ..store.connection import place_of
 from .damaged_log import mend
 from .held_files import HeldFiles
 from .private_folders import close_to_others, is_in_other_hands, is_private, make_private
 from .spool import Spool
-from .spool_format import as_spool_error, delete_files, holds, is_of_nobody, made_at_ns, make_file, maker_of, written_at
+from .spool_format import as_spool_error, delete_files, holds, is_of_nobody, made_at_ns, maker_of, written_at
 
 try:
     import fcntl
@@ -184,7 +184,7 @@ class SpoolDirectory:
                 raise SpoolError(f"cannot lock {path}")
         try:
             with as_spool_error(path):  # SQLite would apply the umask; the files beside this one get its mode and owner
-                make_file(path)
+                make_marker(path, anew=True)
             spool = Spool(path, max_bytes=max(0, self._max_bytes - taken_bytes), sync=self._sync)
             spool.label(self.destination.place, self.destination.database)
             return spool

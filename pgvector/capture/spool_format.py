@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..domain.errors import SpoolBusy, SpoolError, SpoolGone
-from ..domain.files import leave_to_owner
 from ..domain.gil import yielding_gil
 from ..domain.operations import Envelope, MalformedWrite, Operation, decode, encode, seconds
 from ..server.locks import is_owned, process_exists
@@ -303,15 +302,6 @@ def made_at_ns(path: Path) -> int:
         return int(parts[1], 16) if len(parts) == 3 else 0
     except ValueError:
         return 0
-
-
-def make_file(path: Path) -> None:
-    """Create an empty file that only its owner can read. Raises OSError."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        leave_to_owner(handle, path.parent)
-    finally:
-        os.close(handle)
 
 
 def delete_files(path: Path) -> None:

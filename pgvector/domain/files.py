@@ -97,10 +97,13 @@ def make_folder(folder: Path, *, mode: int = _FOLDER_MODE) -> None:
             os.close(made)
 
 
-def make_marker(path: Path) -> None:
-    """Create an empty file that only its owner can read, in a folder that is made if missing. Raises OSError."""
+def make_marker(path: Path, *, anew: bool = False) -> None:
+    """Create an empty file that only its owner can read, in a folder that is made if missing. Raises OSError.
+
+    With `anew` there must be none yet.
+    """
     make_folder(path.parent)
-    made = os.open(path, os.O_WRONLY | os.O_CREAT | _NO_LINK, 0o600)
+    made = os.open(path, os.O_WRONLY | os.O_CREAT | _NO_LINK | (os.O_EXCL if anew else 0), 0o600)
     try:
         leave_to_owner(made, path.parent)
     finally:
