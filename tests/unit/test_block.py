@@ -514,6 +514,8 @@ def test_need_17_the_order_stays_where_the_older_fits_better_or_is_of_something_
         ("Was kostet die Klavierstunde?", "Die Klavierstunde kostet 30 Euro", "Die Klavierstunde kostet jetzt 35 Euro"),
         ("Wer liefert uns das Mehl?", "Das Mehl liefert uns Molinos", "Unser neuer Lieferant für Mehl ist Albufera"),
         ("Wie ist das Passwort?", "Das Passwort ist corn-4", "Unser neues Passwort ist wheat-9"),
+        ("Wo steht das Klavier?", "Das Klavier steht im Saal", "Wir haben kein Klavier mehr"),
+        ("Who tunes the piano?", "The piano tuner is Lund", "Lund can't tune the piano any more because of his back"),
     ],
 )
 def test_need_17_what_says_that_something_changed_stands_before_what_was_so(

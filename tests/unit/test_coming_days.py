@@ -37,6 +37,7 @@ WEDNESDAY = date(2026, 11, 25)
         ("Am nächsten Morgen war es kalt, den ganzen Morgen, bis zum Morgen", []),
         ("por la mañana", []),
         ("On Friday we danced", []),
+        ("On Friday we sent the crates", []),
         ("Friday was fun, and Thursday's lesson went well", []),
         ("The visit on Friday was confirmed", [27]),
     ],
