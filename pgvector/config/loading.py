@@ -20,8 +20,10 @@ _BY_KEY = {field.key: field for field in FIELDS}
 _BY_ENV = {field.env: field for field in FIELDS}
 _VARIABLE = late_pattern(r"\$\{([^}]+)\}")
 # What replaces an unusable value of these settings, whatever other sources say: a default, or the value of a lower
-# source, might delete, or show to somebody, what the setting was to protect.
-_KEEPING: dict[str, tuple[tuple[str, ...], str]] = {
+# source, might delete, or show to somebody, what the setting was to protect, or lead to another memory.
+_KEEPING: dict[str, tuple[object, str]] = {
+    "dsn": ("", "it names no database"),
+    "embedded_dir": ("", "it names no directory"),
     "retention": ((), "nothing is deleted by it"),
     "recall_off": (("*",), "no theme recalls anything until it is corrected"),
     "cross_theme": (("none",), "no session reads another theme until it is corrected"),
@@ -132,8 +134,6 @@ class _Found:
             return "using the others"
         if field.key in self.values:
             return "using what the file says"
-        if field.key == "dsn":
-            return "it names no database"
         return f"using the default {field.shown_default or '(empty)'}"
 
 

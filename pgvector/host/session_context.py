@@ -247,8 +247,9 @@ def load_settings(config: Mapping[str, Any] | None, home: Path, environ: dict[st
     misnamed = (
         _PLACES.intersection(unread) or misnames_database(section, environ) or _may_be_meant(misplaced, section, home)
     )
-    if _is_elsewhere(section, loaded.settings, misnamed=bool(misnamed)):
-        why = "; ".join(loaded.warnings) or "plugins.pgvector.dsn holds nothing but blanks"
+    sources = (section, form or {}, {name: value for name, value in environ.items() if value.strip()})
+    if _is_elsewhere(sources, loaded.settings, misnamed=bool(misnamed)):
+        why = "; ".join(loaded.warnings) or "plugins.pgvector.dsn or embedded_dir holds nothing but blanks"
         raise ConfigurationError(f"{why}; memory stays off rather than use another database")
     return _with_directory(_in_zone_of_host(loaded, home, variables), home)
 
@@ -296,14 +297,17 @@ def _in_zone_of_host(loaded: Loaded, home: Path, variables: Mapping[str, str]) -
     return loaded._replace(settings=replace(loaded.settings, timezone=named))
 
 
-def _is_elsewhere(section: object, settings: Settings, *, misnamed: bool) -> bool:
+def _is_elsewhere(sources: Sequence[object], settings: Settings, *, misnamed: bool) -> bool:
     """Return whether these settings would mean another database than the one that was named."""
-    return (_may_name_one(section) and not settings.dsn) or (misnamed and not (settings.dsn or settings.embedded_dir))
+    lost = _is_named("dsn", sources) or not all(isinstance(each, Mapping) for each in sources if each)
+    misplaced = (misnamed or _is_named("embedded_dir", sources)) and not settings.embedded_dir
+    return not settings.dsn and (lost or misplaced)
 
 
-def _may_name_one(section: object) -> bool:
-    """Return whether a section names a database, or holds something that was meant as settings and is none."""
-    return section.get("dsn") not in (None, "") if isinstance(section, Mapping) else bool(section)
+def _is_named(key: str, sources: Sequence[object]) -> bool:
+    """Return whether one of the section, the form and the environment says something of this setting."""
+    names = (key, ENV_PREFIX + key.upper())
+    return any(each.get(name) not in (None, "") for each in sources if isinstance(each, Mapping) for name in names)
 
 
 def _with_directory(loaded: Loaded, home: Path) -> Loaded:

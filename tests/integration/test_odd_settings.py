@@ -103,6 +103,29 @@ def test_trap_12_a_line_of_env_that_only_names_the_dsn_never_means_another_datab
 
 
 @pytest.mark.parametrize(
+    ("config", "environment"),
+    [
+        ("{{dims: {dims}}}", "HERMES_PGVECTOR_DSN='host=db\nuser=hermes'\n"),
+        ("{{dims: {dims}}}", 'HERMES_PGVECTOR_DSN="postgresql://hermes:hunter\\n22@db/memory"\n'),
+        ("{{dims: {dims}, dsn: '{dsn}'}}", "HERMES_PGVECTOR_DSN='host=db\nuser=hermes'\n"),
+        ("{{dims: {dims}, embedded_dir: /srv/memory}}", "HERMES_PGVECTOR_DSN='host=db\nuser=hermes'\n"),
+        ("{{dims: {dims}, embedded_dir: [/srv/memory]}}", ""),
+        ("{{dims: {dims}, embedded_dir: /srv/memory}}", "HERMES_PGVECTOR_EMBEDDED_DIR='/srv/a\nb'\n"),
+    ],
+)
+def test_trap_12_a_database_that_is_named_in_a_way_that_cannot_be_used_never_means_another_one(
+    home: Path, dsn: str, records: Records, config: str, environment: str
+) -> None:
+    (home / ".env").write_text(environment, encoding="utf-8")
+    provider = _start(home, f"plugins: {{pgvector: {config.format(dims=DIMS, dsn=dsn)}}}\n")
+    assert provider.runtime is None, "no store is better than another store"
+    (said,) = records(logging.WARNING)
+    assert "it names no d" in said and "rather than use another database" in said and "hunter" not in said
+    (home / ".env").write_text(f"HERMES_PGVECTOR_DSN='{dsn}'\n", encoding="utf-8")
+    assert load_settings(None, home).settings.dsn == dsn, "what has priority is usable"
+
+
+@pytest.mark.parametrize(
     "misspelt",
     ["dns: '{}'", "DSN: '{}'", "database_url: '{}'", "connection: 'host=db dbname=memory'", "embed_dir: /srv/memory"],
 )
