@@ -74,6 +74,18 @@ def leave_to_owner(made: int, folder: Path) -> None:
             os.fchown(made, owner.st_uid, owner.st_gid)
 
 
+def leave_tree_to_owner(made: Path, folder: Path) -> None:
+    """Give a folder that root has just made, with all that is in it, to the owner of `folder`, where it will be."""
+    if not _is_root():
+        return
+    with suppress(OSError):  # a file system or container that knows no owners
+        owner = folder.stat()
+        for _, folders, files, held in os.fwalk(made) if owner.st_uid != 0 else ():
+            for name in (*folders, *files):
+                os.chown(name, owner.st_uid, owner.st_gid, dir_fd=held, follow_symlinks=False)
+            os.fchown(held, owner.st_uid, owner.st_gid)
+
+
 def make_folder(folder: Path, *, mode: int = _FOLDER_MODE) -> None:
     """Create a folder and what is missing above it; made by root, each belongs to the owner of the folder it is in.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..domain.commandline import typed
 from ..domain.errors import HermesPgvectorError
-from ..domain.files import make_folder
+from ..domain.files import make_folder, make_marker
 from .session_context import Policy, hermes_home, load_settings
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ def hold_place(home: Path) -> None:
     with contextlib.suppress(OSError):
         if not path.exists():
             make_folder(path.parent, mode=0o700)
-            path.touch(mode=0o600)
+            make_marker(path)
 
 
 def write_backup(config: Mapping[str, Any] | None) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import time
@@ -9,13 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from hermes_memory_pgvector.admin.common.file_replacing import locked, replace_file
+from hermes_memory_pgvector.admin.common.file_replacing import how_to_let_write, locked, replace_file
+from hermes_memory_pgvector.admin.common.installation import install_plugin
+from hermes_memory_pgvector.admin.common.installed_models import install_model
 from hermes_memory_pgvector.capture.mirror import Mirror
 from hermes_memory_pgvector.capture.spool_directory import SpoolDirectory, spool_folder
 from hermes_memory_pgvector.capture.spool_format import cannot_use
+from hermes_memory_pgvector.config.settings import Settings
 from hermes_memory_pgvector.domain.files import replace_text
+from hermes_memory_pgvector.host.backup import hold_place
 from hermes_memory_pgvector.server.home_record import record
 from tests.support.left_spool import operation
+from tests.support.model_files import MODEL_NAME, model_dir
 
 NOBODY = 65534
 
@@ -80,6 +86,28 @@ def test_need_27_what_root_writes_into_another_users_home_can_be_read_there(anot
     replace_text(anothers / "pgvector" / "embedded.json", "{}\n")
 
     assert owners(anothers) == {anothers.stat().st_uid}
+
+
+def test_need_21_what_root_installs_in_another_users_home_can_be_replaced_and_removed_there(anothers: Path) -> None:
+    """As `sudo hermes-pgvector install` does: after it that user could neither upgrade the plugin nor remove it."""
+    install_plugin(anothers)
+    assert install_plugin(anothers, mode="copy").action == "replaced"
+    install_model(anothers, Settings(), MODEL_NAME, source=model_dir())
+    hold_place(anothers)
+
+    assert {"cli.py", MODEL_NAME, "model.onnx", "memory.jsonl.gz"} <= {path.name for path in anothers.rglob("*")}
+    assert owners(anothers) == {anothers.stat().st_uid}
+
+
+def test_need_40_who_may_not_write_in_a_home_is_told_what_lets_them(tmp_path: Path) -> None:
+    home = tmp_path / "Anna's home"
+    named = str(home).replace("'", "'\"'\"'")
+
+    assert f"""chown -R "$USER" '{named}'""" in how_to_let_write(
+        PermissionError(errno.EACCES, "Permission denied"), home
+    )
+    assert "free space" in how_to_let_write(OSError(errno.ENOSPC, "No space left on device"), home)
+    assert "for writing" in how_to_let_write(OSError(errno.EROFS, "Read-only file system"), home)
 
 
 def test_need_40_a_spool_file_of_another_user_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import shutil
 import tempfile
 import time
@@ -12,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ...domain.errors import ConfigurationError
-from ...domain.files import leave_to_owner, make_folder, read_regular_file
+from ...domain.files import leave_to_owner, leave_tree_to_owner, make_folder, read_regular_file
 from ...server.locks import open_lock, try_exclusive
 from .repeat import held_back
 
@@ -70,10 +71,12 @@ def work_folder(prefix: str, parent: Path) -> Iterator[Path]:
 
 
 def swap(fresh: Path, target: Path, old: Path) -> bool:
-    """Rename `fresh` to `target`, and what was there to `old`; return whether there was anything.
+    """Rename the folder `fresh` to `target`, and what was there to `old`; return whether there was anything.
 
-    A symlink that was there is not kept. Raises OSError, with everything as before.
+    Made by root, it belongs to the owner of the folder it is in. A symlink that was there is not kept. Raises OSError,
+    with everything as before.
     """
+    leave_tree_to_owner(fresh, target.parent)
     with held_back():  # between the two there is neither, and the caller deletes `old`
         return _swap(fresh, target, old)
 
@@ -91,6 +94,17 @@ def _swap(fresh: Path, target: Path, old: Path) -> bool:
     if old.is_symlink():
         old.unlink()
     return existed
+
+
+def how_to_let_write(error: OSError, home: Path) -> str:
+    """Return what lets this user write in a home, or remove something there."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free space on that disk"
+    if error.errno == errno.EROFS:
+        return f"mount the file system of {home} for writing"
+    if error.errno not in (errno.EACCES, errno.EPERM):
+        return f"check what is in {home}, and who owns it"
+    return f'let this user own what is there, as after an earlier sudo: sudo chown -R "$USER" {shlex.quote(str(home))}'
 
 
 def write_file(path: Path, data: bytes, otherwise: str, *, mode: int | None = None) -> None:

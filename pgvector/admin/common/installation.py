@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import compileall
-import errno
 import filecmp
 import json
 import os
@@ -22,7 +21,7 @@ import yaml
 
 from ...domain.errors import ConfigurationError
 from ...domain.files import make_folder
-from .file_replacing import swap, work_folder
+from .file_replacing import how_to_let_write, swap, work_folder
 from .own_package import DISTRIBUTION, reinstall_requirement
 from .repeat import held_back
 
@@ -82,17 +81,10 @@ def install_plugin(hermes_home: Path, *, mode: Mode = "shim", force: bool = Fals
     try:
         action = _build_and_swap(target, mode, version)
     except OSError as error:
-        raise ConfigurationError(f"{target} cannot be written ({error}); {_remedy(error, hermes_home)}") from error
+        raise ConfigurationError(
+            f"{target} cannot be written ({error}); {how_to_let_write(error, hermes_home)}"
+        ) from error
     return InstallReport(target, mode, action, version)
-
-
-def _remedy(error: OSError, hermes_home: Path) -> str:
-    """Return what lets a home be written to."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "free space on that disk"
-    if error.errno == errno.EROFS:
-        return f"mount the file system of {hermes_home} for writing"
-    return f"check who owns {hermes_home}"
 
 
 def package_version() -> str:

@@ -28,7 +28,7 @@ from ...embed.model_folder import (
     read_model_folder,
 )
 from ...embed.onnx import dims_of
-from .file_replacing import locked, swap, work_folder
+from .file_replacing import how_to_let_write, locked, swap, work_folder
 from .model_source import (
     BUNDLED,
     CATALOGUE,
@@ -132,7 +132,8 @@ def install_model(
             installed = _install(home, folder, name, source, pooling, say)
     except OSError as exc:
         raise ConfigurationError(
-            f"the model cannot be put into {models_folder(home)}: {exc.strerror or exc}; nothing was installed"
+            f"the model cannot be put into {models_folder(home)}: {exc.strerror or exc}; nothing was installed; "
+            + how_to_let_write(exc, home)
         ) from exc
     action: Action = "unchanged" if name not in installed else "replaced" if replaces else "installed"
     reranker = model_view(home, settings, RERANKER.name) if installed - {name} else None
@@ -241,7 +242,9 @@ def remove_model(home: Path, settings: Settings, name: str, *, really: bool) -> 
                 os.rename(view.path, work / "old")
                 _delete(work)
         except OSError as exc:
-            raise ConfigurationError(f"{view.path} cannot be removed: {exc.strerror or exc}") from exc
+            raise ConfigurationError(
+                f"{view.path} cannot be removed: {exc.strerror or exc}; {how_to_let_write(exc, home)}"
+            ) from exc
     return view
 
 

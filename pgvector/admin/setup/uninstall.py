@@ -24,6 +24,7 @@ from ..common.console import say, warn
 from ..common.database import settings_of
 from ..common.dotenv_file import set_dotenv
 from ..common.embedded_server import embedded_server
+from ..common.file_replacing import how_to_let_write
 from ..common.installation import PLUGIN_NAME, is_distributed, is_ours, left_by_installs, put_aside
 from ..common.migrations import DROP_SCRIPT
 from ..common.outcome import ADD_YES
@@ -125,7 +126,10 @@ def remove(home: Path, settings: Settings, *, data: bool, force: bool) -> Remova
         for path in left_by_installs(plugin.parent):
             _delete(path)
     except OSError as error:
-        raise ConfigurationError(f"{error.filename or home} cannot be removed: {error.strerror or error}") from error
+        kept = error.filename if os.path.isabs(error.filename or "") else home / "plugins"
+        raise ConfigurationError(
+            f"{kept} cannot be removed: {error.strerror or error}; {how_to_let_write(error, home)}"
+        ) from error
     return planned
 
 
