@@ -781,6 +781,29 @@ def test_doctor_tells_of_a_change_under_way(
     assert "hermes-pgvector reembed --abort --yes" in said
 
 
+def test_need_03_a_session_that_has_stored_rows_stores_vectors_of_another_length(
+    new_model: ScriptedEmbedder, embedder: ScriptedEmbedder, home: Path, dsn: str, admin_dsn: str, cli: Run
+) -> None:
+    """An agent's that waited for its model, and a pooler's, which outlives the agents that are restarted."""
+    stores = [
+        "INSERT INTO conversations (session_id, agent_identity, role, content, embedding) "
+        "VALUES ('s', 'default', 'user', %(said)s, array_fill(0.5, ARRAY[%(dims)s])::vector)",
+        "INSERT INTO memory_entries (agent_identity, target, content, embedding) "
+        "VALUES ('default', 'memory', %(said)s, array_fill(0.5, ARRAY[%(dims)s])::vector)",
+    ]
+    configured(home, dsn, {"embed_url": embedder.url, "embed_model": "first"})
+    with psycopg.connect(dsn, autocommit=True) as session:
+        for name, model in (("first", embedder), ("newer", new_model), ("back", embedder)):
+            if name != "first":
+                change = ("reembed", "--admin-dsn", admin_dsn, "--url", model.url, "--model", name, "--yes")
+                assert cli(*change).returncode == 0
+            for statement in stores:
+                session.execute(statement, {"said": f"Said with the {name} model", "dims": model.dims})
+    for table in ("conversations", "memory_entries"):
+        kept = f"SELECT sig = binary_quantize(embedding) AND code = hermes_code(embedding) FROM {table}"
+        assert Database(dsn).column(kept) == [True, True, True]
+
+
 def test_a_database_without_vectors_takes_another_length_at_once(
     make_provider: MakeProvider, dsn: str, admin_dsn: str
 ) -> None:

@@ -178,6 +178,8 @@ DELETE FROM {chunks_next} AS part USING memory_entries AS hidden
 DROP TRIGGER hermes_keep_next ON {rows};
 DROP TRIGGER IF EXISTS hermes_drop_next ON {rows};
 DROP TRIGGER hermes_keep_sig ON {rows};
+-- Made anew below: a session that has stored rows goes on with the columns' old length for a trigger that it knows.
+DROP TRIGGER IF EXISTS hermes_keep_vectors ON {rows};
 ALTER TABLE {rows} DROP COLUMN embedding, DROP COLUMN sig, DROP COLUMN code;
 ALTER TABLE {rows} RENAME COLUMN embedding_next TO embedding;
 ALTER TABLE {rows} RENAME COLUMN sig_next TO sig;
@@ -185,6 +187,8 @@ ALTER TABLE {rows} RENAME COLUMN code_next TO code;
 CREATE TRIGGER hermes_keep_sig AFTER UPDATE OF embedding ON {rows} FOR EACH ROW
   WHEN (NEW.sig IS DISTINCT FROM binary_quantize(NEW.embedding) OR NEW.code IS DISTINCT FROM hermes_code(NEW.embedding))
   EXECUTE FUNCTION hermes_keep_vectors();
+CREATE TRIGGER hermes_keep_vectors BEFORE INSERT ON {rows} FOR EACH ROW
+  WHEN (coalesce(current_setting('hermes_pgvector.moved_from', true), '') = '') EXECUTE FUNCTION hermes_keep_vectors();
 ALTER INDEX {sig_next_index} RENAME TO {sig_index};
 ALTER INDEX {code_next_index} RENAME TO {code_index};
 ALTER INDEX {pending_next_index} RENAME TO {pending_index};
