@@ -135,6 +135,30 @@ def test_need_40_a_second_profile_that_cannot_have_the_model_says_so_and_recalls
     assert "behind the pot" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("local", [True, False])
+def test_need_40_a_second_profile_takes_the_model_of_the_first_before_that_has_stored_anything(
+    home: Path, profile: Path, endpoint: str, install: Install, capsys: pytest.CaptureFixture[str], local: bool
+) -> None:
+    """As where both are set up one after the other: it recalled by words, without a word about it."""
+    url = f"local:{MODEL_NAME}" if local else endpoint
+    configure(home, embed_url=url, embed_model="fits", dims=str(DIMS))
+    link_model(home)
+
+    assert install()["recall"]["mode"] == ("local" if local else "endpoint")
+
+    used = load_settings(None, profile).settings
+    assert (used.embed_url, used.dims) == (url, DIMS)
+    assert doctor(profile, capsys)["embedding"] == "ok"
+
+
+def test_need_40_a_model_of_another_length_than_the_database_has_is_not_taken(
+    home: Path, profile: Path, endpoint: str, install: Install
+) -> None:
+    configure(home, embed_url=endpoint, embed_model="fits", dims=2 * DIMS)
+    assert "recall" not in install()
+    assert not load_settings(None, profile).settings.embed_url
+
+
 def test_need_40_a_length_without_a_vector_yet_is_taken_too(profile: Path, install: Install) -> None:
     assert "recall" not in install()
     assert load_settings(None, profile).settings.dims == DIMS

@@ -72,8 +72,8 @@ def choose_embedding(
 ) -> EmbeddingChoice:
     """Choose how recall should work. `given` are the settings of file or environment, which are never overruled.
 
-    `existing` returns the conninfo of an existing database, or an empty string. If that database holds vectors, a
-    profile takes their model from the home that the profile belongs to.
+    `existing` returns the conninfo of an existing database, or an empty string. A profile takes the model of the
+    vectors there, or the one that will make them, from the home that the profile belongs to.
     """
     if "embed_url" in given:
         return _as_configured(settings)
@@ -81,7 +81,7 @@ def choose_embedding(
     if required.dims is None:
         said = f"by words for now: {required.why}"
         return EmbeddingChoice("lexical", said, "hermes-pgvector model choose, once the database answers")
-    if required.model and (shared := _of_the_main_home(home, required)):
+    if shared := _of_the_main_home(home, required):
         return shared
     if found := _in_ollama(loopback_url(str(given.get("OLLAMA_HOST", ""))), required):
         return found
@@ -128,7 +128,7 @@ def adopt(
     if "embed_url" in given or not held_dims(existing):
         return None
     held = _requirement(settings, given, existing)
-    if not held.model:
+    if not held.model and not _of_the_main_home(home, held):
         if held.dims and held.dims != settings.dims:
             set_settings(home, {"dims": held.dims})
         return None
@@ -216,28 +216,33 @@ def _held_in(conn: DeadlineConnection) -> tuple[bool, str]:
 
 
 def _of_the_main_home(home: Path, required: _Requirement) -> EmbeddingChoice | None:
-    """Return how the main home of this profile gets the stored vectors; None if it does not, or this is no profile."""
+    """Return how the main home of this profile gets the stored vectors; None if it does not, or this is no profile.
+
+    Without a stored vector it is how that home will get them, if the database has the length for it.
+    """
     if home.parent.name != "profiles":
         return None
     main, dims = home.parent.parent, required.dims or 0
-    url, model = _model_of(main)
+    url, model, main_dims = _model_of(main)
+    if not url or not (required.model or main_dims == str(dims)):
+        return None
     if is_local(url):
         folder = local_folder(url, main)
-        if folder.name != required.model or not folder.is_dir():
+        if folder.name != (required.model or folder.name) or not folder.is_dir():
             return None
-        said = _with_local(required.model, dims)
-        return EmbeddingChoice("local", said, is_new=True, model=required.model, dims=dims, source=folder)
-    if not url or not same_model(model, required.model):
+        said = _with_local(folder.name, dims)
+        return EmbeddingChoice("local", said, is_new=True, model=folder.name, dims=dims, source=folder)
+    if not same_model(model, required.model or model):
         return None
     said = f"by meaning and words, with {model} of the endpoint that {main / CONFIG_NAME} names ({dims} dimensions)"
     return EmbeddingChoice("endpoint", said, is_new=True, model=model, url=url, dims=dims)
 
 
-def _model_of(home: Path) -> tuple[str, str]:
-    """Return the embed_url and embed_model of another home."""
-    known = settings_in_files(home)
-    url, model = (str(known.get(key) or "").strip() for key in ("embed_url", "embed_model"))
-    return url, model or Settings().embed_model
+def _model_of(home: Path) -> tuple[str, str, str]:
+    """Return the embed_url, embed_model and dims of another home, as they are written there."""
+    known, usual = settings_in_files(home), Settings()
+    url, model, dims = (str(known.get(key) or "").strip() for key in ("embed_url", "embed_model", "dims"))
+    return url, model or usual.embed_model, dims or str(usual.dims)
 
 
 def _with_local(name: str, dims: int) -> str:
