@@ -80,8 +80,9 @@ def leave_tree_to_owner(made: Path, folder: Path) -> None:
         return
     with suppress(OSError):  # a file system or container that knows no owners
         owner = folder.stat()
-        for _, folders, files, held in os.fwalk(made) if owner.st_uid != 0 else ():
-            for name in (*folders, *files):
+        # From below: what is in a folder is not named any more once somebody else may exchange it.
+        for _, _, files, held in os.fwalk(made, topdown=False) if owner.st_uid != 0 else ():
+            for name in files:
                 os.chown(name, owner.st_uid, owner.st_gid, dir_fd=held, follow_symlinks=False)
             os.fchown(held, owner.st_uid, owner.st_gid)
 
