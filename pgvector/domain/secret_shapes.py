@@ -13,8 +13,11 @@ from .patterns import ready_pattern
 
 _START = r"(?<![A-Za-z0-9_-])"
 _MASKED = r"(?!\[masked-)"
-# Values that only refer to a secret: a variable, a placeholder and, without quotes, a function call.
-_NO_CALL = r"(?![a-z_][\w.]{0,60}[(\[])"
+# Values that only refer to a secret: a variable, a placeholder and, without quotes, a function call or an attribute.
+_NO_CALL = (
+    r"(?![a-z_][\w.]{0,60}[(\[]|(?:await|new)\s"
+    r"|(?:self|this|settings|config|cfg|conf|env|args|options|opts|request|req|process)\.[a-z_][\w.]{0,60}(?![^\s,;)\]}]))"
+)
 _UNTOLD = (
     r"(?!(?-i:\$[A-Z_][A-Z0-9_]*(?=[\s\"'`]|$))|\$[{(]|\{\{|<[^<>\s]{1,40}>|\*{3}|%[sd(]"
     r"|(?:none|null|true|false|undefined|required|optional|missing|unknown)(?![\w-]))"
@@ -78,9 +81,11 @@ def _up_to(option: str, command: str, *, but: str, through: str = r"[^\n]") -> s
 
 # Not every key is secret, only those named with one of these words.
 _KEYS = ("api", "access", "account", "auth", "private", "shared")
-_KEY_OF = "|".join(rf"(?<={word}{sign})key" for word in _KEYS for sign in ("", "[_ -]"))
+_KEY_OF = "|".join(rf"(?<={word}{sign})key" for word in _KEYS for sign in ("", "[_. -]"))
 # In lower case these are ordinary names in code.
-_KEYS_OF_VARIABLES = tuple(f"{word}_KEY" for word in ("ENCRYPTION", "IDENTITY", "MASTER", "SERVER", "SIGNING"))
+_KEYS_OF_VARIABLES = tuple(
+    f"{word}_KEY" for word in ("APP", "ENCRYPTION", "FERNET", "IDENTITY", "LICENSE", "MASTER", "SERVER", "SIGNING")
+)
 
 # After these names a plain number says how often, or where, something passed.
 _PASSES = ("FIRST", "SECOND", "THIRD", "LAST", "NEXT", "FINAL", "MIN", "NUM")
@@ -142,7 +147,7 @@ _WORDS = (
 )  # fmt: skip
 # "la senha do wifi é ...", "das Passwort für das WLAN ist ..."
 _WORDS_OF = (
-    r"(?:\s(?:de|del|dell[ao]|du|des|di|da|do|para|per|pour|f[u\u00fc]r|von|vom|zu[mr]|van|voor)"
+    r"(?:\s(?:de|del|dell[ao]|du|des|di|da|do|para|per|pour|f[u\u00fc]r|von|vom|zu[mr]|auf|a[mn]|beim?|i[mn]|van|voor)"
     r"(?:\s[^\s.,;:!?]{1,30}){1,4}?)"
 )
 _WORDS_ARE = (
@@ -151,17 +156,9 @@ _WORDS_ARE = (
 )
 _OF_IS = rf"(?:{_OF}\s(?:is|was)|{_WORDS_OF}\s(?:ist|lautet|es|est|[\u00e8\u00e9]))"
 _OPTIONS = (
-    "password",
-    "passwd",
-    "pass",
-    "passphrase",
-    "token",
-    "auth-token",
-    "access-token",
-    "api-key",
-    "apikey",
-    "secret",
-)
+    "password", "passwd", "pass", "passphrase", "token", "auth-token", "access-token", "api-key", "apikey", "secret",
+    "secret-key", "account-key", "client-secret",
+)  # fmt: skip
 
 SHAPES: Final = (
     SecretShape(
@@ -299,6 +296,8 @@ SHAPES: Final = (
         rf"(?P<key>{_WORD}(?:\s{{1,3}}{_WORD}){{11,23}}+)",
         folded=True,
     ),
+    # In the configuration of Redis.
+    SecretShape("password", ("requirepass ", "masterauth "), rf"[a-z]{{10,11}}\s{{1,4}}[\"']?{_MIXED}", folded=True),
     # In a .netrc.
     SecretShape(
         "password",
@@ -317,7 +316,7 @@ SHAPES: Final = (
     SecretShape(
         "password",
         ("pw:", "pw ", "pw=", "pw\uff1a"),
-        rf"{_START}pw(?:{_GAP}{_COLON}{_GAP}|{_GAP}{_EQUALS}{_GAP}|\sis:?\s){_MIXED}",
+        rf"(?<![A-Za-z0-9-])pw(?:{_GAP}{_COLON}{_GAP}|{_GAP}{_EQUALS}{_GAP}|\sis:?\s){_MIXED}",
         folded=True,
     ),
     SecretShape(
@@ -338,7 +337,7 @@ SHAPES: Final = (
     SecretShape(
         "password",
         tuple(f"--{name}{sign}" for name in _OPTIONS for sign in " ="),
-        rf"--[a-z-]{{4,12}}[ =]{_NO_PLACE}(?:{_QUOTED}|{_TOLD})",
+        rf"--[a-z-]{{4,13}}[ =]{_NO_PLACE}(?:{_QUOTED}|{_TOLD})",
         folded=True,
     ),
     SecretShape(
@@ -381,10 +380,10 @@ SHAPES: Final = (
     SecretShape(
         "secret",
         ("secret", "token", "key"),
-        r"(?:secret(?:[_-]?(?:access[_-]?)?key(?:_base)?)?|token|" + _KEY_OF + r")(?![a-z_]\w)"
+        r"(?:secret(?:[_.-]?(?:access[_-]?)?key(?:_base)?)?|token|" + _KEY_OF + r")(?![a-z_]\w)"
         rf"{_CLOSE}(?:(?:{_SIGN}|{_VALUE}){_QUOTED}|{_GAP}{_EQUALS}{_GAP}{_BARE}"
         rf"|(?:{_GAP}{_COLON}{_GAP}|{_ARROW}|{_VALUE}|>(?=[^<>\s]{{8,512}}</)|{_IS}{_NO_PLACE}(?=[^\s`]{{12}})){_TOLD_KEY})",
-        r"(?:(?<!key)|(?<=[isthed]key)|(?<=[isthed][_ -]key))(?:[_-]?(?:access[_-]?)?key(?:_base)?)?(?![a-z_]\w)"
+        r"(?:(?<!key)|(?<=[isthed]key)|(?<=[isthed][_. -]key))(?:[_.-]?(?:access[_-]?)?key(?:_base)?)?(?![a-z_]\w)"
         rf"{_CLOSE}(?:{_GAP}(?:[:=\uff1a\uff1d|\u2192>-]|is|was)|{_OF}\s(?:is|was)|,?\s{{1,40}}[\"']?value)",
         folded=True,
     ),

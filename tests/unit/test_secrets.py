@@ -162,6 +162,16 @@ SECRETS = [
     ("la password \u00e8 hunter22", "hunter22"),
     ("das Password ist hunter22", "hunter22"),
     ("log in as bob with password `hunter22`", "hunter22"),
+    ("requirepass hunter22", "hunter22"),
+    ("+masterauth 'hunter22'", "hunter22"),
+    ("spark.hadoop.fs.s3a.secret.key=" + BODY, BODY),
+    ("api.key=" + BODY, BODY),
+    ("AIRFLOW__CORE__FERNET_KEY=" + BODY, BODY),
+    ("DD_APP_KEY=" + BODY, BODY),
+    ("NEW_RELIC_LICENSE_KEY: " + BODY, BODY),
+    ("DB_PW=hunter22", "hunter22"),
+    ("az storage blob list --account-key " + BODY, BODY),
+    ("das Root-Passwort auf db1 ist hunter22", "hunter22"),
     ("**password** `hunter22`", "hunter22"),
 ]
 HARMLESS = [
@@ -198,6 +208,9 @@ HARMLESS = [
     "run it with password `$DB_PASS2`", "password `${PW_2}`", "the password `{{vault_2}}`", "password: `${DB_PASS2}`",
     "the password `os.environ[PW_2]`", "the flag for the password `--db-pw2`",
     "mnemonic: every good boy deserves fudge and the cows eat green grass under blue skies tonight",
+    "const token = await getToken(user.id)", "connect(host, password=settings.DB_PASSWORD, port=5432)",
+    "set requirepass and masterauth in redis.conf", "api.key: see the vault",
+    "das Passwort im Tresor ist seit 2024 dasselbe", "the secret.key of the s3a client",
     "FIRST_PASS = 12345", "LAST_PASS=90210, then stop", "set `MIN_PASS=6000`", "the '\"NEXT_PASS\": 4096}' of it",
 ]  # fmt: skip
 
