@@ -28,6 +28,13 @@ MAX_PERIODS = 40  # of one question; a pasted log would name hundreds
 _WORD = late_pattern(r"\w+")
 _OWN_NAMES = {name: name for name in (*words.WEEKDAYS, *words.WEEKENDS)}
 _NUMERIC = late_pattern(r"\d[-/.]\s?\d")
+# A moment where programs write it: at the beginning of a line, in a field, in a header, in a list of files.
+_STAMP = late_pattern(
+    rf"(?:^|[=:\"'\[(|>])[\s\"'\[]{{0,8}}+(?:[a-z]{{3}},?\s)?(?:{words.YEAR}([-/.])\d\d\1\d\d[t\s]"
+    r"|[a-z]{3}\s{1,2}\d{1,2}\s|\d{1,2}\s[a-z]{3}\s\d{4}\s)\d{1,2}:\d\d:\d\d"
+    r"|\d\s[a-z]{3}\s{1,2}\d{1,2}\s{1,2}(?:\d\d:\d\d|\d{4}\s)",
+    re.MULTILINE,
+)
 # At the end of the text before a time, the words that lead to it.
 _LEADS = late_pattern(
     r"\s*(?:\b(?:in|on|at|over|of|from|since|during|around|until|by|for|and|to|the|this|that|im|am|an|zu|zum|seit|vom|von|bis"
@@ -207,7 +214,9 @@ def _begun(text: str, named: Iterable[NamedDays], today: date, *, ahead: bool) -
 
 
 def _western(plain: str, said: Set[str], today: date, *, only_said: bool) -> Iterator[NamedDays]:
-    """Yield the times that are named in digits, or in a language with letters."""
+    """Yield the times that are named in digits, or in a language with letters, but by no line of a pasted log."""
+    if ":" in plain:
+        plain = _STAMP.sub(lambda stamp: " " * len(stamp[0]), plain)
     if _NUMERIC.search(plain):
         for pattern in patterns.numeric_dates():
             for match in pattern.finditer(plain):

@@ -48,6 +48,13 @@ def test_need_17_the_named_day_comes_first(history: PgvectorMemoryProvider, tool
         assert set(found) == {report(each) for each in AGES}
 
 
+def test_need_17_the_day_of_a_pasted_log_is_not_asked_for(history: PgvectorMemoryProvider) -> None:
+    written = day(140)
+    for stamp in (f"{written:%Y-%m-%dT%H:%M:%S}Z", f"{written:%b %d %H:%M:%S} pier"):
+        message = f"{stamp} cranectl[411]: inspection overdue\nWho inspected the harbour crane?"
+        assert recalled(history, message, tool="recall_conversation")[0] != report(140)
+
+
 def test_need_17_the_named_month_comes_first(history: PgvectorMemoryProvider) -> None:
     question = f"What do we know of the harbour crane in {day(140):%B %Y}?"
     assert recalled(history, question, tool="recall_conversation")[0] == report(140)

@@ -57,6 +57,29 @@ def test_a_day(text: str) -> None:
     assert days(text) == [(date(2023, 10, 13), date(2023, 10, 13))]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2023-10-13T08:15:02Z ERROR pool exhausted",
+        "Why?\n[2023-10-13 08:15:02,345] WARN retry",
+        "web-1  | 2023-10-13T08:15:02Z GET /",
+        '{"level": "info", "ts": "2023-10-13T08:15:02Z"}',
+        "level=info ts=2023-10-13T08:15:02Z msg=tick",
+        "What is this?\nOct 13 08:15:02 edge-3 haproxy[44]: down",
+        "Date:   Fri Oct 13 08:15:02 2023 +0200",
+        "date: Fri, 13 Oct 2023 08:15:02 GMT",
+        " 42 | 2023-10-13 08:15:02+00 | paid",
+        "-rw-r--r--  1 u u  220 Oct 13 08:15 .bashrc",
+    ],
+)
+def test_no_day_is_asked_for_by_the_lines_of_a_program(text: str) -> None:
+    assert days(text) == []
+
+
+def test_a_day_beside_the_lines_of_a_program_is_asked_for() -> None:
+    assert days("2023-10-12 08:15:02 ERROR\nDid we see this on 13 October 2023?") == [(date(2023, 10, 13),) * 2]
+
+
 @pytest.mark.parametrize("text", ["in February 2024", "before Feb 2024", "February of 2024", "2024-02"])
 def test_a_month(text: str) -> None:
     assert days(text) == [(date(2024, 2, 1), date(2024, 2, 29))]
