@@ -88,6 +88,12 @@ _LETTERS = str.maketrans({
 _EMOTICON = late_pattern(r"(?<!\S)(?:[:;=8xX]['^]?-?[dDpPoO03)(\]|/\\*]+|<3+|\^[_.]*\^|[oO]_[oO]|xD+|:v)(?!\S)")
 _RUN = late_pattern(r"(.)\1+")
 _ASCII_WORD = late_pattern(r"[a-z0-9][a-z0-9']*")
+_CHOICE_CHARS: Final = 40
+# One of what was offered, or several: "2", "option b", "1 and 3".
+_CHOICE = late_pattern(
+    r"\W*(?:(?:option|number|nummer|nr)\b\W*)?(?:\d{1,2}|[a-z])(?:(?:[\s,;/&+]|and|or|und|oder)+(?:\d{1,2}|[a-z]))*\W*",
+    re.IGNORECASE,
+)
 
 
 class Verdict(NamedTuple):
@@ -173,6 +179,14 @@ def is_trivial_query(text: str) -> bool:
     return _is_blank(text) or _is_acknowledgement(text)
 
 
+def only_goes_on(text: str) -> bool:
+    """Return whether a message names only what was just said, offered or done: "run it again", "same error", "2".
+
+    The phrases are in `going_on.txt`, and may stand beside acknowledgements. Unlike these, such turns are stored.
+    """
+    return (len(text) < _CHOICE_CHARS and _CHOICE.fullmatch(text) is not None) or _is_made_of(text, _going_on())
+
+
 def weighs(text: str, floor: int) -> bool:
     """Return whether `text` weighs at least `floor` characters, not counting blanks at the ends and repeated ones."""
     # Blanks are squeezed in a prefix only: a long paste must not be copied to learn that it is long.
@@ -231,16 +245,23 @@ def _is_acknowledgement(text: str) -> bool:
     stretched letters do not matter. The phrases, separated by commas, are in `acknowledgements.txt`; those of languages
     that do not separate words, and Korean words written together, in `acknowledgements_unspaced.txt`.
     """
-    if len(text) > _ACKNOWLEDGEMENT_MAX_CHARS or not text.strip():
+    if not text.strip():
         return False
     first = text.split(None, 1)[0].lower()
     # The first word is enough to decide on most messages, and a hook waits for this.
     if first.isascii() and first.isalpha() and not (first in _FIRST_WORDS or _word_is_known(first)):
         return False
+    return _is_made_of(text, _PHRASES)
+
+
+def _is_made_of(text: str, phrases: frozenset[str]) -> bool:
+    """Return whether `text` is nothing but known phrases, emoji and punctuation."""
+    if len(text) > _ACKNOWLEDGEMENT_MAX_CHARS:
+        return False
     words = _words(_EMOTICON.sub(" ", text))
 
     def known(start: int, end: int) -> bool:
-        return " ".join(words[start:end]) in _PHRASES or (end - start == 1 and _word_is_known(words[start]))
+        return " ".join(words[start:end]) in phrases or (end - start == 1 and _word_is_known(words[start]))
 
     return _can_be_cut(len(words), _LONGEST_WORDS, known)
 
@@ -288,6 +309,11 @@ def _phrases(file: str) -> frozenset[str]:
     lines = Path(__file__).with_name(file).read_text(encoding="utf-8").splitlines()
     listing = " ".join(line if line.isascii() else _fold(line) for line in lines)
     return frozenset(phrase for part in listing.split(",") if (phrase := " ".join(part.split())))
+
+
+@cache
+def _going_on() -> frozenset[str]:
+    return _PHRASES | _phrases("going_on.txt")
 
 
 @cache

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..capture.turn_filter import is_trivial_query, own_words
+from ..capture.turn_filter import is_trivial_query, only_goes_on, own_words
 from ..config.settings import Settings
+from ..domain.pasted_lines import what_stands_out
 from ..domain.text import both_ends, clean, flatten_within, strip_injected
 from ..domain.theme import SessionThemes
 from .recall_tools import QUESTION_MAX_CHARS
@@ -29,4 +30,8 @@ def sought_before_turn(
     text = question_in(message, policy.keep.max_chars)
     if is_trivial_query(text):
         return text, "there is nothing to look for in this message: it only greets, thanks or agrees"
+    if only_goes_on(text):
+        return text, "there is nothing to look for in this message: it only goes on with what was just done or said"
+    if is_trivial_query(what_stands_out(text)):
+        return text, "there is nothing to look for in this message: its lines are all alike"
     return text, ""

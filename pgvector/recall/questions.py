@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain, zip_longest
 
+from ..domain.pasted_lines import what_stands_out
 from ..domain.patterns import late_pattern
 from ..domain.small_talk import CJK_LEAST, says_something, without_small_talk
 from ..domain.text import has_cjk
@@ -37,9 +38,10 @@ _BACK = late_pattern(
 def questions_in(text: str) -> tuple[str, ...]:
     """Return the questions of a message, or the whole if it does not ask two or three things; without small talk.
 
-    A question that refers to the one before it is part of it. If the message says something besides, the whole is the
-    first of its questions.
+    Of a pasted log they have only what stands out. A question that refers to the one before it is part of it. If the
+    message says something besides, the whole is the first of its questions.
     """
+    text = what_stands_out(text) or text
     return _questions_in(text) if len(text) <= _READ_CHARS else (text,)
 
 

@@ -326,3 +326,39 @@ def test_need_09_no_more_lines_than_the_limit(make_provider: MakeProvider) -> No
     provider = make_provider({"prefetch_limit": 2})
     remember(provider, *(f"The harbour {name} is greased" for name in ("crane", "winch", "gate", "lift")))
     assert len(plain_lines(provider.prefetch("What is greased in the harbour?"))) == 2
+
+
+# -- what developers paste and order -----------------------------------------------------------------------------------
+
+LOG = [f"Nov 23 14:31:{n:02} edge-3 haproxy[{n * 71}]: Connect from 10.20.7.{n} to 10.20.0.15:443" for n in range(60)]
+LOCKED = "Migration 0231 broke, canceling statement due to lock timeout (SQLSTATE 55P03): create it CONCURRENTLY."
+HEALTHY = "Nothing is wrong with haproxy on edge-3, it is to connect from 10.20.7.1 to 10.20.0.15:443 as planned."
+
+
+@pytest.fixture
+def oncall(config: dict[str, Any], make_provider: MakeProvider) -> PgvectorMemoryProvider:
+    """A provider that was asked about logs and about a migration, and told to run tests."""
+    made = make_provider(config, session_id="yesterday")
+    for number in range(3):
+        made.sync_turn("\n".join(LOG[number * 12 :][:12]) + "\nIs that fine?", HEALTHY, session_id="yesterday")
+    made.sync_turn("We have to talk about the migration of yesterday.", LOCKED, session_id="yesterday")
+    made.sync_turn("run the tests again", "All 412 tests passed in 38 seconds.", session_id="yesterday")
+    landed(made)
+    return make_provider(config, session_id="today")
+
+
+@pytest.mark.parametrize("place", [5, 30])
+def test_need_37_the_line_that_stands_out_of_a_pasted_log_is_searched_for(
+    oncall: PgvectorMemoryProvider, place: int
+) -> None:
+    error = "ERROR: canceling statement due to lock timeout (SQLSTATE 55P03)"
+    message = "\n".join([*LOG[:place], error, *LOG[place:], "", "Did we see this before?"])
+    assert LOCKED in next(iter(plain_lines(oncall.prefetch(message))), "")
+    assert called(oncall, "recall_conversation", {"query": message})["results"][0]["content"] == LOCKED
+
+
+@pytest.mark.parametrize("message", ["\n".join(LOG), "run the tests again", "ok, run them again please", "2"])
+def test_need_09_a_log_without_a_word_or_an_order_to_go_on_gets_nothing(
+    oncall: PgvectorMemoryProvider, message: str
+) -> None:
+    assert oncall.prefetch(message) == ""

@@ -16,6 +16,7 @@ from hermes_memory_pgvector.capture.turn_filter import (
     is_synthetic,
     is_trivial_query,
     judge,
+    only_goes_on,
     own_words,
     weighs,
 )
@@ -88,6 +89,31 @@ def test_short_content_stays_with_its_long_answer(text: str) -> None:
     assert not is_trivial_query(text)
     assert judged(text, LONG) == Verdict(True, True, "")
     assert reason_to_skip(text, "Noted.") == ("" if text in STATED else "too_short")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "run the tests again", "OK, run the tests again please.", "Fix it!", "revert that", "undo",
+        "still failing", "same error", "commit it and push it", "ok, lass die tests nochmal laufen",
+        "mach das rückgängig",
+        "geht immer noch nicht", "immer noch derselbe Fehler", "2", "1.", "b)", "Option 2", "1 and 3", "1, 2 und 4",
+    ],
+)  # fmt: skip
+def test_what_only_goes_on_names_nothing_and_is_stored_with_its_answer(text: str) -> None:
+    assert only_goes_on(text)
+    assert judged(text, LONG) == Verdict(True, True, "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "run the tests", "deploy", "commit", "fix the timeout", "undo the migration", "the same error as in E_CONN_17",
+        "still failing in invoice.py", "404", "10.2.3.4", "v2", "A4", "nochmal zum Loadbalancer", "run it with redis",
+    ],
+)  # fmt: skip
+def test_what_names_something_does_not_only_go_on(text: str) -> None:
+    assert not only_goes_on(text)
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", "\u200b\ufeff", "\x01"])
