@@ -34,6 +34,8 @@ _SPACELESS = (
     "\U00020000-\U0002ffff"
 )
 _PAIR = late_pattern(f"[{_SPACELESS}]{{1,2}}")
+_HASH = late_pattern(r"(?=\d*[a-f])(?=[a-f]*\d)[0-9a-f]{6,64}")
+_SHORT_HASH = range(7, 13)  # characters to which git shortens the hash of a commit
 # A straight quote opens before a word and closes after one, which an inch sign does not.
 _PHRASE = late_pattern(
     r'(?<![A-Za-z0-9])"(?! )([^"\n]{1,200})(?<! )"(?![A-Za-z0-9])'
@@ -98,10 +100,16 @@ def is_pair(term: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def word(term: str) -> QuestionWord:
-    """Return the word for a term; a single character of a script without spaces also matches pairs it begins."""
+    """Return the word for a term; a single character of a script without spaces also matches pairs it begins.
+
+    A hash also matches longer ones that it begins, and its own short forms.
+    """
     quoted = "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"
     if is_pair(term):
         return QuestionWord(quoted if len(term) > 1 else f"{quoted}:*", absent=_ABSENT_SHARE)
+    if _HASH.fullmatch(term):
+        short = (f" | '{term[:chars]}'" for chars in _SHORT_HASH if chars < len(term))
+        return QuestionWord(f"({quoted}:*{''.join(short)})", absent=_ABSENT_SHARE)
     return QuestionWord(quoted, absent=_ABSENT_SHARE if any(map(str.isdigit, term)) else 1.0)
 
 
