@@ -95,7 +95,7 @@ def test_short_content_stays_with_its_long_answer(text: str) -> None:
     "text",
     [
         "run the tests again", "OK, run the tests again please.", "Fix it!", "revert that", "undo",
-        "still failing", "same error", "commit it and push it", "ok, lass die tests nochmal laufen",
+        "still failing", "same error", "fix it and run it again", "ok, lass die tests nochmal laufen",
         "mach das rückgängig",
         "geht immer noch nicht", "immer noch derselbe Fehler", "2", "1.", "b)", "Option 2", "1 and 3", "1, 2 und 4",
     ],
@@ -108,7 +108,7 @@ def test_what_only_goes_on_names_nothing_and_is_stored_with_its_answer(text: str
 @pytest.mark.parametrize(
     "text",
     [
-        "run the tests", "deploy", "commit", "fix the timeout", "undo the migration", "the same error as in E_CONN_17",
+        "run the tests", "deploy", "commit it and push it", "fix the timeout", "undo the migration", "the same error as in E_CONN_17",
         "still failing in invoice.py", "404", "10.2.3.4", "v2", "A4", "nochmal zum Loadbalancer", "run it with redis",
     ],
 )  # fmt: skip
