@@ -9,7 +9,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..domain.errors import DeadlineExceeded, HermesPgvectorError, OperationRejected, StoreUnavailable, StoreUnsettled
+from ..domain.errors import (
+    DeadlineExceeded,
+    HermesPgvectorError,
+    OperationRejected,
+    StatementCancelled,
+    StoreUnavailable,
+    StoreUnsettled,
+)
 from ..domain.operations import Operation, TurnOperation
 from ..store.backend import Backend
 from ..store.memories import Embeddings
@@ -36,6 +43,11 @@ class BatchSize:
     def timeout_s(self) -> float:
         """Return how long a transaction may take, in seconds."""
         return _SIZES[self._level][1]
+
+    @property
+    def is_last(self) -> bool:
+        """Return whether a batch that misses this timeout gets no longer one."""
+        return self._level == len(_SIZES) - 1
 
     def note(self, took_s: float) -> None:
         """Note that a batch was written in `took_s` seconds."""
@@ -145,24 +157,31 @@ def _apply(backend: Backend, part: SubBatch, embeddings: Embeddings, timeout_s: 
 
 PATIENCE_S = 120.0  # tables that are being recreated or restored are back by then
 TRIES = 6
+_LONG_TRIES = 3  # with the longest timeout, for which all later writes wait
+_IN_DOUBT = (StoreUnsettled, StatementCancelled)
 
 
 class FailedAttempts:
     """Counts failed attempts at a batch.
 
-    The server's state is suspected first: writes are tried one by one only after `TRIES` attempts and `PATIENCE_S`.
+    The server's state is suspected first: writes are tried one by one only after `TRIES` attempts and `PATIENCE_S`, or
+    after three attempts at which Postgres worked for the longest timeout.
     """
 
     def __init__(self) -> None:
         self._since = 0.0
         self._tries = 0
+        self._long_tries = 0
 
     def reset(self) -> None:
         """Note that a batch was written completely."""
-        self._tries = 0
+        self._tries = self._long_tries = 0
 
-    def suspect(self, trouble: Exception) -> bool:
-        """Note a failed attempt; return True if its writes are to be tried one by one."""
+    def suspect(self, trouble: Exception, *, longest: bool) -> bool:
+        """Note a failed attempt, with the `longest` timeout or not; return True if each write is to be tried alone."""
+        if isinstance(trouble, StatementCancelled):
+            self._long_tries += longest
+            return self._long_tries >= _LONG_TRIES
         if not isinstance(trouble, StoreUnsettled):
             return False
         if not self._tries:
@@ -176,19 +195,21 @@ def write_one_by_one(
     kinds_passed: Iterable[str],
     write: Callable[[Operation, tuple[type[Exception], ...]], None],
 ) -> None:
-    """Write each operation alone; retry those that fail with StoreUnsettled, then rejecting the ones that still do.
+    """Write each operation alone; retry those whose content may be the cause, then rejecting the ones that still fail.
 
-    Raises StoreUnsettled if no write of a kind passes: then their content is not the cause.
+    Raises StoreUnsettled or StatementCancelled if no write of a kind passes: then their content is not the cause.
     """
     passed = set(kinds_passed)
-    failed: list[tuple[Operation, StoreUnsettled]] = []
+    failed: list[tuple[Operation, Exception]] = []
     for op in ops:
         try:
             write(op, REJECTIONS)
             passed.add(op.kind)
-        except StoreUnsettled as exc:
+        except _IN_DOUBT as exc:
             failed.append((op, exc))
+            if not passed and len(failed) > _LONG_TRIES and isinstance(exc, StatementCancelled):
+                raise  # a server that is slow with everything
     for op, reason in failed:
         if op.kind not in passed:
             raise reason
-        write(op, (*REJECTIONS, StoreUnsettled))
+        write(op, (*REJECTIONS, *_IN_DOUBT))

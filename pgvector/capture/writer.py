@@ -344,9 +344,10 @@ class Writer:
                 trouble = part.error
                 waiting += part.ops
         if trouble is not None:
+            if self._failures.suspect(trouble, longest=self._batch_size.is_last):
+                # A batch of one says nothing of others: those after it do.
+                write_one_by_one(waiting + upcoming, passed, functools.partial(self._write_alone, queue, embeddings))
             self._batch_size.failed(trouble)
-            if self._failures.suspect(trouble):
-                write_one_by_one(waiting, passed, functools.partial(self._write_alone, queue, embeddings))
             raise trouble
         self._finish(queue, embeddings, rejected)
         self._batch_size.note(time.monotonic() - embedded)

@@ -160,3 +160,7 @@ class EmbeddedServerError(HermesPgvectorError):
 
 class DeadlineExceeded(HermesPgvectorError):
     """The answer did not come in time; the memory backend is slow or out of reach."""
+
+
+class StatementCancelled(DeadlineExceeded):
+    """Postgres worked on a statement for all of its time."""

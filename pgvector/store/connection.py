@@ -21,6 +21,7 @@ from ..domain.errors import (
     HermesPgvectorError,
     OperationRejected,
     SchemaNotApplied,
+    StatementCancelled,
     StatementLost,
     StoreConflict,
     StoreMisconfigured,
@@ -173,12 +174,6 @@ def _in_conflict(exc: psycopg.Error) -> HermesPgvectorError:
     return StoreConflict(f"{_first_line(exc)}: another transaction was in the way; this is tried again")
 
 
-def _cancelled(exc: psycopg.Error) -> HermesPgvectorError:
-    return DeadlineExceeded(
-        "Postgres cancelled the statement: it, or a lock it waited for, took longer than the deadline allows"
-    )
-
-
 def _not_unique(exc: psycopg.Error) -> HermesPgvectorError:
     if (exc.diag.constraint_name or "") in _NUMBERED:
         return StoreMisconfigured(f"{_first_line(exc)}; {_SEQUENCE_BEHIND}")
@@ -226,7 +221,14 @@ _TRANSLATIONS: tuple[tuple[type[psycopg.Error] | tuple[type[psycopg.Error], ...]
         lambda exc: StatementLost(f"{_first_line(exc)}; {_POOLED}"),
     ),
     ((pg.DeadlockDetected, pg.SerializationFailure), _in_conflict),
-    ((pg.QueryCanceled, pg.LockNotAvailable), _cancelled),
+    (
+        pg.QueryCanceled,
+        lambda _: StatementCancelled("Postgres cancelled the statement: it took longer than the deadline allows"),
+    ),
+    (
+        pg.LockNotAvailable,
+        lambda _: DeadlineExceeded("Postgres cancelled the statement: a lock was held longer than the deadline allows"),
+    ),
     (pg.UniqueViolation, _not_unique),
     # An OperationalError, but about this row: a retry does not help.
     (pg.ProgramLimitExceeded, lambda exc: OperationRejected(_first_line(exc))),

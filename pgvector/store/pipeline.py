@@ -17,6 +17,7 @@ from .sql import numbered, query
 
 PlanMode = Literal["auto", "force_custom_plan", "force_generic_plan"]
 
+_LOCK_SHARE = 0.9  # of the time: an error tells then whether the statement waited for others or took long itself
 _MARGIN_S = 0.1  # the server gives up this much before we do, so that its connection survives
 # If this process or its network vanishes in a transaction, or the process is stopped, the server ends the transaction
 # and releases its locks. Otherwise the retried writes, and those of others, would wait for them. A shorter time would
@@ -166,7 +167,7 @@ def _limits(
     left_ms = max(1, int(left_s * 1000))
     return {
         "statement_ms": str(max(1, int(min(left_s / shares, statement_s) * 1000))),
-        "lock_ms": str(left_ms),
+        "lock_ms": str(max(1, int(left_ms * _LOCK_SHARE))),
         "idle_ms": str(_IDLE_MS),
         "transaction_ms": str(left_ms + _OURS_FIRST_MS),
         "plans": plans,

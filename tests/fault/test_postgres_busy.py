@@ -20,7 +20,7 @@ from hermes_memory_pgvector.host.provider import PgvectorMemoryProvider
 from hermes_memory_pgvector.store.connection import translated
 from tests.conftest import DIMS, MakeProvider
 from tests.support.limits import LATE_S
-from tests.support.memory import landed, runtime_of
+from tests.support.memory import landed, rejected_writes, runtime_of
 from tests.support.own_postgres import OwnPostgres, own_postgres
 from tests.support.scripted_embedder import ScriptedEmbedder
 from tests.support.stored import STORED_TIMEOUT_S, Database, lock_both_tables
@@ -213,17 +213,54 @@ def test_need_03_a_write_that_takes_postgres_a_minute_arrives_and_so_do_those_af
     direct_dsn: str, admin_dsn: str, make_provider: MakeProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batches, "_SIZES", tuple((ops, timeout_s / 20) for ops, timeout_s in batches._SIZES))
-    with psycopg.connect(admin_dsn, autocommit=True) as connection:
-        connection.execute(
-            """CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-                 PERFORM pg_sleep(CASE WHEN NEW.content LIKE '%number0001%' THEN 3 ELSE 0 END); RETURN NEW; END $$"""
-        )
-        connection.execute("CREATE TRIGGER slow BEFORE INSERT ON conversations FOR EACH ROW EXECUTE FUNCTION slow()")
+    slow_for(admin_dsn, "number0001", "pg_sleep(3)")
     provider = make_provider({"dsn": direct_dsn})
     for number in (1, 2, 3):
         report(provider, number)
     landed(provider)
     assert user_turns(Database(direct_dsn)) == [turn(number) for number in (1, 2, 3)]
+
+
+def test_need_03_a_write_that_postgres_never_finishes_is_set_aside_for_those_after_it(
+    direct_dsn: str, admin_dsn: str, make_provider: MakeProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "_SIZES", ((64, 1.0), (1, 1.0)))
+    slow_for(admin_dsn, "number0002", "pg_sleep(600)")
+    provider = make_provider({"dsn": direct_dsn})
+    for number in (1, 2, 3, 4):
+        report(provider, number)
+    landed(provider)
+    (left,) = rejected_writes(provider)
+    assert turn(2) in str(left)
+    assert "took longer than the deadline" in str(left)
+    assert user_turns(Database(direct_dsn)) == [turn(1), turn(3), turn(4)]
+
+
+def test_need_03_a_write_that_waits_for_a_lock_is_not_to_blame(
+    direct_dsn: str, admin_dsn: str, make_provider: MakeProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "_SIZES", ((64, 1.0), (1, 1.0)))
+    slow_for(admin_dsn, "number0002", "pg_advisory_xact_lock(4711)")
+    provider = make_provider({"dsn": direct_dsn})
+    with psycopg.connect(admin_dsn, autocommit=True) as holder:
+        holder.execute("SELECT pg_advisory_lock(4711)")
+        for number in (1, 2, 3, 4):
+            report(provider, number)
+        writer = runtime_of(provider).writer
+        until(lambda: writer.counts["retries"] > 6, STORED_TIMEOUT_S, "more attempts than one write gets")
+    landed(provider)
+    assert user_turns(Database(direct_dsn)) == [turn(number) for number in (1, 2, 3, 4)]
+    assert writer.rejected_count() == 0
+
+
+def slow_for(admin_dsn: str, part: str, does: str) -> None:
+    """Have Postgres do something whenever a turn with this part is stored."""
+    with psycopg.connect(admin_dsn, autocommit=True) as connection:
+        connection.execute(
+            "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+            f" IF NEW.content LIKE '%{part}%' THEN PERFORM {does}; END IF; RETURN NEW; END $$".encode()
+        )
+        connection.execute("CREATE TRIGGER slow BEFORE INSERT ON conversations FOR EACH ROW EXECUTE FUNCTION slow()")
 
 
 def test_need_02_a_server_without_room_for_locks_says_which_setting_to_raise(small_server: OwnPostgres) -> None:

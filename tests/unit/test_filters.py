@@ -108,8 +108,9 @@ def test_what_only_goes_on_names_nothing_and_is_stored_with_its_answer(text: str
 @pytest.mark.parametrize(
     "text",
     [
-        "run the tests", "deploy", "commit it and push it", "fix the timeout", "undo the migration", "the same error as in E_CONN_17",
-        "still failing in invoice.py", "404", "10.2.3.4", "v2", "A4", "nochmal zum Loadbalancer", "run it with redis",
+        "run the tests", "deploy", "commit it and push it", "fix the timeout", "undo the migration",
+        "the same error as in E_CONN_17", "still failing in invoice.py", "404", "10.2.3.4", "v2", "A4",
+        "nochmal zum Loadbalancer", "run it with redis",
     ],
 )  # fmt: skip
 def test_what_names_something_does_not_only_go_on(text: str) -> None:
