@@ -19,7 +19,7 @@ _NO_CALL = (
     r"|(?:self|this|settings|config|cfg|conf|env|args|options|opts|request|req|process)\.[a-z_][\w.]{0,60}(?![^\s,;)\]}]))"
 )
 _UNTOLD = (
-    r"(?!(?-i:\$[A-Z_][A-Z0-9_]*(?=[\s\"'`]|$))|\$[{(]|\{\{|<[^<>\s]{1,40}>|\*{3}|%[sd(]"
+    r"(?!(?-i:\$[A-Z_][A-Z0-9_]*(?=[\s\"'`]|$))|\$[{(]|\{\{|<[^<>\s]{1,40}>|\*{3}|%[sd(]|(?-i:ENC\[)"
     r"|(?:none|null|true|false|undefined|required|optional|missing|unknown)(?![\w-]))"
 )
 # Nor is the place of a secret one. But an address after `password=` or `token=` may be a secret itself.
@@ -296,8 +296,9 @@ SHAPES: Final = (
         rf"(?P<key>{_WORD}(?:\s{{1,3}}{_WORD}){{11,23}}+)",
         folded=True,
     ),
-    # In the configuration of Redis.
-    SecretShape("password", ("requirepass ", "masterauth "), rf"[a-z]{{10,11}}\s{{1,4}}[\"']?{_MIXED}", folded=True),
+    # In the configurations of Redis and of SNMP.
+    SecretShape("password", ("requirepass ", "masterauth ", "rocommunity ", "rwcommunity ", "snmp-server community "),
+        rf"[a-z -]{{10,21}}\s{{1,4}}[\"']?{_MIXED}", folded=True),
     # In a .netrc.
     SecretShape(
         "password",
@@ -305,7 +306,8 @@ SHAPES: Final = (
         rf"machine \S{{1,255}}\s{{1,8}}login \S{{1,255}}\s{{1,8}}password\s{{1,8}}{_MASKED}{_UNTOLD}"
         r"(?P<key>[^\s\"'`]{3,128})",
     ),
-    SecretShape("password", ("?pass=", "&pass="), rf"[?&]pass={_MIXED}"),
+    SecretShape("password", ("psk=",), rf"(?<![a-z])psk=(?:{_QUOTED}|{_BARE})", folded=True),
+    SecretShape("password", ("?pass=", "&pass=", ",pass="), rf"[?&,]pass={_MIXED}"),
     # Two lines, as password managers show and people copy them.
     SecretShape(
         "password",

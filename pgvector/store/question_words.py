@@ -15,9 +15,8 @@ WIDE_BUDGET = 100_000  # the same for the second try of a question that has foun
 MAX_TERMS = 48  # words of a question that are looked up
 PLAIN_TERMS = 32
 MAX_PHRASES = 4  # more quoted strings than that are pasted text, not things to look for
-ENDS_CHARS = (
-    400  # of a question, at both ends, where it says what it asks: their words come first if there are too many
-)
+# Of a question, at both ends, where it says what it asks: their words come first if there are too many.
+ENDS_CHARS = 400
 _MAX_TOGETHER = 8  # combinations of common words that are looked up
 _MAX_COMBINED = 24  # of the common words, the rarest, that are combined: more have too many combinations
 _MAX_TERM_CHARS = 199

@@ -173,6 +173,11 @@ SECRETS = [
     ("az storage blob list --account-key " + BODY, BODY),
     ("das Root-Passwort auf db1 ist hunter22", "hunter22"),
     ("**password** `hunter22`", "hunter22"),
+    ('ssid="home"\n  psk="hunter22"', "hunter22"),
+    ("key-mgmt=wpa-psk\npsk=hunter22", "hunter22"),
+    ("rocommunity s3cr3tcomm 10.0.0.0/8", "s3cr3tcomm"),
+    ("snmp-server community s3cr3tcomm RO", "s3cr3tcomm"),
+    ("username=bob,pass=hunter22,uid=1000", "hunter22"),
 ]
 HARMLESS = [
     '{"pass": "yes", "fail": "no"}', '{"pass": "95 %", "skip": 3}', '{"pass": 12345678}', "pass: 12 of 14 tests",
@@ -211,6 +216,7 @@ HARMLESS = [
     "const token = await getToken(user.id)", "connect(host, password=settings.DB_PASSWORD, port=5432)",
     "set requirepass and masterauth in redis.conf", "api.key: see the vault",
     "das Passwort im Tresor ist seit 2024 dasselbe", "the secret.key of the s3a client",
+    "password: ENC[AES256_GCM,data:x,type:str]", "wpa_supplicant wants psk=",
     "FIRST_PASS = 12345", "LAST_PASS=90210, then stop", "set `MIN_PASS=6000`", "the '\"NEXT_PASS\": 4096}' of it",
 ]  # fmt: skip
 
