@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-sys.path += [str(Path(__file__).resolve().parents[number]) for number in (0, 1)]
+sys.path += [str(Path(__file__).resolve().parents[number]) for number in (0, 1, 2)]
 import common
 import numpy as np
 import psycopg

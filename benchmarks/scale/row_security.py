@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path += map(str, Path(__file__).resolve().parents[:2])
+sys.path += map(str, Path(__file__).resolve().parents[:3])
 import common
 import psycopg
 from psycopg.conninfo import make_conninfo

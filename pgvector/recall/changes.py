@@ -53,7 +53,8 @@ _FOR_VALUE = late_pattern(
 # That something holds no longer. Of "kein Auto mehr" and "n'est plus" only the beginning, so that the rest can be read.
 NO_LONGER = (
     r"\b(?:no longer(?! than\b)|anymore|any more(?=\s*(?:[.,;:!]|$)| (?:and|because|but|for|in|on|since|so)\b)"
-    r"|nicht mehr(?! als\b)|keine?[mnrs]? (?=\S+ mehr\b)|ya no)\b|\bn(?:e |['\u2019](?:y |en )?)(?=\w+ plus\b)"
+    r"|nicht mehr(?! als\b)|keine?[mnrs]? (?=\S+ mehr\b(?! als\b))|ya no)\b"
+    r"|\bn(?:e |['\u2019](?:y |en )?)(?=\w+ plus\b)"
 )
 _WAS = late_pattern(r"\bwas\b")  # in German it is "what"
 

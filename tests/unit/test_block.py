@@ -574,6 +574,12 @@ def test_need_17_what_says_of_no_change_keeps_its_place(said: str) -> None:
     assert [line.told for line in lines_of((older, newer), "Who makes such a piano?")] == [older, newer]
 
 
+def test_need_17_no_more_than_something_says_of_no_change() -> None:
+    older = memory("Das Klavier von Ada ist von Förster")
+    newer = memory("Das Klavier kostet keinen Euro mehr als sonst", 2, day=2)
+    assert [line.told for line in lines_of((older, newer), "Von wem ist das Klavier?")] == [older, newer]
+
+
 @pytest.mark.parametrize(
     ("question", "asked_for", "others"),
     [
