@@ -42,6 +42,7 @@ logger = logging.getLogger(__name__)
 
 _LAST_BATCH_S = 60.0  # how long what newer settings write waits for the last batch of earlier ones
 _COLLECT_EVERY_S = 60.0  # a full collection holds up every thread for a moment
+_collecting = fork_lock()  # during a collection, Python returns from another one at once
 
 
 class _Registry:
@@ -159,7 +160,8 @@ class Runtime:
         """
         if _registry.has_stranded(self) and time.monotonic() >= self._collect_at:
             self._collect_at = time.monotonic() + _COLLECT_EVERY_S
-            gc.collect()  # the host drops an instance in a cycle: it counts as a user until Python finds that
+            with _collecting:
+                gc.collect()  # the host drops an instance in a cycle: it counts as a user until Python finds that
         found = _registry.withdraw_succeeded_by(self)
         for earlier in found:
             if earlier.backend.problem is not None:
