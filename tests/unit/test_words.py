@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from hermes_memory_pgvector.domain.text import both_ends
 from hermes_memory_pgvector.store.question_words import (
+    ENDS_CHARS,
     HIT_BUDGET,
     MAX_PHRASES,
     MAX_TERMS,
@@ -82,7 +84,9 @@ def test_pasted_text_with_many_quotes_has_no_phrases() -> None:
     assert phrases(" ".join(f'"w{n}"' for n in range(MAX_PHRASES + 1))) == []
 
 
-def test_the_words_at_the_ends_of_a_long_question_come_first() -> None:
+def test_the_ends_of_a_long_question_give_their_words_first() -> None:
+    ends = both_ends("why " + "a" * 5_000 + " how", ENDS_CHARS)
+    assert ends.startswith("why ") and ends.endswith(" how")
     chosen = select([f"identifier{number}" for number in range(100)] + ["why", "how"], {"why", "how"})
     assert len(chosen) == MAX_TERMS and chosen[:2] == ["how", "why"]
 
